@@ -104,7 +104,7 @@ _PASSING = (
 
 @dataclass(frozen=True, slots=True)
 class FarEnd:
-    """The fabric's end of a host NIC: `nic` is its label `host/name`, `link` and `index` its interface in the fabric."""
+    """The fabric's end of a host NIC: `nic` is its label `host/name`; `link` and `index` are its interface there."""
 
     nic: str
     link: str

@@ -110,17 +110,17 @@ class KitKnobs(MutableMapping[str, Setting]):
 
     def __init__(self, state: KitState) -> None:
         self._state = state
-        self._made = state.now.parameters
+        self._initial = state.now.parameters
 
     def __getitem__(self, name: str) -> Setting:
-        return knob_named(name).read(self._state.now.parameters)
+        return find_knob(name).read(self._state.now.parameters)
 
     def __setitem__(self, name: str, value: Setting) -> None:
-        self._state.change(partial(_turn, knob_named(name), value))
+        self._state.change(partial(_turn, find_knob(name), value))
 
     def __delitem__(self, name: str) -> None:
         """Back to where it stood when the kit was made."""
-        self[name] = knob_named(name).read(self._made)
+        self[name] = find_knob(name).read(self._initial)
 
     def __iter__(self) -> Iterator[str]:
         return iter(KNOBS)
@@ -129,7 +129,7 @@ class KitKnobs(MutableMapping[str, Setting]):
         return len(KNOBS)
 
 
-def knob_named(name: str) -> Knob:
+def find_knob(name: str) -> Knob:
     """Return the knob of a name. Raises `UnknownKnob`."""
     try:
         return KNOBS[name]
@@ -143,7 +143,7 @@ def knob_named(name: str) -> Knob:
 def turn(kit: KitParameters, settings: Mapping[str, object]) -> KitParameters:
     """Return the parameters with some knobs turned. Raises `UnknownKnob` and `ValueError`."""
     for name, value in settings.items():
-        kit = knob_named(name).turn(kit, value)
+        kit = find_knob(name).turn(kit, value)
     return kit
 
 

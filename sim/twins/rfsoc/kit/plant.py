@@ -34,7 +34,7 @@ FACTORY_IDENTITY = "sim-kit-0001"
 DETECTOR = 1
 """Readout that the detector is connected to, as in the published configuration."""
 
-_WORTH_GROUPING = 4
+_MIN_RUN_LENGTH = 4
 """Light is worked out once a stretch of equal samples, where stretches are at least so long on average."""
 KIT_OPTIONS = frozenset({"seed", "vary", *KNOBS})
 """What of an address's options is the kit's: `seed` of all chance (a whole number), `vary` (yes: the modulators are a
@@ -71,7 +71,7 @@ class PhotonicKit:
         self.knobs = KitKnobs(self.state)
         self._driven = min(generators, MODULATORS)
         self._bench: Bench | None = None
-        self._making = threading.Lock()
+        self._bench_lock = threading.Lock()
         self._unspent_s = 0.0
 
     @property
@@ -95,7 +95,7 @@ class PhotonicKit:
         """The laboratory instruments around the kit; they listen once `bench` is asked."""
         from sim.twins.rfsoc.kit.bench import Bench
 
-        with self._making:
+        with self._bench_lock:
             if self._bench is None:
                 self._bench = Bench(self.state, self.identity)
                 weakref.finalize(self, self._bench.signal_end).atexit = False
@@ -125,7 +125,7 @@ class PhotonicKit:
         if readout != DETECTOR:
             dark = np.zeros(count)
             return Received(dark, dark, 0.0, receiver.converter_noise(kit, dark, dark))
-        light_a, slope_a_s = _light(now, self._driven, rate_hz, first, count, outputs)
+        light_a, slope_a_s = _compute_light(now, self._driven, rate_hz, first, count, outputs)
         correlation = 0.0 if kit.noise == "constant" else receiver.memory(kit, rate_hz)
         return Received(
             receiver.level(kit, light_a),
@@ -135,7 +135,7 @@ class PhotonicKit:
         )
 
 
-def _light(
+def _compute_light(
     now: Snapshot, driven: int, rate_hz: float, first: int, count: int, outputs: Outputs
 ) -> tuple[Samples, Samples]:
     """Return current that the light makes at the converter's samples, behind the receiver's one pole, and its slope.
@@ -148,17 +148,17 @@ def _light(
     begin = math.floor(first * ratio)
     warm = receiver.count_remembered(kit, fine_hz)
     length = math.ceil((first + count - 1) * ratio) + 1 - begin + warm
-    drives = _drives(kit, driven, fine_hz, begin - warm, length, outputs)
+    drives = _compute_drives(kit, driven, fine_hz, begin - warm, length, outputs)
     before_a = receiver.current_a(kit, _power_w(now, drives))
     if len(before_a) == 1:
         return np.full(count, before_a[0]), np.zeros(count)
     behind_a = pole.response(before_a, receiver.memory(kit, fine_hz))
     slope_a_s = receiver.slope_a_s(kit, before_a, behind_a)
     place = first * ratio - begin + warm
-    return _pick(behind_a, ratio, place, count), _pick(slope_a_s, ratio, place, count)
+    return _sample(behind_a, ratio, place, count), _sample(slope_a_s, ratio, place, count)
 
 
-def _drives(
+def _compute_drives(
     kit: KitParameters, driven: int, rate_hz: float, first: int, count: int, outputs: Outputs
 ) -> list[Samples]:
     """Return the drive of each modulator, (count,), or (1,) while constant; nothing beyond the first `driven`."""
@@ -173,28 +173,28 @@ def _drives(
 
 def _power_w(now: Snapshot, drives: Sequence[Samples]) -> Samples:
     """Return power on the detector, worked out once for each stretch in which no drive changes."""
-    heads = _stretches(drives)
-    if len(heads) == 0:
+    starts = _find_constant_runs(drives)
+    if len(starts) == 0:
         return detect_power_w(now, drives)
     count = max(len(drive) for drive in drives)
-    few = detect_power_w(now, [drive[heads] if len(drive) > 1 else drive for drive in drives])
-    return np.repeat(few, np.diff(heads, append=count))
+    power_w = detect_power_w(now, [drive[starts] if len(drive) > 1 else drive for drive in drives])
+    return np.repeat(power_w, np.diff(starts, append=count))
 
 
-def _stretches(drives: Sequence[Samples]) -> npt.NDArray[np.intp]:
+def _find_constant_runs(drives: Sequence[Samples]) -> npt.NDArray[np.intp]:
     """Return the first samples of stretches of equal ones; empty when grouping them is not worth it."""
-    moving = [drive for drive in drives if len(drive) > 1]
-    if not moving:
+    varying = [drive for drive in drives if len(drive) > 1]
+    if not varying:
         return np.zeros(0, np.intp)
-    changes = np.zeros(len(moving[0]), bool)
+    changes = np.zeros(len(varying[0]), bool)
     changes[0] = True
-    for drive in moving:
+    for drive in varying:
         changes[1:] |= drive[1:] != drive[:-1]
-    heads = np.flatnonzero(changes)
-    return heads if len(heads) * _WORTH_GROUPING <= len(changes) else np.zeros(0, np.intp)
+    starts = np.flatnonzero(changes)
+    return starts if len(starts) * _MIN_RUN_LENGTH <= len(changes) else np.zeros(0, np.intp)
 
 
-def _pick(fine: Samples, ratio: float, start: float, count: int) -> Samples:
+def _sample(fine: Samples, ratio: float, start: float, count: int) -> Samples:
     """Return the samples of the converter, `ratio` samples of the time line apart, the first at place `start`."""
     if ratio == int(ratio):
         return fine[int(start) :: int(ratio)][:count]
@@ -219,16 +219,16 @@ def photonic_kit(options: Mapping[str, str], *, board: str = "", generators: int
     if is_varied:
         parameters = vary(parameters, seed)
     identity = f"sim-kit-varied-{seed:04d}" if is_varied else FACTORY_IDENTITY
-    made = turn(parameters, knobs)
-    identity = "-".join([identity, *_make(parameters, made, knobs), *([board] if board else [])])
-    return PhotonicKit(made, identity=identity, generators=generators)
+    changed = turn(parameters, knobs)
+    identity = "-".join([identity, *_digest_changes(parameters, changed, knobs), *([board] if board else [])])
+    return PhotonicKit(changed, identity=identity, generators=generators)
 
 
-def _make(nominal: KitParameters, made: KitParameters, names: Mapping[str, str]) -> list[str]:
+def _digest_changes(nominal: KitParameters, changed: KitParameters, names: Mapping[str, str]) -> list[str]:
     """Return a short digest of what the options make other than it was; nothing where they leave it the same kit."""
-    others = [
-        f"{name}={KNOBS[name].read(made)!r}"
+    differences = [
+        f"{name}={KNOBS[name].read(changed)!r}"
         for name in sorted(names)
-        if KNOBS[name].field not in STATE and KNOBS[name].read(made) != KNOBS[name].read(nominal)
+        if KNOBS[name].field not in STATE and KNOBS[name].read(changed) != KNOBS[name].read(nominal)
     ]
-    return [hashlib.sha256("&".join(others).encode()).hexdigest()[:6]] if others else []
+    return [hashlib.sha256("&".join(differences).encode()).hexdigest()[:6]] if differences else []

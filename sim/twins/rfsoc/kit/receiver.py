@@ -17,7 +17,7 @@ from sim.twins.rfsoc.kit.parameters import KitParameters
 
 Samples = npt.NDArray[np.float64]
 
-_FORGOTTEN = 1e-17
+_NEGLIGIBLE_WEIGHT = 1e-17
 """Weight below which an earlier sample is no longer remembered: less than the rounding of the sum."""
 
 
@@ -42,7 +42,7 @@ def count_remembered(kit: KitParameters, rate_hz: float) -> int:
     16
     """
     times = 2.0 * math.pi * detector(kit).pole_hz / rate_hz
-    return max(1, math.ceil(-math.log(_FORGOTTEN) / times))
+    return max(1, math.ceil(-math.log(_NEGLIGIBLE_WEIGHT) / times))
 
 
 def current_a(kit: KitParameters, power_w: Samples) -> Samples:

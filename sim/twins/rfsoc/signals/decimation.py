@@ -35,9 +35,9 @@ def taps(kind: str) -> npt.NDArray[np.float64]:
     if kind not in FILTERS:
         raise ValueError(f"filter must be one of {', '.join(FILTERS)}, not {kind!r}")
     shape = np.ones(DECIMATION) if kind == "mean" else _low_pass()
-    made = np.asarray(GAIN * shape / shape.sum())
-    made.flags.writeable = False
-    return made
+    coefficients = np.asarray(GAIN * shape / shape.sum())
+    coefficients.flags.writeable = False
+    return coefficients
 
 
 def _low_pass() -> npt.NDArray[np.float64]:

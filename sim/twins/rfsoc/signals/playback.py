@@ -70,11 +70,11 @@ def playback(stage: Stage, run: Run, before: Standings) -> Playback:
         Scene(line, rises(run.pins, readout), tuned.get(("ro", number)))
         for number, readout in enumerate(stage.cfg["readouts"])
     ]
-    left = {key: track.standing() for key, track in (tracks | tuned).items() if track is not None}
+    standings = {key: track.standing() for key, track in (tracks | tuned).items() if track is not None}
     return Playback(
         run,
         scenes,
-        {key: one for key, one in left.items() if one is not None},
+        {key: one for key, one in standings.items() if one is not None},
         int(run.writes["time"].max(initial=-1)),
         _counters(run.counts),
     )
@@ -118,13 +118,13 @@ def _tune(stage: Stage, run: Run, before: Standings, number: int) -> Track:
 def _find_sent(
     stage: Stage, run: Run, port: int, lane: int | None
 ) -> tuple[npt.NDArray[np.int64], waves.Waves]:
-    mine = run.writes[run.writes["port"] == port]
-    sent = waves.decode(mine["words"], stage.version)
-    times = mine["time"].astype(np.int64)
+    writes = run.writes[run.writes["port"] == port]
+    sent = waves.decode(writes["words"], stage.version)
+    times = writes["time"].astype(np.int64)
     if lane is None:
         return times, sent
-    chosen = sent.lane == lane
-    return times[chosen], sent.rows(chosen)
+    selected = sent.lane == lane
+    return times[selected], sent.rows(selected)
 
 
 def _counters(

@@ -64,7 +64,7 @@ class AverageBuffer:
     def config_buf(self, address: int, length: int) -> None:
         """Set where samples go, and how many a window has; disable both memories. Raises `RuntimeError`."""
         self.disable()
-        _fits(length, len(self._samples), "samples")
+        _check_length(length, len(self._samples), "samples")
         self._buf = (int(address), int(length))
 
     def enable(self, *, avg: bool, buf: bool) -> None:
@@ -89,16 +89,16 @@ class AverageBuffer:
 
     def sums(self, address: int, length: int) -> npt.NDArray[np.int32]:
         """Return (length, 2), a copy. Raises `RuntimeError` for more than the memory gives in one go."""
-        _fits(length, len(self._sums), "sums")
+        _check_length(length, len(self._sums), "sums")
         return _read(self._sums, address, length)
 
     def samples(self, address: int, length: int) -> npt.NDArray[np.int16]:
         """Return (length, 2), a copy. Raises `RuntimeError` for more than the memory gives in one go."""
-        _fits(length, len(self._samples), "samples")
+        _check_length(length, len(self._samples), "samples")
         return _read(self._samples, address, length)
 
 
-def _fits(length: int, size: int, what: str) -> None:
+def _check_length(length: int, size: int, what: str) -> None:
     """Raise `RuntimeError` for a length that does not fit: QICK's driver uses one place less than there is."""
     if length >= size:
         raise RuntimeError(
@@ -113,8 +113,8 @@ def _write(memory: npt.NDArray[Any], address: int, rows: npt.NDArray[Any]) -> in
     if end <= len(memory):
         memory[address:end] = rows
     else:
-        kept = rows[-len(memory) :]
-        memory[np.arange(end - len(kept), end) % len(memory)] = kept
+        tail = rows[-len(memory) :]
+        memory[np.arange(end - len(tail), end) % len(memory)] = tail
     return end % len(memory)
 
 
@@ -196,12 +196,12 @@ class Readout:
         self._rng = rng
         self._scene: Scene | None = None
         self._starts = np.zeros(0, np.int64)
-        self._done = 0
+        self._stored = 0
         self._levels: dict[bytes, Level] = {}
         self._levels_of: tuple[TimeLine, Any] | None = None
-        self._opened_by: tuple[npt.NDArray[np.int64], dict[tuple[int, int], npt.NDArray[np.int64]]] | None = (
-            None
-        )
+        self._window_starts: (
+            tuple[npt.NDArray[np.int64], dict[tuple[int, int], npt.NDArray[np.int64]]] | None
+        ) = None
 
     def configure(self, regs: Mapping[str, Any]) -> None:
         """Frequency, phase and output as `QickConfig.calc_ro_regs` gives them."""
@@ -218,7 +218,7 @@ class Readout:
 
     def listen(self, *, since: float) -> None:
         """Open windows at triggers for what is enabled, from tick `since` of the processor on."""
-        self._done = 0
+        self._stored = 0
         self._starts = np.zeros(0, np.int64)
         if self.buffer.length and self._scene is not None:
             self._starts = self._find_windows(
@@ -227,9 +227,9 @@ class Readout:
 
     def _find_windows(self, rises: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
         """Return the starts of windows for rises from number `first` on; kept for an equal run."""
-        if self._opened_by is None or self._opened_by[0] is not rises:
-            self._opened_by = (rises, {})
-        known, key = self._opened_by[1], (first, self.buffer.length)
+        if self._window_starts is None or self._window_starts[0] is not rises:
+            self._window_starts = (rises, {})
+        known, key = self._window_starts[1], (first, self.buffer.length)
         if key not in known:
             known[key] = windows(rises[first:], self._ticks_per_time, self.buffer.length)
         return known[key]
@@ -242,17 +242,17 @@ class Readout:
     def stop(self, tick: float) -> None:
         """Open no further window from that tick of the processor on."""
         opened = int(np.searchsorted(self._starts, tick * self._ticks_per_time, "right"))
-        self._starts = self._starts[: max(opened, self._done)]
+        self._starts = self._starts[: max(opened, self._stored)]
 
     def next_end(self) -> float | None:
         """Tick of the processor at which the first window that is not stored yet ends; None when all are."""
-        if self._done == len(self._starts) or not self.buffer.length:
+        if self._stored == len(self._starts) or not self.buffer.length:
             return None
-        return (int(self._starts[self._done]) + self.buffer.length) / float(self._ticks_per_time)
+        return (int(self._starts[self._stored]) + self.buffer.length) / float(self._ticks_per_time)
 
     def settle(self, until: float, converter: Converter, epoch: Any) -> None:
         """Store all windows that have ended at tick `until` of the processor and are not stored yet."""
-        if self._done == len(self._starts) or not self.buffer.length:
+        if self._stored == len(self._starts) or not self.buffer.length:
             return
         ended = int(
             np.searchsorted(self._starts, until * self._ticks_per_time - self.buffer.length, side="right")
@@ -260,10 +260,10 @@ class Readout:
         count = DECIMATION * self.buffer.length + len(converter.taps) - DECIMATION
         batch = max(BATCH_SAMPLES // count, 1)
         self.traces.begin((epoch, count, self.buffer.length))
-        while self._done < ended:
-            end = min(self._done + batch, ended)
-            self._store(self._starts[self._done : end], count, converter)
-            self._done = end
+        while self._stored < ended:
+            end = min(self._stored + batch, ended)
+            self._store(self._starts[self._stored : end], count, converter)
+            self._stored = end
 
     def _store(self, starts: npt.NDArray[np.int64], count: int, converter: Converter) -> None:
         assert self._scene is not None

@@ -34,7 +34,7 @@ class Traces:
         self._readout = readout
         self.epoch: Any = None
         self._reach: dict[int, tuple[int, int]] | None = None
-        self._kept: dict[Any, Received] = {}
+        self._traces: dict[Any, Received] = {}
         self.questions = 0
         """How often the plant was asked."""
 
@@ -43,24 +43,24 @@ class Traces:
         if epoch != self.epoch:
             self.epoch = epoch
             self._reach = None
-            self._kept = {}
+            self._traces = {}
 
     def receive(self, timeline: TimeLine, rate_hz: float, first: int, count: int) -> Received:
         """Return the trace of `count` samples from number `first` on; the same object for the same trace."""
         places = [_place(first, generator.rate_hz / rate_hz) for generator in timeline.generators]
         key = None if self._reach is None else self._key(timeline, places, self._reach)
-        if key is not None and key in self._kept:
-            return self._kept[key]
+        if key is not None and key in self._traces:
+            return self._traces[key]
         recorder = Recorder(timeline)
         received = _check(self._plant.receive(self._readout, rate_hz, first, count, recorder), count)
         self.questions += 1
         reach = _reach(self._reach or {}, recorder.asked, places)
         if reach != self._reach:
-            self._reach, self._kept = reach, {}  # keys of a shorter reach say too little
+            self._reach, self._traces = reach, {}  # keys of a shorter reach say too little
             key = self._key(timeline, places, reach)
-        elif len(self._kept) * received.level.nbytes * 2 > MEMORY_BYTES:
-            self._kept = {}
-        self._kept[key] = received
+        elif len(self._traces) * received.level.nbytes * 2 > MEMORY_BYTES:
+            self._traces = {}
+        self._traces[key] = received
         return received
 
     def of_windows(

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sim.twins.rfsoc.processor import COUNT, PIN, WRITE, ProgramError, ReadInput, Run, endless
+from sim.twins.rfsoc.processor import COUNT, PIN, WRITE, ProgramError, ReadInput, Run, describe_endless
 from sim.twins.rfsoc.tproc_v1 import machine
 from sim.twins.rfsoc.tproc_v1.compiled import COMPILED
 from sim.twins.rfsoc.tproc_v1.instructions import CHANNEL, FIELDS, OPER, A
@@ -150,7 +150,7 @@ class Execution:
             machine.LIMIT: f"{steps} instructions",
             machine.FULL: f"{self._events()} words sent and stored",
         }
-        return endless(done[status], steps) if status in done else ""
+        return describe_endless(done[status], steps) if status in done else ""
 
 
 def _numbers(array: Array) -> Any:

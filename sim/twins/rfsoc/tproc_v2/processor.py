@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.twins.rfsoc.not_simulated import NotSimulated
-from sim.twins.rfsoc.processor import ProgramError, ReadInput, Run, endless
+from sim.twins.rfsoc.processor import ProgramError, ReadInput, Run, describe_endless
 from sim.twins.rfsoc.tproc_v2 import cells, compiled, instruction
 from sim.twins.rfsoc.tproc_v2.execution import Execution
 from sim.twins.rfsoc.tproc_v2.instruction import decode
@@ -282,7 +282,7 @@ class TprocV2:
         elif stop == cells.PAUSE and execution.steps < self._most(execution):
             self._compile(execution)
         elif stop == cells.PAUSE:
-            reported = endless(f"{execution.steps} instructions", execution.steps)
+            reported = describe_endless(f"{execution.steps} instructions", execution.steps)
             raise ProgramError(f"at address {execution.address}: {reported}; does it end with end()?")
         else:
             word = self._memories.instructions(self._length)[execution.address : execution.address + 1]

@@ -41,7 +41,7 @@ _STYLES: Mapping[Role, Style] = {
     "bias": Style(answer_end="\n"),
     "meter": Style(answer_end="\n"),
 }
-_LONGEST_WAIT_S = 10.0
+_TIMEOUT_S = 10.0
 
 
 class Bench:
@@ -82,7 +82,7 @@ class Bench:
             if thread is not None:
                 self.signal_end()
                 if thread is not threading.current_thread():
-                    thread.join(_LONGEST_WAIT_S)
+                    thread.join(_TIMEOUT_S)
 
     def signal_end(self) -> None:
         """Tell the thread to disconnect everybody and end, without waiting: for the garbage collector.
@@ -96,16 +96,16 @@ class Bench:
 
     def unplug(self, role: Role) -> None:
         """Take one instrument off the network: nobody can connect, and whoever was connected is cut off."""
-        self._of_listener(role, _cut_off)
+        self._call_listener(role, _cut_off)
 
     def plug_in(self, role: Role) -> None:
         """Put it back, at the same address."""
-        self._of_listener(role, _accept)
+        self._call_listener(role, _accept)
 
-    def _of_listener(self, role: Role, act: Callable[[Listener], Coroutine[Any, Any, None]]) -> None:
+    def _call_listener(self, role: Role, act: Callable[[Listener], Coroutine[Any, Any, None]]) -> None:
         self.resources()
         if self._loop is not None:
-            asyncio.run_coroutine_threadsafe(act(self._listeners[role]), self._loop).result(_LONGEST_WAIT_S)
+            asyncio.run_coroutine_threadsafe(act(self._listeners[role]), self._loop).result(_TIMEOUT_S)
 
     def _start(self) -> None:
         self._sockets = {role: bind_socket("127.0.0.1", 0) for role in ROLES}
@@ -114,7 +114,7 @@ class Bench:
             target=lambda: asyncio.run(self._serve(serving)), name=f"bench of {self._serial}", daemon=True
         )
         self._thread.start()
-        if not serving.wait(_LONGEST_WAIT_S):
+        if not serving.wait(_TIMEOUT_S):
             raise TimeoutError(f"the bench of {self._serial} did not start: is the machine overloaded?")
 
     async def _serve(self, serving: threading.Event) -> None:

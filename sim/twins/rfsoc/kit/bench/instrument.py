@@ -17,14 +17,14 @@ Schedule = Callable[[float, Callable[[], None]], object]
 """(seconds, act): do it so much later."""
 
 
-def sole(texts: Sequence[str]) -> str:
+def get_single(texts: Sequence[str]) -> str:
     """Return the parameter, which must be the only one. Raises `ScpiError`."""
     if len(texts) != 1:
         raise ScpiError(-108 if texts else -109)
     return texts[0]
 
 
-def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
+def parse_number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
     """Return a finite number between two ends; raise `ScpiError`, -224 (no number) or -222 (outside)."""
     try:
         value = float(text)
@@ -37,7 +37,7 @@ def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
     return value
 
 
-def truth(text: str) -> bool:
+def parse_bool(text: str) -> bool:
     """Return `1`, `ON`, `0` or `OFF`. Raises `ScpiError`."""
     try:
         return _TRUTHS[text.upper()]

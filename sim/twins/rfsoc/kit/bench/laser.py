@@ -11,7 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 from sim.twins.frontends.scpi import ErrorQueue, Handler
-from sim.twins.rfsoc.kit.bench.instrument import Settling, common_commands, number, sole, truth
+from sim.twins.rfsoc.kit.bench.instrument import (
+    Settling,
+    common_commands,
+    get_single,
+    parse_bool,
+    parse_number,
+)
 from sim.twins.rfsoc.kit.state import KitState
 
 POWER_DBM = (-15.0, 13.0)
@@ -35,10 +41,10 @@ class LaserTwin:
             **common_commands(f"SANTEC,TSL-770,{serial},0001.000.0001", self._errors),
             "*OPC?": lambda *_: str(int(self._settling.is_done)),
             "SYSTem:ALERt?": lambda *_: self._alert(),
-            "[SOURce:]POWer:STATe": lambda _, texts: self._settling.set(laser=truth(sole(texts))),
+            "[SOURce:]POWer:STATe": lambda _, texts: self._settling.set(laser=parse_bool(get_single(texts))),
             "[SOURce:]POWer:STATe?": lambda *_: str(int(self._settling.setting("laser"))),
             "[SOURce:]POWer:SHUTter": lambda _, texts: self._settling.set(
-                shutter_open=not truth(sole(texts))
+                shutter_open=not parse_bool(get_single(texts))
             ),
             "[SOURce:]POWer:SHUTter?": lambda *_: str(int(not self._settling.setting("shutter_open"))),
             "[SOURce:]POWer:UNIT": lambda _, texts: self._choose_unit(texts),
@@ -47,7 +53,7 @@ class LaserTwin:
             "[SOURce:]POWer[:LEVel]?": lambda *_: self._power(self._settling.setting("laser_dbm")),
             "[SOURce:]POWer:ACTual[:LEVel]?": lambda *_: self._power(self._actual_dbm()),
             "[SOURce:]WAVelength": lambda _, texts: self._settling.set(
-                wavelength_nm=round(number(sole(texts), *WAVELENGTH_NM), 4)
+                wavelength_nm=round(parse_number(get_single(texts), *WAVELENGTH_NM), 4)
             ),
             "[SOURce:]WAVelength?": lambda *_: f"{self._settling.setting('wavelength_nm'):+.4f}",
             "[SOURce:]WAVelength:MINimum?": lambda *_: f"{WAVELENGTH_NM[0]:+.4f}",
@@ -59,11 +65,11 @@ class LaserTwin:
         return "No07.,Inter lock detection" if dropped else "No alerts."
 
     def _choose_unit(self, texts: Sequence[str]) -> None:
-        self._milliwatt = truth(sole(texts))
+        self._milliwatt = parse_bool(get_single(texts))
 
     def _set_power(self, texts: Sequence[str]) -> None:
         low, high = (_milliwatt(end) if self._milliwatt else end for end in POWER_DBM)
-        value = number(sole(texts), low, high)
+        value = parse_number(get_single(texts), low, high)
         self._settling.set(laser_dbm=10.0 * math.log10(value) if self._milliwatt else value)
 
     def _power(self, power_dbm: float) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
-from sim.twins.rfsoc.kit.bench.instrument import common_commands, number, sole
+from sim.twins.rfsoc.kit.bench.instrument import common_commands, get_single, parse_number
 from sim.twins.rfsoc.kit.optics import tap_power_w
 from sim.twins.rfsoc.kit.state import KitState
 
@@ -51,16 +51,16 @@ class MeterTwin:
         }
 
     def _choose_unit(self, texts: Sequence[str]) -> None:
-        text = sole(texts)
+        text = get_single(texts)
         if text.upper() not in ("W", "DBM"):
             raise ScpiError(-224, text[:40])
         self._unit = text.upper()
 
     def _set_wavelength(self, texts: Sequence[str]) -> None:
-        self._wavelength_nm = number(sole(texts), *WAVELENGTH_NM)
+        self._wavelength_nm = parse_number(get_single(texts), *WAVELENGTH_NM)
 
     def _set_averages(self, texts: Sequence[str]) -> None:
-        self._averages = round(number(sole(texts), *AVERAGES))
+        self._averages = round(parse_number(get_single(texts), *AVERAGES))
 
     def _read(self) -> str:
         power_w = self._power_w()

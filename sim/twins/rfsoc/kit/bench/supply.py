@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
-from sim.twins.rfsoc.kit.bench.instrument import common_commands, number, truth
+from sim.twins.rfsoc.kit.bench.instrument import common_commands, parse_bool, parse_number
 from sim.twins.rfsoc.kit.parameters import MODULATORS
 from sim.twins.rfsoc.kit.state import KitState
 
@@ -27,7 +27,7 @@ class SupplyTwin:
     def __init__(self, state: KitState, errors: ErrorQueue) -> None:
         self._state = state
         self._errors = errors
-        self._kept_v: dict[int, float] = {}
+        self._stored_v: dict[int, float] = {}
         """What outputs that are off will give again."""
 
     def table(self, serial: str) -> Mapping[str, Handler]:
@@ -37,41 +37,41 @@ class SupplyTwin:
             **common_commands(f"Keysight Technologies,N6700C,{serial},E.02.07.3067", self._errors),
             "SYSTem:CHANnel[:COUNt]?": lambda *_: str(MODULATORS),
             volts: lambda _, texts: self._set(texts),
-            f"{volts}?": lambda _, texts: _each(
-                texts, lambda channel: _volts(self._kept_v.get(channel, self._given_v(channel)))
+            f"{volts}?": lambda _, texts: _read_channels(
+                texts, lambda channel: _volts(self._stored_v.get(channel, self._read_v(channel)))
             ),
             "OUTPut[:STATe]": lambda _, texts: self._switch(texts),
-            "OUTPut[:STATe]?": lambda _, texts: _each(
-                texts, lambda channel: str(int(channel not in self._kept_v))
+            "OUTPut[:STATe]?": lambda _, texts: _read_channels(
+                texts, lambda channel: str(int(channel not in self._stored_v))
             ),
-            "MEASure[:SCALar]:VOLTage[:DC]?": lambda _, texts: _each(
-                texts, lambda channel: _volts(self._given_v(channel))
+            "MEASure[:SCALar]:VOLTage[:DC]?": lambda _, texts: _read_channels(
+                texts, lambda channel: _volts(self._read_v(channel))
             ),
         }
 
     def _set(self, texts: Sequence[str]) -> None:
         text, channels = _value_and_channels(texts)
-        volts = round(number(text, *VOLTS) * _STEPS_PER_V) / _STEPS_PER_V
+        volts = round(parse_number(text, *VOLTS) * _STEPS_PER_V) / _STEPS_PER_V
         for channel in channels:
-            if channel in self._kept_v:
-                self._kept_v[channel] = volts
+            if channel in self._stored_v:
+                self._stored_v[channel] = volts
             else:
-                self._give(channel, volts)
+                self._apply_v(channel, volts)
 
     def _switch(self, texts: Sequence[str]) -> None:
         text, channels = _value_and_channels(texts)
-        on = truth(text)
+        on = parse_bool(text)
         for channel in channels:
-            if on and channel in self._kept_v:
-                self._give(channel, self._kept_v.pop(channel))
-            elif not on and channel not in self._kept_v:
-                self._kept_v[channel] = self._given_v(channel)
-                self._give(channel, 0.0)
+            if on and channel in self._stored_v:
+                self._apply_v(channel, self._stored_v.pop(channel))
+            elif not on and channel not in self._stored_v:
+                self._stored_v[channel] = self._read_v(channel)
+                self._apply_v(channel, 0.0)
 
-    def _given_v(self, channel: int) -> float:
+    def _read_v(self, channel: int) -> float:
         return self._state.now.parameters.modulators[channel - 1].bias_v
 
-    def _give(self, channel: int, volts: float) -> None:
+    def _apply_v(self, channel: int, volts: float) -> None:
         self._state.change(lambda kit: kit.with_modulator(channel - 1, bias_v=volts))
 
 
@@ -79,21 +79,21 @@ def _volts(volts: float) -> str:
     return f"{volts:+.6E}"
 
 
-def _each(texts: Sequence[str], read: Callable[[int], str]) -> str:
+def _read_channels(texts: Sequence[str], read: Callable[[int], str]) -> str:
     """Return the answer to a query of a list of channels."""
-    return ",".join(read(channel) for channel in _channels(",".join(texts)))
+    return ",".join(read(channel) for channel in _parse_channels(",".join(texts)))
 
 
 def _value_and_channels(texts: Sequence[str]) -> tuple[str, list[int]]:
     if len(texts) < 2:
         raise ScpiError(-109)
-    return texts[0], _channels(",".join(texts[1:]))
+    return texts[0], _parse_channels(",".join(texts[1:]))
 
 
-def _channels(text: str) -> list[int]:
+def _parse_channels(text: str) -> list[int]:
     """Return the channels of a list: `(@1,3:4)` is 1, 3, 4. Raises `ScpiError`.
 
-    >>> _channels("(@1,3:4)")
+    >>> _parse_channels("(@1,3:4)")
     [1, 3, 4]
     """
     match = _LIST.fullmatch(text.replace(" ", ""))
