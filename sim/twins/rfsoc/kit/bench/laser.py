@@ -1,8 +1,8 @@
-"""A tunable laser with the words of Santec's TSL-550/570/710/770 (command set "legacy": wavelengths in nm).
+"""A tunable laser with the commands of Santec's TSL-550/570/710/770 (command set "legacy": wavelengths in nm).
 
-Known from public drivers: headers, `0` opens the shutter and `1` closes it, `*OPC?` answers 0 while it settles, lines
-may end in CR. Assumptions: how long it settles, what an out-of-range setting answers (-222), the exact text of alerts.
-Its two lines, 0.8 nm apart, have the same power and are switched together.
+Known from public drivers: headers, `0` opens the shutter and `1` closes it, `*OPC?` answers 0 while the laser settles,
+lines may end with CR. Assumptions: the settling time, the error of an out-of-range setting (-222), the text of alerts.
+The two spectral lines, 0.8 nm apart, have the same power and are switched together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DARK_DBM = -99.0
 
 
 class LaserTwin:
-    """The commands of the laser on the kit's light."""
+    """Commands of the laser of a kit."""
 
     def __init__(self, state: KitState, settling: Settling, errors: ErrorQueue) -> None:
         self._state = state
@@ -36,7 +36,7 @@ class LaserTwin:
         self._milliwatt = False
 
     def table(self, serial: str) -> Mapping[str, Handler]:
-        """Return commands by header."""
+        """Return the command handlers by header."""
         return {
             **common_commands(f"SANTEC,TSL-770,{serial},0001.000.0001", self._errors),
             "*OPC?": lambda *_: str(int(self._settling.is_done)),

@@ -1,8 +1,8 @@
-"""A supply of four voltages with the words of Keysight's N6700, with lists of channels (`VOLT 3.1,(@1:4)`).
+"""A supply of four voltages with the commands of Keysight's N6700, including channel lists (`VOLT 3.1,(@1:4)`).
 
-Output n feeds the bias electrode of modulator n - 1; switched off it gives 0 V. Known from the vendor's published
-command summaries: the commands used here. Assumptions: outputs of 0 to 20.4 V in steps of 1 mV, which settle
-before the next command is heard.
+Output n drives the bias electrode of modulator n - 1; an output that is off supplies 0 V. Known from the vendor's
+command summaries: all commands here. Assumptions: outputs of 0 to 20.4 V in steps of 1 mV, which settle before the
+next command is executed.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _LIST = re.compile(r"\(@(\d{1,3}(?::\d{1,3})?(?:,\d{1,3}(?::\d{1,3})?)*)\)")
 
 
 class SupplyTwin:
-    """The commands of the supply on the kit's biases."""
+    """Commands of the bias supply of a kit."""
 
     def __init__(self, state: KitState, errors: ErrorQueue) -> None:
         self._state = state
         self._errors = errors
         self._stored_v: dict[int, float] = {}
-        """What outputs that are off will give again."""
+        """Voltage settings of outputs that are off, by channel."""
 
     def table(self, serial: str) -> Mapping[str, Handler]:
-        """Return commands by header."""
+        """Return the command handlers by header."""
         volts = "[SOURce:]VOLTage[:LEVel][:IMMediate][:AMPLitude]"
         return {
             **common_commands(f"Keysight Technologies,N6700C,{serial},E.02.07.3067", self._errors),
@@ -80,7 +80,7 @@ def _volts(volts: float) -> str:
 
 
 def _read_channels(texts: Sequence[str], read: Callable[[int], str]) -> str:
-    """Return the answer to a query of a list of channels."""
+    """Return the answer to a query with a channel list: one value for each channel."""
     return ",".join(read(channel) for channel in _parse_channels(",".join(texts)))
 
 
@@ -91,7 +91,7 @@ def _value_and_channels(texts: Sequence[str]) -> tuple[str, list[int]]:
 
 
 def _parse_channels(text: str) -> list[int]:
-    """Return the channels of a list: `(@1,3:4)` is 1, 3, 4. Raises `ScpiError`.
+    """Return the channels of a channel list. Raise `ScpiError` for an invalid list or channel.
 
     >>> _parse_channels("(@1,3:4)")
     [1, 3, 4]
