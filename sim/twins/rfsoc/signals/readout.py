@@ -62,7 +62,7 @@ class AverageBuffer:
         self._avg = (int(address), int(length))
 
     def config_buf(self, address: int, length: int) -> None:
-        """Set the start address of samples and the number in each window; disable both memories. Raise `RuntimeError`."""
+        """Set the start address of samples and the number per window; disable both memories. Raise `RuntimeError`."""
         self.disable()
         _check_length(length, len(self._samples), "samples")
         self._buf = (int(address), int(length))
