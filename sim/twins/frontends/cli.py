@@ -87,7 +87,7 @@ class CliStyle:
     """Texts and behaviour of a command line.
 
     - `prompt` is printed unchanged, in blue if `colour`.
-    - `account` is the user name and password that the command line asks for (with the prompt `login`), as over
+    - `account` is the user name and password of the login on the command line (with the prompt `login`), as over
       telnet. It is None if the wire has its own login (SSH); `user` is then the user.
     - `page_rows` is the number of lines of a page; 0 disables paging.
     - `unknown` and `unknown_status` are the output and exit status of an unknown command.
@@ -219,9 +219,9 @@ class CliFrontend:
         """Execute a line and return its output. `status` is the exit status of the previous command."""
         return await self._interpreter(line, status, lambda command: self._do(command, user))
 
-    def rows(self, printed: CommandOutput) -> list[str]:
+    def rows(self, output: CommandOutput) -> list[str]:
         """Return the lines of an output, after the faults of tables."""
-        return self.faults.apply_table_faults(printed.text.splitlines(), self.style.noise)
+        return self.faults.apply_table_faults(output.text.splitlines(), self.style.noise)
 
     async def _do(self, command: str, user: str) -> CommandOutput:
         for pattern, handler in self._commands:

@@ -191,12 +191,12 @@ def _pick(samples: Samples, place: float, step: int, lanes: int, count: int) -> 
     All values of a lane are at the same fraction of a sample, `step` samples apart, so that they share one filter.
     """
     out = np.empty(count)
-    seen = np.lib.stride_tricks.sliding_window_view(samples, TAPS)
+    sections = np.lib.stride_tricks.sliding_window_view(samples, TAPS)
     for lane in range(min(lanes, count)):
         at = place + lane * step / lanes
         whole = math.floor(at)
-        mine = seen[whole - TAPS // 2 + 1 :: step][: len(range(lane, count, lanes))]
-        out[lane::lanes] = mine @ interpolation(round(at - whole, 9))
+        lane_sections = sections[whole - TAPS // 2 + 1 :: step][: len(range(lane, count, lanes))]
+        out[lane::lanes] = lane_sections @ interpolation(round(at - whole, 9))
     return out
 
 

@@ -40,13 +40,13 @@ class Run:
     """Tick at which the program ended."""
 
 
-def describe_endless(done: str, steps: int) -> str:
-    """Return the message about a program that has not ended after `steps` instructions; `done` describes its progress.
+def describe_endless(progress: str, steps: int) -> str:
+    """Return the message about a program that has not ended after `steps` instructions; `progress` says how far it got.
 
     The message suggests ten times as many instructions as the option of the address.
     """
     return (
-        f"the program has not ended after {done}; check that its loops end, or, if it is only long, raise the limit in "
+        f"the program has not ended after {progress}; check that its loops end, or, if it is only long, raise the limit in "
         f"the address of the twin: sim://kit?instruction_limit={10 * steps}"
     )
 

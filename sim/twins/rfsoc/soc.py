@@ -104,19 +104,19 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
 
     def factory_calibration(self) -> dict[str, Any] | None:
         """Return the factory calibration document of this device, or None."""
-        made = getattr(self._plant, "factory_calibration", None)
-        return None if made is None else cast("dict[str, Any] | None", made())
+        method = getattr(self._plant, "factory_calibration", None)
+        return None if method is None else cast("dict[str, Any] | None", method())
 
     def bench(self) -> dict[str, str]:
         """Return the VISA resources of the kit's laboratory instruments by role; the first call starts them."""
-        made = getattr(self._plant, "bench", None)
-        return {} if made is None else cast("dict[str, str]", made())
+        method = getattr(self._plant, "bench", None)
+        return {} if method is None else cast("dict[str, str]", method())
 
     def close(self) -> None:
         """Stop the laboratory instruments, if there are any."""
-        closed = getattr(self._plant, "close", None)
-        if closed is not None:
-            closed()
+        method = getattr(self._plant, "close", None)
+        if method is not None:
+            method()
 
     def elapse(self, seconds: float) -> None:
         """Advance the device time, and with it the plant."""

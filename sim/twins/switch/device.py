@@ -132,7 +132,7 @@ class SwitchDevice:
 
     @property
     def light_paths(self) -> Connections:
-        """Output that the light meant for each input reaches: `lit`, with the inputs of swapped fibres exchanged."""
+        """Output that the light of each fibre reaches: `lit`, with the inputs of swapped fibres exchanged."""
         return {self.fibre(source): output for source, output in self.lit.items()}
 
     def is_moving(self, source: int) -> bool:

@@ -43,16 +43,16 @@ class Mixing:
     sources: npt.NDArray[np.int64]
 
 
-def level_of(seen: Sequence[Received], which: npt.NDArray[np.int64], bits: int) -> Level:
+def level_of(signals: Sequence[Received], which: npt.NDArray[np.int64], bits: int) -> Level:
     """Return the levels for signals from a plant at a converter of `bits` bits; `which` is (windows,)."""
-    noises = np.stack([one.noise for one in seen])
-    correlations = np.array([one.correlation for one in seen], np.float64)
-    owns = np.stack([_without_rounding(one, bits) for one in seen])
+    noises = np.stack([one.noise for one in signals])
+    correlations = np.array([one.correlation for one in signals], np.float64)
+    owns = np.stack([_without_rounding(one, bits) for one in signals])
     together = (correlations < DRAWN_TOGETHER)[:, None]
     noises = np.where(together, np.hypot(noises, owns), noises)
     owns = np.where(together, 0.0, owns)
     return Level(
-        np.stack([one.level for one in seen]),
+        np.stack([one.level for one in signals]),
         noises,
         correlations,
         owns if owns.any() else owns[:, :0],

@@ -290,8 +290,8 @@ class Readout:
             if sum(level.traces.nbytes for level in self._levels.values()) > LEVELS_BYTES:
                 self._levels = {}
             rate_hz = self.cfg["fs"] * 1e6 * converter.clock_factor
-            seen, which = self.traces.of_windows(timeline, rate_hz, firsts, count)
-            self._levels[key] = level_of(seen, which, converter.bits)
+            signals, which = self.traces.of_windows(timeline, rate_hz, firsts, count)
+            self._levels[key] = level_of(signals, which, converter.bits)
         return self._levels[key]
 
     def _mixing(self, firsts: npt.NDArray[np.int64]) -> Mixing:

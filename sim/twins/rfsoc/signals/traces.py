@@ -74,11 +74,11 @@ class Traces:
         for _ in range(LOOKS):
             reach = self._reach
             heads, group = _groups(timeline, rate_hz, firsts, reach or {})
-            seen = [self.receive(timeline, rate_hz, first, count) for first in firsts[heads].tolist()]
+            received = [self.receive(timeline, rate_hz, first, count) for first in firsts[heads].tolist()]
             if (
                 self._reach == reach
             ):  # otherwise the plant has read more, and groups of a shorter reach are ambiguous
-                return seen, group
+                return received, group
         each = [self.receive(timeline, rate_hz, first, count) for first in firsts.tolist()]
         return each, np.arange(len(each))
 
@@ -111,11 +111,11 @@ def _place(sample: int, ratio: float) -> Place:
 
 
 def _reach(
-    before: dict[int, tuple[int, int]], asked: Iterable[tuple[int, int, int]], places: list[Place]
+    before: dict[int, tuple[int, int]], requests: Iterable[tuple[int, int, int]], places: list[Place]
 ) -> dict[int, tuple[int, int]]:
     """Return the range that a plant reads on each generator's time line, relative to the window."""
     reach = dict(before)
-    for generator, begin, length in asked:
+    for generator, begin, length in requests:
         if generator >= len(places):
             continue
         low, high = begin - places[generator][0], begin - places[generator][0] + length

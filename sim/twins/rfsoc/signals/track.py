@@ -87,8 +87,8 @@ class Track:
 
         Sections may be of different runs.
         """
-        seen = (self._see(i, first, count) for i in self.overlapping(first, count))
-        return tuple(one for one in seen if one is not None)
+        pulses = (self._see(i, first, count) for i in self.overlapping(first, count))
+        return tuple(one for one in pulses if one is not None)
 
     def signatures(self, firsts: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
         """Return (sections, columns) for many sections at once: equal rows mean equal `signature`s."""
@@ -114,9 +114,9 @@ class Track:
         has_ended = end <= 0
         start = np.where(has_ended, -FOREVER, np.where(is_flat, np.maximum(start, -1), start))
         end = np.where(has_ended, 0, np.minimum(end, count))
-        seen = np.column_stack([start, end, self.codes[i], self.turns[i]])
-        seen[(numbers >= stop) | (has_ended & ~self.waves.is_held[i])] = -FOREVER
-        return seen
+        rows = np.column_stack([start, end, self.codes[i], self.turns[i]])
+        rows[(numbers >= stop) | (has_ended & ~self.waves.is_held[i])] = -FOREVER
+        return rows
 
     def _see(self, i: int, first: int, count: int) -> tuple[Any, ...] | None:
         start, end = int(self.starts[i]) - first, int(self.ends[i]) - first
@@ -243,8 +243,8 @@ def _start_one_by_one(
     for i, (at, length) in enumerate(zip(ready.tolist(), lengths.tolist(), strict=True)):
         if i and is_periodic[i - 1]:
             period = int(lengths[i - 1])
-            begun = int(starts[i - 1])
-            free = begun + max(-(-(at - begun) // period), 1) * period
+            start = int(starts[i - 1])
+            free = start + max(-(-(at - start) // period), 1) * period
         starts[i] = max(at, free)
         free = int(starts[i]) + length
     return starts

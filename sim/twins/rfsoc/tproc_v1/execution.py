@@ -146,11 +146,11 @@ class Execution:
     def _endless(self, status: int) -> str:
         """Return the message for a run that was stopped because of its length, otherwise an empty text."""
         steps = int(self._state[machine.STEPS])
-        done = {
+        progress = {
             machine.LIMIT: f"{steps} instructions",
             machine.FULL: f"{self._events()} words sent and stored",
         }
-        return describe_endless(done[status], steps) if status in done else ""
+        return describe_endless(progress[status], steps) if status in progress else ""
 
 
 def _numbers(array: Array) -> Any:

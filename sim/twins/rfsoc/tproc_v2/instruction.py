@@ -184,7 +184,7 @@ def needs(word: Word, *, to_memory: bool) -> int:
         READY_UNIT: sources & {6, 7, 10, 11},
         READY_INPUT: sources & {8, 9},
     }
-    return sum(1 << (cell - READY_FLAG) for cell, wanted in waits.items() if wanted)
+    return sum(1 << (cell - READY_FLAG) for cell, is_needed in waits.items() if is_needed)
 
 
 def leaves(word: Word) -> int:

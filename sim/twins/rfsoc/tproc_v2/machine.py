@@ -384,8 +384,8 @@ def holds(condition: int, reg: Cells, state: Cells) -> bool:
         value = int(reg[S_STATUS] & 0b1010 != 0)
     else:
         value = state[FLIPFLOP]
-    wanted = 1 if condition in (1, 2, 5) else 0
-    return value == wanted
+    expected = 1 if condition in (1, 2, 5) else 0
+    return value == expected
 
 
 def configure(value: int, reg: Cells, state: Cells) -> int:
@@ -490,8 +490,8 @@ def stand(condition: int, reg: Cells, state: Cells) -> int:
 def spin(missing: int, period: int, state: Cells) -> None:
     """Skip all passes of a loop that polls the time, except the last, which finds that the time is reached."""
     if missing > 0:
-        wanted = -(-(tick(state) + missing) * state[CYCLES] // state[TICKS])
-        state[CYCLE] += max(0, -((state[CYCLE] + 3 - wanted) // period) * period)
+        cycle = -(-(tick(state) + missing) * state[CYCLES] // state[TICKS])
+        state[CYCLE] += max(0, -((state[CYCLE] + 3 - cycle) // period) * period)
 
 
 # -- transfers between registers, memories and ports; commands to the units
@@ -506,11 +506,11 @@ def move_wave(
     base = state[RECORDS] * RECORD + 3
     own = code[row + FROM_REGISTERS]
     for word in range(WAVE_WORDS):
-        kept = reg[WAVE_REGISTERS + word] & narrow(word)
-        moved = kept if own else wmem[place + word]
+        register = reg[WAVE_REGISTERS + word] & narrow(word)
+        moved = register if own else wmem[place + word]
         records[base + word] = moved
         if code[row + TO_MEMORY]:
-            wmem[place + word] = kept
+            wmem[place + word] = register
         if code[row + TO_REGISTERS]:
             reg[WAVE_REGISTERS + word] = moved
     if not code[row + TO_PORT]:
