@@ -46,8 +46,8 @@ def describe_endless(progress: str, steps: int) -> str:
     The message suggests ten times as many instructions as the option of the address.
     """
     return (
-        f"the program has not ended after {progress}; check that its loops end, or, if it is only long, raise the limit in "
-        f"the address of the twin: sim://kit?instruction_limit={10 * steps}"
+        f"the program has not ended after {progress}; check that its loops end, or, if it is only long, raise the "
+        f"limit in the address of the twin: sim://kit?instruction_limit={10 * steps}"
     )
 
 
