@@ -31,8 +31,8 @@ from sim.twins.families import make_twin
 from sim.twins.hosts import netns
 from sim.twins.hosts.interfaces import InterfaceWatch
 from sim.twins.hosts.keys import make_keys, ssh_files
-from sim.twins.hosts.own_root import check_device_nodes, machine_mounts, own_root_script, refusal_of_own_root
-from sim.twins.hosts.redirects import Fabric, far_ends
+from sim.twins.hosts.own_root import check_device_nodes, machine_mounts, own_root_script, probe_own_root
+from sim.twins.hosts.redirects import Fabric, make_far_ends
 from sim.twins.hosts.spec import HostSpec
 from sim.twins.hosts.transceivers.command import ethtool_script, transceiver_verb
 from sim.twins.hosts.twin import MANAGEMENT_LINK, HostTwin, boot_script, build_network, etc_files, find_tools
@@ -151,7 +151,7 @@ def _build_networks(document: Document, names: LabNames) -> tuple[list[HostSpec]
     ]
     netns.add([names.management, names.fabric, *(spec.namespace for spec in specs)])
     build_management(document, names)
-    fabric = Fabric(names.fabric, far_ends({spec.name: (spec.namespace, spec.nics) for spec in specs}))
+    fabric = Fabric(names.fabric, make_far_ends({spec.name: (spec.namespace, spec.nics) for spec in specs}))
     fabric.build(document.link)
     for spec in specs:
         build_network(spec, document.link)
@@ -170,7 +170,7 @@ async def _start_hosts(
     keys = make_keys([spec.name for spec in specs], tools)
     mounts = machine_mounts(Path("/proc/self/mountinfo").read_text("utf-8"))
     check_device_nodes()
-    refusal = refusal_of_own_root(mounts, tools)
+    refusal = probe_own_root(mounts, tools)
     own_root = () if refusal else own_root_script(mounts)
 
     control = document.control
