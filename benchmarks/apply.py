@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.design import design_for
@@ -26,7 +26,7 @@ ASKED_SOFTWARE_MS = 5.0
 
 
 def busy_ms(address: str) -> float:
-    return 1e3 * float(control(address, {"do": "truth"})["busy_s"])
+    return 1e3 * float(send_request(address, {"do": "truth"})["busy_s"])
 
 
 def measure(session: LabSession, address: str) -> dict[str, list[float]]:

@@ -21,11 +21,11 @@ from pathlib import Path
 
 from testbed.design.topology.strides import rings_of
 from testbed.lab.inventory import load_lab
-from testbed.lab.simulated.lifecycle import at_rate, start_lab
+from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
 from testbed.lab.simulated.link_rate import fit_rate, look_at_machine
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
 from testbed.measure.collectives.rows import find_misplaced
-from testbed.measure.gain import RingGain, largest_of_each, ring_gain
+from testbed.measure.gain import RingGain, ring_gain, select_largest
 from testbed.measure.model import CollectiveResult, Timing
 from testbed.operate.design import design_for
 from testbed.operate.journal import Journal
@@ -72,7 +72,7 @@ def of_configuration(results: list[CollectiveResult], name: str) -> list[Timing]
 
 
 def gains(results: list[CollectiveResult]) -> list[RingGain]:
-    return [gain for result in results if (gain := ring_gain(largest_of_each(result.timings)))]
+    return [gain for result in results if (gain := ring_gain(select_largest(result.timings)))]
 
 
 def figures(results: list[CollectiveResult]) -> dict[str, object]:
@@ -129,7 +129,7 @@ def main() -> None:
     options = parser.parse_args()
     begin, load, used = time.monotonic(), os.getloadavg()[0], machine_s()
     with (
-        start_lab(at_rate(load_lab(LAB), options.rate_mbps), hosts="kernel", move=True) as up,
+        start_lab(set_link_rate(load_lab(LAB), options.rate_mbps), hosts="kernel", move=True) as up,
         tempfile.TemporaryDirectory() as scratch,
         Journal(Path(scratch) / "journal.sqlite") as journal,
         open_lab(up.lab, journal) as session,

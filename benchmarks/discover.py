@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ocs_drivers import open_switch
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.hosts.fleet import SshFleet
 from testbed.lab.inventory import load_lab
-from testbed.lab.simulated.fibre_draw import draw_fibres, without_fibres
+from testbed.lab.simulated.fibre_draw import draw_fibres, remove_fibres
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.discovery.devices import Devices
 from testbed.operate.discovery.model import Discovered
@@ -39,15 +39,15 @@ def main() -> int:
     drawn = draw_fibres(lab, options.seed, crossed=5, dead=3)
     with start_lab(drawn.lab, hosts="kernel", move=True) as up, tempfile.TemporaryDirectory() as folder:
         for fibre in drawn.dead:
-            control(up.control["plant"], {"do": "cut", "fibre": fibre})
-        truth = control(up.control["plant"], {"do": "fibres"})["fibres"]
+            send_request(up.control["plant"], {"do": "cut", "fibre": fibre})
+        truth = send_request(up.control["plant"], {"do": "fibres"})["fibres"]
         with (
             SshFleet(up.lab) as fleet,
             open_switch(up.lab.switches[0].address) as switch,
             Journal(Path(folder) / "journal.sqlite") as journal,
         ):
             begin = time.monotonic()
-            devices = Devices(without_fibres(up.lab), {"ocs1": switch}, fleet, journal, settle_s=0.2)
+            devices = Devices(remove_fibres(up.lab), {"ocs1": switch}, fleet, journal, settle_s=0.2)
             discovered = discover(devices, DiscoveryRecord(journal, lab.name))
             seconds = time.monotonic() - begin
     print(json.dumps(_figures(discovered, truth) | {"seed": options.seed, "seconds": round(seconds, 2)}))

@@ -19,7 +19,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.leases.listing import read_leases
@@ -114,7 +114,7 @@ def software_ms(change: Callable[[], None], address: str) -> float:
 
 
 def busy_s(address: str) -> float:
-    return float(control(address, {"do": "truth"})["busy_s"])
+    return float(send_request(address, {"do": "truth"})["busy_s"])
 
 
 def main() -> None:

@@ -35,8 +35,8 @@ from testbed.design.topology.demand import AllReduceDemand, demand_of
 from testbed.design.topology.finder import find
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.lab.inventory import load_lab
-from testbed.lab.simulated.lifecycle import at_rate, start_lab
-from testbed.measure.plan_job import PlanRun, largest_deviation, run_on_hosts
+from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
+from testbed.measure.plan_job import PlanRun, find_largest_deviation, run_on_hosts
 from testbed.operate.design import Design, with_routes
 from testbed.operate.journal import Journal
 from testbed.operate.session import LabSession, open_lab
@@ -138,7 +138,7 @@ class Case:
             "difference": round(run.prediction_error, 4),
             "spread": round(max(run.times_s) / min(run.times_s) - 1, 4),
             "busy": round(run.processor_load, 3),
-            "payload_off": round(largest_deviation(run.links) or 0.0, 4),
+            "payload_off": round(find_largest_deviation(run.links) or 0.0, 4),
         }
 
 
@@ -163,7 +163,7 @@ def measure(
 def measure_at(rate_mbps: float, cases_by_topology: Mapping[str, Iterable[str]]) -> Iterator[Case]:
     """Measure these cases of each topology on a lab with links of this rate, and report each on standard error."""
     with (
-        start_lab(at_rate(load_lab(LAB), rate_mbps), hosts="kernel", move=True) as up,
+        start_lab(set_link_rate(load_lab(LAB), rate_mbps), hosts="kernel", move=True) as up,
         tempfile.TemporaryDirectory() as scratch,
         Journal(Path(scratch) / "journal.sqlite") as journal,
         open_lab(up.lab, journal) as session,
@@ -176,7 +176,7 @@ def measure_at(rate_mbps: float, cases_by_topology: Mapping[str, Iterable[str]])
 
 def summary(cases: Sequence[Case]) -> dict[str, object]:
     errors = [abs(case.run.prediction_error) for case in cases]
-    payload = [largest_deviation(case.run.links) or 0.0 for case in cases]
+    payload = [find_largest_deviation(case.run.links) or 0.0 for case in cases]
     return {
         "cases": len(errors),
         "worst": round(max(errors), 4),

@@ -24,7 +24,7 @@ from witnesses.fibre_cut import FibreCut, cut_and_repair, looping_allreduce
 from testbed.design.model import RingOrder, Topology
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import start_lab
@@ -68,9 +68,9 @@ def cuts(session: LabSession, plant: str) -> Iterator[tuple[str, FibreCut]]:
         for current in designs:
             for fibre in fibres_of_ring(session, current):
                 session.bring_up(current)
-                cut = partial(control, plant, {"do": "cut", "fibre": fibre})
+                cut = partial(send_request, plant, {"do": "cut", "fibre": fibre})
                 yield current.name, cut_and_repair(session, current, loop, cut)
-                control(plant, {"do": "uncut", "fibre": fibre})
+                send_request(plant, {"do": "uncut", "fibre": fibre})
 
 
 def figures(cut_times: list[FibreCut]) -> dict[str, float]:

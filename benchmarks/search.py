@@ -35,7 +35,7 @@ from testbed.design.plans.planning import default_walk
 from testbed.design.search import optimise
 from testbed.design.search.annealing import Annealer, Candidate, Cooling, polish
 from testbed.design.search.chains import Point, Rules, Stop, advance, begin
-from testbed.design.search.finalists import rank, wirings
+from testbed.design.search.finalists import rank, rank_wirings
 from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import fabric_on, install, on_quick_routes
 from testbed.design.search.strategies import StrategyObjective
@@ -400,7 +400,7 @@ def matchings() -> dict[str, Any]:
         start = objective.start()
         visit = begin(objective, 0, 0).at
         best = rank(problem, [objective.proposal(visit)], executor())[0]
-        ranking = wirings(objective, best)
+        ranking = rank_wirings(objective, best)
         rows[f"pair MB {(1 << exponent) * 96 * 2 / 1e6:.1f}"] = {
             "bought": ranking[0].finding.matching_degree,
             "published_split": objective.split_as_published(start).matching_degree,

@@ -16,7 +16,7 @@ import numpy as np
 
 from sim.models.contention.job import Burst, PeriodicJob
 from testbed.design.sharing.cassini.circle import Rounding, make_circle
-from testbed.design.sharing.cassini.rotation import best_rotation
+from testbed.design.sharing.cassini.rotation import find_best_rotation
 from testbed.design.sharing.cassini.schedule import Scheduler
 from testbed.design.sharing.jobs import Burst as SharedBurst
 from testbed.design.sharing.jobs import LabLinks, SharedJob
@@ -59,7 +59,7 @@ def rotation_ms(rows: list[tuple], repeats: int = 1) -> float:
         for number, (period_ms, *bursts) in enumerate(rows)
     ]
     circle = make_circle(jobs, 50.0, Rounding(bins=72))
-    return milliseconds(lambda: best_rotation(circle, 60.0), repeats)
+    return milliseconds(lambda: find_best_rotation(circle, 60.0), repeats)
 
 
 def five_jobs(chance: np.random.Generator) -> list[tuple]:

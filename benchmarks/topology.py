@@ -27,7 +27,7 @@ from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand, Demand, demand_of_arrays
 from testbed.design.topology.finder import find
 from testbed.design.topology.hops import diameter, hop_table, mean_hops
-from testbed.design.topology.strides import direct_strides, reach
+from testbed.design.topology.strides import direct_strides, measure_reach
 
 SIZES = ((12, 4, 7), (128, 4, 3), (432, 8, 1))
 #: Nodes, degree, target processor time in s.
@@ -175,7 +175,9 @@ def quality() -> dict[str, Any]:
 
 def hops_row(nodes: int) -> dict[str, Any]:
     geometric, exhaustive = (find_topology(nodes, 4, method=method) for method in ("geometric", "exhaustive"))
-    best = min(reach(nodes, (1, nodes - 1, s, nodes - s)).total_hops for s in range(2, (nodes + 1) // 2))
+    best = min(
+        measure_reach(nodes, (1, nodes - 1, s, nodes - s)).total_hops for s in range(2, (nodes + 1) // 2)
+    )
     if nodes <= 64:  # also sets without stride 1, for certainty
         best = min(best, all_circulants(nodes))
     rows = {
@@ -192,7 +194,10 @@ def hops_row(nodes: int) -> dict[str, Any]:
 def all_circulants(nodes: int) -> int:
     half = range(1, (nodes + 1) // 2)
     reaches = (
-        reach(nodes, direct_strides(nodes, (a, b), simplex=False)) for a in half for b in half if a < b
+        measure_reach(nodes, direct_strides(nodes, (a, b), simplex=False))
+        for a in half
+        for b in half
+        if a < b
     )
     return min(each.total_hops for each in reaches if not each.unreached)
 

@@ -283,7 +283,7 @@ def inspect_firmware(soc: Any) -> Finding:
     profile = profile_of(soc)
     if profile is not None:
         return Finding("firmware", "ok", f"{profile.name}: {profile.about}")
-    known = [each.name for each in profiles.of_board(board)]
+    known = [each.name for each in profiles.find_for_board(board)]
     if known:
         return Finding(
             "firmware",
@@ -301,7 +301,7 @@ def inspect_firmware(soc: Any) -> Finding:
 
 def profile_of(soc: Any) -> profiles.Profile | None:
     """Return the profile with the firmware's time stamp, or None for another build."""
-    for each in profiles.of_board(str(soc["board"])):
+    for each in profiles.find_for_board(str(soc["board"])):
         if each.config["fw_timestamp"] == soc["fw_timestamp"]:
             return each
     return None
@@ -367,14 +367,14 @@ def _generators(soc: Any) -> tuple[int | None, ...]:
 
 def _inspect_light(soc: Any) -> Finding:
     """Measure known products, in which dark fibres and drifted biases show."""
-    from lightning.kit.calibration.drift import drift
+    from lightning.kit.calibration.drift import measure_drift
     from lightning.kit.compute import LightningCompute
 
     try:
         compute = LightningCompute(soc)
     except ProgramError as error:
         return Finding("light", "warning", f"not checked: {error.what}", error.hint)
-    deviation = drift(compute.rows, compute.calibration)
+    deviation = measure_drift(compute.rows, compute.calibration)
     if deviation.recalibrate:
         text = f"known products are off by {deviation.rms:.2f} of 255 rms (limit {deviation.limit:.2f})"
         return Finding(

@@ -118,7 +118,7 @@ def compile_file(
     from lightning.compiler.explain import report
     from lightning.compiler.options import Ranges, Scheme
     from lightning.networks.imports.onnx.choices import choices_of
-    from lightning.networks.preprocess import raw_of
+    from lightning.networks.preprocess import pack_named
 
     hardware = Hardware(lanes, wavelengths, cores, skip_zeros=skip_zeros)
     scheme = scheme or ("published" if perfect_scaling else None)
@@ -144,7 +144,7 @@ def compile_file(
     model = load_or_compile(
         network, samples_data, options, preprocessing, choices, choose_scheme=scheme is None
     )
-    raw = raw_of(model.network, samples_data) if isinstance(samples_data, dict) else samples_data
+    raw = pack_named(model.network, samples_data) if isinstance(samples_data, dict) else samples_data
     warnings = [] if raw is None or preprocessing else warn(_warnings_of(model, str(samples), raw))
     target = output_path or Path(f"{network.stem}.lng")
     save_model(model, target)

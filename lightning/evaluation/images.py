@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lightning.errors import InputError
 from lightning.execution.interface import raw_shape
 from lightning.networks.network import Network
-from lightning.networks.preprocess import raw_of
+from lightning.networks.preprocess import pack_named
 from lightning.optional import require
 
 Raw = npt.NDArray[Any]
@@ -40,7 +40,7 @@ def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
     if not path.is_file():
         raise InputError(f"there is no file {path}", hint="Check the path")
     if path.suffix.lower() == ".npz":
-        return raw_of(network, _arrays(path))
+        return pack_named(network, _arrays(path))
     if path.suffix.lower() == ".npy":
         return fit_axes(_array(path)[None], network)
     return fit_axes(read_image(path, raw_shape(network), resize=resize)[None], network)

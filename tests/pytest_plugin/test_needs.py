@@ -80,13 +80,13 @@ def test_hosts_that_circuits_join_are_taken_together():
 
 
 def test_a_lab_that_is_too_small_is_told_from_one_that_is_broken():
-    assert "0 of 8 hosts are so" in lab().lacking(Needs(hosts=2, degree=3))
-    assert "0 of 8 hosts are so" in lab().lacking(Needs(hosts=2, gpus=1))
-    assert lab(gpus=2).lacking(Needs(hosts=8, gpus=2)) == ""
-    assert lab(faults="ab").lacking(Needs(hosts=6)) == ""
-    assert "marked broken (a: no_light, b: no_light)" in lab(faults="ab").lacking(Needs(hosts=7))
+    assert "0 of 8 hosts are so" in lab().explain_lack(Needs(hosts=2, degree=3))
+    assert "0 of 8 hosts are so" in lab().explain_lack(Needs(hosts=2, gpus=1))
+    assert lab(gpus=2).explain_lack(Needs(hosts=8, gpus=2)) == ""
+    assert lab(faults="ab").explain_lack(Needs(hosts=6)) == ""
+    assert "marked broken (a: no_light, b: no_light)" in lab(faults="ab").explain_lack(Needs(hosts=7))
     # All of the lab is wanted where the test does not say.
-    assert "marked broken" in lab(faults="a").lacking(Needs())
+    assert "marked broken" in lab(faults="a").explain_lack(Needs())
 
 
 drawn_groups = st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(HOSTS)), max_size=6)
@@ -111,10 +111,10 @@ def test_what_is_chosen_is_free_healthy_and_whole(pairs, faults, held, wanted):
         assert len(chosen) >= wanted
         assert not set(chosen) & (faults | held)
         assert candidates.is_whole(chosen)
-        assert candidates.lacking(Needs(hosts=wanted)) == ""
+        assert candidates.explain_lack(Needs(hosts=wanted)) == ""
     elif not held:
         event("impossible")
-        assert candidates.lacking(Needs(hosts=wanted)) != ""
+        assert candidates.explain_lack(Needs(hosts=wanted)) != ""
 
 
 @pytest.mark.process

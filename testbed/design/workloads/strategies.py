@@ -136,7 +136,7 @@ def _cut(workload: Workload, default: Strategy, nodes: int, shards: int) -> Stra
     def sharding(operator: Operator, current: Sharding) -> Sharding:
         ways = [way for way in ("tensor", "expert") if way in operator.ways]
         if current.way == "data" and ways:
-            return space_sharding(ways[0], nodes, _most_shards(operator, shards))
+            return space_sharding(ways[0], nodes, _max_shards(operator, shards))
         spread = current.way in ("data", "place") and "place" in operator.ways and shards == nodes
         return place_sharding(range(nodes)) if spread else current
 
@@ -150,10 +150,10 @@ def _default_sharding(operator: Operator, nodes: int, emptiest: int) -> Sharding
         return place_sharding((emptiest,))
     if way == "data":
         return data_sharding(range(nodes))
-    return space_sharding(way, nodes, _most_shards(operator, nodes))
+    return space_sharding(way, nodes, _max_shards(operator, nodes))
 
 
-def _most_shards(operator: Operator, wanted: int) -> int:
+def _max_shards(operator: Operator, wanted: int) -> int:
     """Return the largest divisor of `wanted` that the operator allows as its number of shards."""
     return max(size for size in range(1, wanted + 1) if wanted % size == 0 and size <= operator.shard_limit)
 

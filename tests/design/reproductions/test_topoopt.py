@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.design.reproductions.figure import Table, page, silent
+from testbed.design.reproductions.figure import Table, format_page, ignore_progress
 from testbed.design.reproductions.topoopt import MODULES, figure
 from testbed.design.reproductions.topoopt.all_to_all import SPLIT, slowdown
 from testbed.design.reproductions.topoopt.circuit_delay import ONE_SHOT
@@ -29,7 +29,7 @@ def published(number):
 def test_pages_are_made_of_the_committed_numbers(number):
     wanted = figure(number)
     text = (RESULTS / f"figure{number}.md").read_text(encoding="utf-8")
-    assert text == page(wanted, published(number), f"figure{number}.svg")
+    assert text == format_page(wanted, published(number), f"figure{number}.svg")
     assert (RESULTS / f"figure{number}.svg").exists()
 
 
@@ -169,17 +169,17 @@ def test_with_a_nic_once_a_server_the_fat_tree_is_nearer_to_what_was_published()
 
 
 def test_figure_10_is_what_the_models_give_today():
-    assert figure(10).make(PAPER, silent) == published(10)
+    assert figure(10).make(PAPER, ignore_progress) == published(10)
 
 
 @pytest.mark.long
 def test_figure_14_is_what_the_models_give_today():
-    assert figure(14).make(PAPER, silent) == published(14)
+    assert figure(14).make(PAPER, ignore_progress) == published(14)
 
 
 @pytest.mark.long
 def test_figure_16_for_five_jobs_is_what_the_models_give_today():
-    made, kept = figure(16).make(replace(PAPER, jobs=(5,)), silent), published(16).where(jobs=5.0)
+    made, kept = figure(16).make(replace(PAPER, jobs=(5,)), ignore_progress), published(16).where(jobs=5.0)
     assert made.values("fabric") == kept.values("fabric")
     for column in ("mean_ms", "p99_ms"):
         assert made.numbers(column) == pytest.approx(kept.numbers(column), rel=1e-4)

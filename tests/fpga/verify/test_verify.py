@@ -24,8 +24,8 @@ from fpga.registers.model import Access
 from fpga.registers.register_list import Streams
 from fpga.registers.text import to_rdl
 from fpga.registers.top import Top
-from fpga.verify.accesses import PARTIALS, SEEDS, random_accesses
-from fpga.verify.bus_bench import random_datapath_text
+from fpga.verify.accesses import PARTIALS, SEEDS, draw_accesses
+from fpga.verify.bus_bench import write_random_datapath
 from fpga.verify.bus_record import WAITING, waits_for_ready
 from fpga.verify.delivered import read_folder
 from fpga.verify.stream_rules import streams_of
@@ -156,7 +156,7 @@ def test_every_byte_of_every_register_is_written_alone_and_left_alone():
         table = Top(parse_text(PLANTED.TEXT, "delivered.ca").datapath, streams).table
         strobes = {}
         for seed in range(SEEDS):
-            writes, _ = random_accesses(table, seed)
+            writes, _ = draw_accesses(table, seed)
             for register in table:
                 if register.access in {Access.CONSTANT, Access.READ}:
                     continue
@@ -202,7 +202,7 @@ module one {{
 def test_a_merge_has_a_bench(kind):
     """A choice keeps `NAME_turn` and `NAME_open`, which are no ends of a stream."""
     datapath = parse_text(MERGES[kind], "merge.ca").datapath
-    text = random_datapath_text(datapath)
+    text = write_random_datapath(datapath)
     assert "one_y_valid_o" in text
     (merged,) = [each for each in streams_of(datapath) if not each.pins.into]
     assert [end for end, _, _ in merged.ends] == kind.partition(" with ")[2].replace(" and", "").split()

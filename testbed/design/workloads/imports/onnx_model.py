@@ -96,10 +96,10 @@ def count_flops(call: Call, weights: Mapping[str, int], *, is_standard: bool) ->
     if not all(tensor.item_bytes for tensor in (*call.inputs[:2], *call.outputs[:1])):
         item_bytes = max((tensor.item_bytes for tensor in call.inputs), default=0) or 4
         return Counted(2.0 * sum(weights.values()) / item_bytes, "shapes unknown: 2 per weight")
-    return _by_formula(call)
+    return _count_by_formula(call)
 
 
-def _by_formula(call: Call) -> Counted:
+def _count_by_formula(call: Call) -> Counted:
     """Return the operations by the formula of the node's type, from known shapes.
 
     Attention multiplies each query with every key, and sums over the values for each output; Microsoft's `Attention`
@@ -306,7 +306,7 @@ class _Reader:
         attributes = {
             attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
         }
-        standard = node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type)
+        standard = node.domain in ("", "ai.onnx") and onnx.defs.has_role(node.op_type)
         call = Call(node.op_type, node.domain, attributes, values, results)
         flops, how = count_flops(call, weights, is_standard=standard)
         unknown = [name for name in (*node.input, *node.output) if name and name not in self.tensors]
