@@ -138,9 +138,8 @@ def _layer(trace: Trace, cycles: int) -> LayerCycles:
     """Return the measured cycles of one layer, from its start to the next."""
     head, preamble = _first_set(trace.heading), int(trace.heading.sum())
     arrival = _first_set(trace.light)
-    opened = head + _first_set(
-        trace.open[head:]
-    )  # before `head` it may still be open from the previous layer
+    # Before `head` it may still be open from the previous layer.
+    opened = head + _first_set(trace.open[head:])
     there_and_back = arrival - head
     adding = _first_set(trace.partial) - opened
     accumulation = _last_set(trace.result) - _last_set(trace.partial)

@@ -348,7 +348,7 @@ class Report(Command[ReportDocument]):
     role = "viewer"
     run_id: Annotated[str, argument(RUN, "RUN")] = REQUIRED
     out: Annotated[
-        Path | None, output_file_option("report.html", "File to write; default: in the run's directory.")
+        Path | None, output_file_option("report.html", "File to write; default: in the run's folder.")
     ] = None
 
     def default_files(self) -> dict[str, Path]:
