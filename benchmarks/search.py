@@ -276,7 +276,7 @@ def finalists(seeds: int = 3) -> dict[str, Any]:
         objective = annealer.objective(1)
         start = Candidate(objective.start(), 1, objective.finding(objective.start()))
         polish(annealer, [start], np.random.default_rng(seed), 800_000, Stop())
-        known = annealer.simulator.fastest(0.25)
+        known = annealer.simulator.select_fastest(0.25)
         selection = spread_by_time(known, FINALISTS)
         table = [
             (search_s, *simulate_again(problem, strategy, topology))
@@ -380,7 +380,7 @@ def annealing(annealer: Annealer, seed: int, cpu_s: float) -> Candidate:
         other = annealer.propose(at, chance)
         if other == at or not annealer.fits(other):
             continue
-        bar_s = now_s - scale_s * cooling.at(spent) * math.log1p(-chance.random())
+        bar_s = now_s - scale_s * cooling.temperature_at(spent) * math.log1p(-chance.random())
         other_s = annealer.seconds(other, bar_s)
         if math.isfinite(other_s):
             at, now_s = other, other_s

@@ -34,7 +34,7 @@ def main() -> None:
         "tasks": graph.tasks,
         "traffic_ms": best_ms(lambda: traffic(job, strategy, cluster)),
         "asked_traffic_ms": 2.0,
-        "change_of_one_operator_us": changes_us(TrafficTotals.of(job, strategy, cluster)),
+        "change_of_one_operator_us": changes_us(TrafficTotals.from_strategy(job, strategy, cluster)),
         "memory_ms": best_ms(lambda: memory_use(job, strategy, cluster)),
         "task_graph_ms": best_ms(lambda: iteration(job, strategy, cluster)),
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,

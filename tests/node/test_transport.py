@@ -83,11 +83,11 @@ def test_cubic_returns_to_its_largest_window_after_k():
 def test_the_gain_scales_growth_by_what_has_been_sent():
     slow, fast = Reno(10.0, 5.0), Reno(10.0, 5.0)
     gain = Gain(1.75, 0.25)
-    slow.on_ack(gain.at(0.0), 0.0, 0.0)
-    fast.on_ack(gain.at(1.0), 0.0, 0.0)
+    slow.on_ack(gain.evaluate(0.0), 0.0, 0.0)
+    fast.on_ack(gain.evaluate(1.0), 0.0, 0.0)
 
     assert (slow.window, fast.window) == (10.025, 10.2)
-    assert gain.at(7.0) == 2.0
+    assert gain.evaluate(7.0) == 2.0
 
 
 def test_the_timeout_follows_the_round_trip_and_doubles():

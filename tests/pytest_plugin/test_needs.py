@@ -40,8 +40,8 @@ def test_needs_are_read_from_markers():
         pytest.mark.testbed_gpu.mark,
         pytest.mark.testbed_board.mark,
     ]
-    assert Needs.of(item(*marks)) == Needs(hosts=6, degree=3, gpus=1, board=True)
-    assert Needs.of(item()) == Needs()
+    assert Needs.from_item(item(*marks)) == Needs(hosts=6, degree=3, gpus=1, board=True)
+    assert Needs.from_item(item()) == Needs()
     assert {mark.name for mark in marks} == {marker.partition("(")[0] for marker in MARKERS}
 
 
@@ -58,7 +58,7 @@ def test_needs_are_read_from_markers():
 )
 def test_a_marker_that_is_not_a_count_is_refused_with_the_form(mark):
     with pytest.raises(ValueError, match=r"write testbed_\w+\(4\)"):
-        Needs.of(item(mark.mark))
+        Needs.from_item(item(mark.mark))
 
 
 def test_two_tests_get_hosts_that_differ():

@@ -55,18 +55,18 @@ numbers = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 @given(st.lists(st.tuples(words, numbers)))
 def test_a_table_survives_csv(rows):
-    table = Table.of(("name", "value"), rows)
+    table = Table.from_rows(("name", "value"), rows)
     assert Table.from_csv(table.csv) == table
 
 
 def test_a_table_answers_by_column():
-    table = Table.of(("kind", "n", "ms"), [("a", 1, 0.5), ("b", 1, 1.5), ("b", 2, 2.5)])
+    table = Table.from_rows(("kind", "n", "ms"), [("a", 1, 0.5), ("b", 1, 1.5), ("b", 2, 2.5)])
     assert table.number("ms", kind="b", n=2.0) == 2.5
     assert table.values("kind") == ("a", "b")
     with pytest.raises(ValueError, match=r"2 rows match \{'kind': 'b'\} instead of one"):
         table.number("ms", kind="b")
     with pytest.raises(ValueError, match="does not have the 2 columns"):
-        Table.of(("a", "b"), [(1, 2, 3)])
+        Table.from_rows(("a", "b"), [(1, 2, 3)])
 
 
 def test_a_comparison_states_source_and_difference():
@@ -91,7 +91,7 @@ def test_plots_are_the_same_file_from_the_same_data(tmp_path):
 
 
 def test_series_are_cut_by_a_column():
-    table = Table.of(("fabric", "n", "ms"), [("a", 1, 5.0), ("b", 1, 6.0), ("a", 2, 7.0)])
+    table = Table.from_rows(("fabric", "n", "ms"), [("a", 1, 5.0), ("b", 1, 6.0), ("a", 2, 7.0)])
     assert series_of(table, "fabric", "n", "ms") == (
         Series("a", (1.0, 2.0), (5.0, 7.0)),
         Series("b", (1.0,), (6.0,)),
@@ -143,7 +143,7 @@ def test_counting_tensors_once_weighs_the_all_to_all_more():
 
 def test_the_mean_of_a_cumulative_distribution():
     """Half of the paths have one link, half have three."""
-    table = Table.of(
+    table = Table.from_rows(
         ("fabric", "degree", "links", "share_up_to"),
         [("x", 4, links, share) for links, share in enumerate((0.0, 0.5, 0.5, 1.0))],
     )

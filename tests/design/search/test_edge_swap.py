@@ -136,5 +136,5 @@ def test_ctrl_c_keeps_what_was_found_so_far(random_workload, monkeypatch):
             return call
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(edge_swap, "_best", once)
+    monkeypatch.setattr(edge_swap, "_choose_best", once)
     assert with_edge_swaps(objective, proposals) == (proposals[0]._replace(closed_form_s=0.0),)

@@ -153,7 +153,8 @@ def test_ctrl_c_while_the_best_are_simulated_keeps_those_that_are_ready(little, 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "where", ["testbed.design.search.finalists.starts", "testbed.design.search.planner.ideal_switch_s"]
+    "where",
+    ["testbed.design.search.finalists.propose_starts", "testbed.design.search.planner.ideal_switch_s"],
 )
 def test_ctrl_c_after_the_chains_gives_a_plan_and_says_so(little, four, monkeypatch, where):
     """The first Ctrl-C ends what goes on, the second the program."""

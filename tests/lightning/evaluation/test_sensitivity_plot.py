@@ -30,7 +30,7 @@ def test_bars_are_losses_and_the_curve_is_what_was_tried(found):
     assert limit.get_ydata()[0] == pytest.approx(95)
     assert describe_tolerable_noise.get_xdata()[0] == 0.5
     assert left.get_title(loc="left") == "Noise in layer “conv2” costs most: 6.00 points"
-    assert "SIMULATED" in [text.get_text() for text in right.read_texts]
+    assert "SIMULATED" in [text.get_text() for text in right.texts]
 
 
 @pytest.mark.parametrize("factor", [0.0, math.inf])

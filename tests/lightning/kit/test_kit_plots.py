@@ -83,7 +83,7 @@ def test_a_calibration_says_where_the_light_is(kit):
     shots = np.zeros((2, 2, 5))
     calibration = require(kit)
     (axes,) = plots.waveform(Waveform([shots, shots], origin(calibration=calibration))).axes
-    assert "the pulses’ light" in [text.get_text() for text in axes.read_texts]
+    assert "the pulses’ light" in [text.get_text() for text in axes.texts]
     timing = calibration.timing
     start, width = axes.patches[0].get_x(), axes.patches[0].get_width()
     assert start == pytest.approx(max(timing.arrival) * timing.tick_ns / 1000)

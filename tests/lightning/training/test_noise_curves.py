@@ -31,7 +31,7 @@ def test_curves_are_drawn_in_per_cent_with_their_half_points():
 @pytest.mark.parametrize(("trained_at", "marks"), [(None, ["prototype"]), (8.0, ["prototype", "training"])])
 def test_the_prototype_and_the_noise_of_training_are_marked(trained_at, marks):
     axes = curve_plot.noise_curves({"falling": FALLING}, "Digits", trained_at=trained_at).axes[0]
-    words = [text.get_text() for text in axes.read_texts]
+    words = [text.get_text() for text in axes.texts]
     places = [collection.get_segments()[0][0][0] for collection in axes.collections]
 
     assert [word for word in words if word in {"prototype", "training"}] == marks

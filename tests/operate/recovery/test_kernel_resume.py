@@ -128,7 +128,7 @@ def test_a_repair_of_routes_alone_is_finished_from_what_is_lost_now(testbed12, t
         with open_lab(up.lab, None) as session:
             assert ping_all(session.fleet).missing == ()
     *_, record = operations_of(tmp_path, up.lab.name)
-    hosts = {name: [step.state.value for step in record.on(name)] for name in "abcd"}
+    hosts = {name: [step.state.value for step in record.steps_on(name)] for name in "abcd"}
     assert hosts == {
         "a": ["verified"],
         "b": ["verified"],

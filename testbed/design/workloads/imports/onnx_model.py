@@ -306,7 +306,7 @@ class _Reader:
         attributes = {
             attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
         }
-        standard = node.domain in ("", "ai.onnx") and onnx.defs.has_role(node.op_type)
+        standard = node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type)
         call = Call(node.op_type, node.domain, attributes, values, results)
         flops, how = count_flops(call, weights, is_standard=standard)
         unknown = [name for name in (*node.input, *node.output) if name and name not in self.tensors]
