@@ -41,6 +41,8 @@ except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
         Incoming,
         Loop,
         Outgoing,
+        open_incoming,
+        open_outgoing,
     )
 
 FAILED = 1

@@ -13,7 +13,7 @@ try:
     from testbed.node.transport import PAYLOAD, Receiver, make_sender
 except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     sys.path.insert(0, str(Path(__file__).parent))
-    from transport import PAYLOAD, Receiver  # type: ignore[import-not-found,no-redef]
+    from transport import PAYLOAD, Receiver, make_sender  # type: ignore[import-not-found,no-redef]
 
 TOGETHER = 8
 """Maximum number of packets that one acknowledgement covers."""

@@ -22,7 +22,7 @@ def looking(service):
         assert let_go.wait(60)
         return "new"
 
-    looker = threading.Thread(target=view.fresh, args=("it", find, -1.0))
+    looker = threading.Thread(target=view.get_fresh, args=("it", find, -1.0))
     looker.start()
     assert begun.wait(60)
     yield view, let_go
