@@ -1,7 +1,7 @@
-"""Attacks of KDDTest+ found by light: NSL-KDD, a detector trained by `examples/anomaly`.
+"""Detection of the attacks in KDDTest+ by light: NSL-KDD, with a detector trained by `examples/anomaly`.
 
-Trained on KDDTrain+_20Percent and tested on KDDTest+, never on a random split, whose accuracy says little; it stands
-too, as `random_split_float32`. Needs LIGHTBED_DATA. One JSON line, one thread.
+The detector is trained on KDDTrain+_20Percent and tested on KDDTest+. The accuracy on a random split, which says
+little, is reported for comparison as `random_split_float32`. Needs LIGHTBED_DATA. One JSON line, one thread.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ def main() -> int:
     on_one_thread()
     folder = Path(os.environ.get("LIGHTBED_DATA") or sys.exit("LIGHTBED_DATA is not set"))
     dataset = load_dataset(f"nsl-kdd:{folder / 'nsl_kdd'}")
-    found = [measured(trained(dataset, epochs=EPOCHS, seed=seed), dataset) for seed in range(options.seeds)]
-    losses = [100 * (each.float32 - each.noisy) for each in found]
+    outcomes = [
+        measured(trained(dataset, epochs=EPOCHS, seed=seed), dataset) for seed in range(options.seeds)
+    ]
+    losses = [100 * (each.float32 - each.noisy) for each in outcomes]
     split = random_split(dataset)
     report: dict[str, Any] = {
         "benchmark": "anomaly",
@@ -48,7 +50,7 @@ def main() -> int:
         "random_split_float32": per_cent(measured(trained(split, epochs=EPOCHS, seed=0), split).float32),
     }
     for name in ("float32", "exact", "noisy"):
-        report[name] = [per_cent(getattr(each, name)) for each in found]
+        report[name] = [per_cent(getattr(each, name)) for each in outcomes]
     print(json.dumps(report))
     return 0
 
@@ -58,7 +60,7 @@ def per_cent(part: float) -> float:
 
 
 def random_split(dataset: Dataset) -> Dataset:
-    """Return a fifth of the training part to test on: what is reported elsewhere, and is no test of a detector."""
+    """Return a random split of the training part, a fifth for testing, as in other reports; it tests no detector."""
     order = np.random.default_rng(0).permutation(len(dataset.train_y))
     test, train = np.split(order, [len(order) // 5])
     x, y = dataset.train_x, dataset.train_y

@@ -1,8 +1,8 @@
-"""Cost of a whole-switch apply beyond the switch itself: 48 cross-connects in one command, over SCPI.
+"""Overhead of an apply to a whole switch, beyond the time of the switch: 48 cross-connects in one SCPI command.
 
-Two topologies of the 12-node lab are applied in turn: `testbed.operate.apply_plan` (three round trips, journal first)
-and the driver's own `apply`. The twin says on its control socket how long it was busy; that is taken away. The
-journal's disk sync is reported apart.
+Two topologies of the 12-node lab are applied alternately, by `testbed.operate.apply_plan` (three round trips, journal
+first) and by the `apply` of the driver. The busy time of the twin, which its control socket reports, is subtracted. The
+disk sync of the journal is reported separately.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.design import design_for
@@ -26,11 +26,11 @@ ASKED_SOFTWARE_MS = 5.0
 
 
 def busy_ms(address: str) -> float:
-    return 1e3 * float(control(address, {"do": "truth"})["busy_s"])
+    return 1e3 * float(send_request(address, {"do": "truth"})["busy_s"])
 
 
 def measure(session: LabSession, address: str) -> dict[str, list[float]]:
-    """Measure the times in ms of `REPEATS` applies through the journal, and of as many by the driver alone."""
+    """Measure the times in ms of `REPEATS` applies with the journal, and of as many by the driver alone."""
     lab = session.lab
     designs = [design_for(lab), design_for(lab, simplex=True)]
     times: dict[str, list[float]] = {"total": [], "device": [], "journal": [], "software": [], "driver": []}

@@ -1,11 +1,11 @@
-"""Gain of four rings over one, and its cost in processor time: AllReduce of 8 MiB on the simulated 12-host lab.
+"""Gain of four rings over one, and its processor time: AllReduce of 8 MiB on the simulated 12-host lab.
 
-The lab comes up once and the circuits stay. Each run measures one ring and then all four, so that the ratio is taken
-within a run; process groups and connections are new each time, processes start once. Needs root.
+The lab starts once, and the circuits do not change. Each run measures one ring and then all four, so that the ratio is
+that of one run. Process groups and connections are new in each run; the processes start once. Needs root.
 
-Processor times are those of the ranks themselves, with the packets that were moved while they ran, and hold on a
-busy machine; `machine_s` is what all processors did meanwhile and means something on a machine with nothing else to
-do. `--rate-mbps` fixes the rate of the links, else the lab chooses it.
+Processor times are those of the ranks, including the packets that were processed while they ran; they are valid on a
+busy machine. `machine_s` is the time of all processors meanwhile, which is meaningful only on an otherwise idle
+machine. `--rate-mbps` fixes the rate of the links; by default the lab chooses it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pathlib import Path
 
 from testbed.design.topology.strides import rings_of
 from testbed.lab.inventory import load_lab
-from testbed.lab.simulated.lifecycle import at_rate, start_lab
+from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
 from testbed.lab.simulated.link_rate import fit_rate, look_at_machine
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
 from testbed.measure.collectives.rows import find_misplaced
-from testbed.measure.gain import RingGain, largest_of_each, ring_gain
+from testbed.measure.gain import RingGain, ring_gain, select_largest
 from testbed.measure.model import CollectiveResult, Timing
 from testbed.operate.design import design_for
 from testbed.operate.journal import Journal
@@ -40,7 +40,7 @@ ASKED_SHARE = 0.9
 
 
 def runs(session: LabSession) -> list[CollectiveResult]:
-    """Bring the default topology into force, then measure it `RUNS` times."""
+    """Bring up the default topology, then measure it `RUNS` times."""
     design = design_for(session.lab)
     verified = session.bring_up(design).verified
     if not verified.ok or session.fleet is None:
@@ -72,35 +72,35 @@ def of_configuration(results: list[CollectiveResult], name: str) -> list[Timing]
 
 
 def gains(results: list[CollectiveResult]) -> list[RingGain]:
-    return [gain for result in results if (gain := ring_gain(largest_of_each(result.timings)))]
+    return [gain for result in results if (gain := ring_gain(select_largest(result.timings)))]
 
 
 def figures(results: list[CollectiveResult]) -> dict[str, object]:
     one, four = of_configuration(results, "one ring"), of_configuration(results, "four rings")
-    found: dict[str, object] = {}
+    report: dict[str, object] = {}
     for key, timings in (("one_ring", one), ("four_rings", four)):
         busbw = [timing.busbw_mbps for timing in timings]
         shares = [timing.busbw_mbps / timing.limit_mbps for timing in timings]
-        found[f"{key}_busbw_mbps"] = [round(value, 1) for value in busbw]
-        found[f"{key}_busbw_mbps_median"] = round(statistics.median(busbw), 1)
-        found[f"{key}_limit_mbps"] = timings[0].limit_mbps
-        found[f"{key}_share_of_limit_median"] = round(statistics.median(shares), 3)
-        found[f"{key}_share_of_limit_worst"] = round(min(shares), 3)
-        found[f"{key}_processor_s_each"] = round(statistics.median(t.processor_s for t in timings), 4)
-        found[f"{key}_cpu_limited"] = sum(timing.cpu_limited for timing in timings)
+        report[f"{key}_busbw_mbps"] = [round(value, 1) for value in busbw]
+        report[f"{key}_busbw_mbps_median"] = round(statistics.median(busbw), 1)
+        report[f"{key}_limit_mbps"] = timings[0].limit_mbps
+        report[f"{key}_share_of_limit_median"] = round(statistics.median(shares), 3)
+        report[f"{key}_share_of_limit_worst"] = round(min(shares), 3)
+        report[f"{key}_processor_s_each"] = round(statistics.median(t.processor_s for t in timings), 4)
+        report[f"{key}_cpu_limited"] = sum(timing.cpu_limited for timing in timings)
     ratios = [gain.ratio for gain in gains(results)]
-    found["ratio"] = [round(ratio, 3) for ratio in ratios]
-    found["ratio_median"] = round(statistics.median(ratios), 3)
-    found["ratio_worst"] = round(min(ratios), 3)
-    found["ratio_spread"] = round(max(ratios) - min(ratios), 3)
-    found["ratio_quartiles"] = [[round(value, 3) for value in gain.spread] for gain in gains(results)]
-    found["nics_off_plan"] = sum(len(find_misplaced(result.nic_bytes)) for result in results)
-    found["wrong_elements"] = sum(timing.wrong for timing in one + four)
-    return found
+    report["ratio"] = [round(ratio, 3) for ratio in ratios]
+    report["ratio_median"] = round(statistics.median(ratios), 3)
+    report["ratio_worst"] = round(min(ratios), 3)
+    report["ratio_spread"] = round(max(ratios) - min(ratios), 3)
+    report["ratio_quartiles"] = [[round(value, 3) for value in gain.spread] for gain in gains(results)]
+    report["nics_off_plan"] = sum(len(find_misplaced(result.nic_bytes)) for result in results)
+    report["wrong_elements"] = sum(timing.wrong for timing in one + four)
+    return report
 
 
 def costs(results: list[CollectiveResult], rate_mbps: float) -> dict[str, object]:
-    """Return processor time of the ranks: of the first run with their start, of a later one, and of all."""
+    """Return the processor time of the ranks in the first run (with their start), in a later run, and in all runs."""
     machine = look_at_machine()
     four = of_configuration(results, "four rings")
     sent_mbit = SIZE_BYTES * 8 / 1e6 * 12 * 22 / 12
@@ -116,7 +116,7 @@ def costs(results: list[CollectiveResult], rate_mbps: float) -> dict[str, object
 
 
 def machine_s() -> float:
-    """Return seconds of all processors since the machine started, other than idle."""
+    """Return the seconds that all processors were not idle since the machine started."""
     ticks = [
         int(word) for word in Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:9]
     ]
@@ -124,12 +124,12 @@ def machine_s() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What four rings gain over one.")
+    parser = argparse.ArgumentParser(description="Gain of four rings over one.")
     parser.add_argument("--rate-mbps", type=float, help="fixed rate of the links")
     options = parser.parse_args()
     begin, load, used = time.monotonic(), os.getloadavg()[0], machine_s()
     with (
-        start_lab(at_rate(load_lab(LAB), options.rate_mbps), hosts="kernel", move=True) as up,
+        start_lab(set_link_rate(load_lab(LAB), options.rate_mbps), hosts="kernel", move=True) as up,
         tempfile.TemporaryDirectory() as scratch,
         Journal(Path(scratch) / "journal.sqlite") as journal,
         open_lab(up.lab, journal) as session,

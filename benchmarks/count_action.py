@@ -1,11 +1,11 @@
-"""Speed of a datapath: the generated simulator, the generated RTL under Verilator, and cocotb.
+"""Speed of datapath simulations: the generated simulator, the generated RTL under Verilator, and cocotb.
 
-Four designs of `examples/count_action`: the chain of 16 lanes with stalls, a shadow bank that is committed now and
-then, and status bits that are cleared now and then; the streamer, the averager, and two channels. The same buffers
-go to the first two, in turns, and their outputs must be equal. Memory for outputs is made before: getting it takes
-longer than simulating. cocotb drives Verilator (the chain) with a stimulus from Python in every cycle; what comes out
-is read, and must be equal, in its first cycles only, so that reading does not slow it down. One thread; speeds of the
-first two are by processor time, which other work on the machine changes little.
+The four designs of `examples/count_action` are the chain of 16 lanes (with stalls, occasional commits of its shadow
+bank and occasional clears of its status), the streamer, the averager, and two channels. The first two simulators get
+the same buffers in turns, and their outputs must be equal. Memory for outputs is allocated in advance, because that
+takes longer than the simulation. cocotb drives Verilator (only the chain) with a stimulus from Python in every cycle.
+Its outputs are read and compared only in the first cycles, so that reading does not slow it down. One thread; the
+speeds of the first two are by processor time, which other load affects little.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ASKED_OF_COCOTB = 200.0
 
 
 def chain16() -> Datapath:
-    """Return the chain, built in Python: the same as the text."""
+    """Return the chain, built in Python; it equals the one in `CHAIN`."""
     products = tuple(Ref("product", index=lane) for lane in range(LANES))
     lanes = tuple(Ref("out", "streamer", lane=lane) for lane in range(LANES))
     streamer = Module(
@@ -83,7 +83,7 @@ def chain16() -> Datapath:
 
 
 def stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
-    """Return random samples; all lanes have one in nine cycles of ten, and nine results of ten are taken at once."""
+    """Return a random stimulus: all lanes are valid in 90 % of the cycles, and results are accepted in 90 %."""
     generator = np.random.default_rng(seed)
     ports = ports_of(datapath)
     rows = generator.integers(0, 2**64, (cycles, ports.input_columns), dtype=np.uint64)
@@ -105,15 +105,15 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def by_name(folder: Path) -> dict[str, list[list[float]]]:
-    """Return the speeds of the designs besides the chain."""
-    found = {}
+def measure_others(folder: Path) -> dict[str, list[list[float]]]:
+    """Measure the speeds of the designs other than the chain."""
+    speeds = {}
     for name in OTHERS:
         datapath = load(EXAMPLES / f"{name}.ca").datapath
         library = verilator.build(datapath, folder)
         runs = runs_into_buffers(compile_datapath(datapath), library)
-        found[name] = in_turns(generate_stimulus(datapath, PIECE, 1), *runs)
-    return found
+        speeds[name] = measure_in_turns(generate_stimulus(datapath, PIECE, 1), *runs)
+    return speeds
 
 
 def main() -> None:
@@ -122,51 +122,51 @@ def main() -> None:
     if datapath != chain16():
         raise SystemExit("the text and the builder differ")
     rows = stimulus(datapath, PIECE)
-    compile_datapath(Datapath("warm", datapath.inputs, datapath.modules[:1]))  # numba's own start
+    compile_datapath(Datapath("warm", datapath.inputs, datapath.modules[:1]))  # warms up numba
     compile_s = timed(lambda: compile_datapath(datapath))
     simulator = compile_datapath(datapath)
     with tempfile.TemporaryDirectory() as folder:
         build_s = timed(lambda: verilator.build(datapath, Path(folder)))
         library = verilator.build(datapath, Path(folder))
-        speeds = in_turns(rows, *runs_into_buffers(simulator, library))
+        speeds = measure_in_turns(rows, *runs_into_buffers(simulator, library))
         simulator.reset()
         from_python = cocotb_speed(
             datapath, rows[:COCOTB_CYCLES], simulator.run(rows[:COCOTB_CYCLES]), Path(folder)
         )
-        every = {"chain16": speeds} | by_name(Path(folder))
+        every = {"chain16": speeds} | measure_others(Path(folder))
     print(json.dumps(document(speeds, from_python, compile_s, build_s) | designs(every)))
 
 
 def runs_into_buffers(
     simulator: Simulator, library: verilator.Simulator
 ) -> tuple[Callable[[Rows], Rows], ...]:
-    """Return both simulators, each writing into memory of its own that is there already."""
+    """Return functions that run both simulators, each into its own preallocated buffer."""
     buffers = [np.zeros((PIECE, simulator.ports.output_columns), np.uint64) for _ in range(2)]
 
     def by_library(rows: Rows) -> Rows:
         data = (rows.ctypes.data, buffers[1].ctypes.data)
-        library._run_rows(library._pointer, 0, len(rows), *data)  # noqa: SLF001  # `run` makes new memory
+        library._run_rows(library._pointer, 0, len(rows), *data)  # noqa: SLF001  # `run` allocates memory
         return buffers[1]
 
     return (lambda rows: simulator.run(rows, buffers[0])), by_library
 
 
-def in_turns(rows: Rows, *runs: Callable[[Rows], Rows]) -> list[list[float]]:
-    """Return cycles a second of every piece, simulator by simulator; their outputs are equal in each."""
+def measure_in_turns(rows: Rows, *runs: Callable[[Rows], Rows]) -> list[list[float]]:
+    """Return the cycles per second of every piece for each simulator. Exits if their outputs differ."""
     speeds: list[list[float]] = [[] for _ in runs]
     for _ in range(PIECES):
         outputs = []
-        for run, measured in zip(runs, speeds, strict=True):
+        for run, run_speeds in zip(runs, speeds, strict=True):
             begin = time.process_time()
             outputs.append(run(rows))
-            measured.append(len(rows) / (time.process_time() - begin))
+            run_speeds.append(len(rows) / (time.process_time() - begin))
         if not all(np.array_equal(outputs[0], other) for other in outputs[1:]):
             raise SystemExit("the outputs differ")
     return speeds
 
 
 def cocotb_speed(datapath: Datapath, rows: Rows, expected: Rows, folder: Path) -> float:
-    """Return cycles a second of Verilator with a stimulus from Python, checked against `expected`."""
+    """Return the cycles per second of Verilator with a stimulus from Python; outputs must be `expected`."""
     from cocotb_tools.runner import get_runner
 
     tool = find_tool("verilator")
@@ -218,7 +218,7 @@ def document(
 
 
 def designs(speeds: dict[str, list[list[float]]]) -> dict[str, object]:
-    """Return how much faster than Verilator each design runs, and the least of them."""
+    """Return the speed of each design relative to Verilator, and the smallest of these ratios."""
     ratios = {
         name: round(statistics.median(ours / theirs for ours, theirs in zip(*each, strict=True)), 2)
         for name, each in speeds.items()

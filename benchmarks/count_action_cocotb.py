@@ -1,4 +1,4 @@
-"""The test that cocotb runs for `count_action.py`: a row of the stimulus in every cycle, set from Python."""
+"""The cocotb test of `count_action.py`: Python applies one row of the stimulus in every cycle."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ async def stimulus_from_python(dut: Any) -> None:
             handle.value = value
         if cycle < CHECKED:
             await ReadOnly()
-            seen = {port.name: int(getattr(dut, port.name).value) for port in ports.outputs}
-            assert seen == expected[cycle], cycle
+            outputs = {port.name: int(getattr(dut, port.name).value) for port in ports.outputs}
+            assert outputs == expected[cycle], cycle
         await FallingEdge(dut.clk_i)
     speed = (len(steps) - CHECKED) / (time.perf_counter() - begin)
     (folder / "cycles_per_s").write_text(str(speed))

@@ -1,7 +1,7 @@
-"""Find all fibres of the 12-host lab on kernel hosts, of which five pairs are crossed and three are dead.
+"""Discovery of all fibres of the 12-host lab on kernel hosts, with five crossed pairs and three dead fibres.
 
-Prints one JSON line: fibres, those that are wrong, uncertain or dead, rounds, changes of circuits, seconds.
-Needs root.
+Prints one JSON line: the numbers of fibres, of wrong, uncertain and dead fibres, of rounds and of circuit changes, and
+the time in seconds. Needs root.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ocs_drivers import open_switch
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.hosts.fleet import SshFleet
 from testbed.lab.inventory import load_lab
-from testbed.lab.simulated.fibre_draw import draw_fibres, without_fibres
+from testbed.lab.simulated.fibre_draw import draw_fibres, remove_fibres
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.discovery.devices import Devices
 from testbed.operate.discovery.model import Discovered
@@ -29,7 +29,7 @@ LAB = Path(__file__).parents[1] / "labs" / "testbed12.yaml"
 
 
 def main() -> int:
-    """Run it once and print the line."""
+    """Run the discovery once, and print the line."""
     parser = argparse.ArgumentParser(description="Find all fibres of a simulated 12-host lab.")
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
@@ -39,31 +39,31 @@ def main() -> int:
     drawn = draw_fibres(lab, options.seed, crossed=5, dead=3)
     with start_lab(drawn.lab, hosts="kernel", move=True) as up, tempfile.TemporaryDirectory() as folder:
         for fibre in drawn.dead:
-            control(up.control["plant"], {"do": "cut", "fibre": fibre})
-        truth = control(up.control["plant"], {"do": "fibres"})["fibres"]
+            send_request(up.control["plant"], {"do": "cut", "fibre": fibre})
+        truth = send_request(up.control["plant"], {"do": "fibres"})["fibres"]
         with (
             SshFleet(up.lab) as fleet,
             open_switch(up.lab.switches[0].address) as switch,
             Journal(Path(folder) / "journal.sqlite") as journal,
         ):
-            began = time.monotonic()
-            devices = Devices(without_fibres(up.lab), {"ocs1": switch}, fleet, journal, settle_s=0.2)
-            found = discover(devices, DiscoveryRecord(journal, lab.name))
-            seconds = time.monotonic() - began
-    print(json.dumps(_figures(found, truth) | {"seed": options.seed, "seconds": round(seconds, 2)}))
+            begin = time.monotonic()
+            devices = Devices(remove_fibres(up.lab), {"ocs1": switch}, fleet, journal, settle_s=0.2)
+            discovered = discover(devices, DiscoveryRecord(journal, lab.name))
+            seconds = time.monotonic() - begin
+    print(json.dumps(_figures(discovered, truth) | {"seed": options.seed, "seconds": round(seconds, 2)}))
     return 0
 
 
-def _figures(found: Discovered, truth: dict[str, dict[str, object]]) -> dict[str, int]:
+def _figures(discovered: Discovered, truth: dict[str, dict[str, object]]) -> dict[str, int]:
     wrong = 0
-    for nic in found.nics:
+    for nic in discovered.nics:
         for way, fibre in (("transmit", nic.transmit), ("receive", nic.receive)):
             true = truth[f"{'/'.join(nic.nic)}:{way}"]
             expected = None if true["cut"] else (true["switch"], true["port"])
             wrong += fibre.verdict != "uncertain" and fibre.port != expected
-    counts = {verdict: len(found.fibres(verdict)) for verdict in ("found", "dead", "uncertain")}
-    changes = {"rounds": found.rounds, "circuit_changes": found.circuit_changes}
-    return {"fibres": 2 * len(found.nics), "wrong": wrong, **counts, **changes}
+    counts = {verdict: len(discovered.fibres(verdict)) for verdict in ("found", "dead", "uncertain")}
+    changes = {"rounds": discovered.rounds, "circuit_changes": discovered.circuit_changes}
+    return {"fibres": 2 * len(discovered.nics), "wrong": wrong, **counts, **changes}
 
 
 if __name__ == "__main__":

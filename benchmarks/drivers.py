@@ -1,10 +1,10 @@
-"""Cost of drivers: a query against a raw socket's, commands per pair, and what 1,000 applies leave behind.
+"""Cost of drivers: a query compared with a raw socket, commands per pair, and leaks after 1,000 applies.
 
-The query: `*IDN?` over SCPI (plain socket and PyVISA) and `RTRV-HDR` over TL1, through the driver's session, against
-a raw socket that sends and receives the same bytes to and from the same peer, in turns. The peer is a blocking loop
-in a process of its own that answers by table and thinks nothing.
+The queries are `*IDN?` over SCPI (plain socket and PyVISA) and `RTRV-HDR` over TL1, through the driver's session. They
+alternate with a raw socket that exchanges the same bytes with the same peer. The peer is a blocking loop in a separate
+process that answers from a table without any processing.
 
-Commands and leaks are counted on twins in processes of their own.
+Commands and leaks are counted on twins in separate processes.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ while True:
 """
 
 
-def quietly(command: list[str]) -> subprocess.Popen[str]:
+def start_process(command: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 @contextmanager
 def peer() -> Iterator[int]:
-    """Return the port of the peer, which serves each connection in a process of its own."""
-    with quietly([sys.executable, "-c", PEER]) as process:
+    """Start the peer, which serves each connection in its own process, and yield its port."""
+    with start_process([sys.executable, "-c", PEER]) as process:
         assert process.stdout is not None
         cpus = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(process.pid, {cpus[-1]})  # the same places for driver and raw socket
+        os.sched_setaffinity(process.pid, {cpus[-1]})  # the same cores for driver and raw socket
         os.sched_setaffinity(0, {cpus[0]})
         yield int(process.stdout.readline())
         os.sched_setaffinity(0, set(cpus))
@@ -84,21 +84,21 @@ def raw(port: int, make_query: Callable[[int], bytes]) -> Callable[[int], None]:
     return ask
 
 
-def p50_us(ask: Callable[[int], object], times: list[float]) -> None:
-    """Add the times of some queries in microseconds."""
+def time_queries(ask: Callable[[int], object], times: list[float]) -> None:
+    """Append the times of `QUERIES` queries in microseconds to `times`."""
     for number in range(QUERIES):
         begin = time.perf_counter()
         ask(number)
         times.append((time.perf_counter() - begin) * 1e6)
 
 
-def in_turns(one: Callable[[int], object], other: Callable[[int], object]) -> dict[str, float]:
-    """Return medians of both, and the median of the ratios of the rounds."""
+def compare_in_turns(one: Callable[[int], object], other: Callable[[int], object]) -> dict[str, float]:
+    """Return the median times of both queries in alternating rounds, and the ratio of the medians."""
     ones: list[float] = []
     others: list[float] = []
     for _ in range(ROUNDS):
-        p50_us(one, ones)
-        p50_us(other, others)
+        time_queries(one, ones)
+        time_queries(other, others)
     driver, bare = statistics.median(ones), statistics.median(others)
     return {"driver_us": round(driver, 1), "raw_us": round(bare, 1), "ratio": round(driver / bare, 2)}
 
@@ -108,7 +108,7 @@ def scpi_query(port: int, transport: type[SocketTransport | VisaTransport]) -> d
     session = ScpiSession(line, device="peer", timeout_s=5.0)
     session.open()
     bare = raw(port, lambda _: b"*IDN?\n")
-    return in_turns(lambda _: session.ask(scpi.IDENTITY, scpi.decode_identity), bare)
+    return compare_in_turns(lambda _: session.ask(scpi.IDENTITY, scpi.decode_identity), bare)
 
 
 def tl1_query(port: int) -> dict[str, float]:
@@ -116,7 +116,7 @@ def tl1_query(port: int) -> dict[str, float]:
     session = Tl1Session(line, device="peer", credentials=Credentials("a", "b"), timeout_s=5.0)
     session.open()
     bare = raw(port, lambda number: f"RTRV-HDR:::{number}:;\r\n".encode())
-    return in_turns(lambda _: session.ask("RTRV-HDR", len), bare)
+    return compare_in_turns(lambda _: session.ask("RTRV-HDR", len), bare)
 
 
 # -- twins
@@ -124,7 +124,7 @@ def tl1_query(port: int) -> dict[str, float]:
 
 class Twin:
     def __init__(self, family: str, *options: str) -> None:
-        self.process = quietly([sys.executable, "-m", "sim.twins", family, *options])
+        self.process = start_process([sys.executable, "-m", "sim.twins", family, *options])
         assert self.process.stdout is not None
         self.urls: dict[str, str] = json.loads(self.process.stdout.readline())
         host, _, port = self.urls["control"].rpartition("/")[2].rpartition(":")
@@ -144,14 +144,14 @@ class Twin:
 
 
 def shifted(switch: OpticalSwitch, shift: int) -> CrossConnects:
-    """Return as many circuits as the switch holds, `PAIRS` at most, each output moved on by `shift`."""
+    """Return up to `PAIRS` circuits, as many as the switch has inputs, with the outputs rotated by `shift`."""
     size = switch.capabilities.inputs
     count = min(PAIRS, size)
     return CrossConnects({n: size + 1 + (n - 1 + shift) % count for n in range(1, count + 1)})
 
 
 MEASURED = {
-    # scheme -> family, front, pairs, options of the twin
+    # scheme -> family, frontend, pairs, options of the twin
     "polatis+scpi": ("polatis", "scpi", PAIRS, ()),
     "polatis+rest": ("polatis", "rest", PAIRS, ()),
     "polatis+tl1": ("polatis", "tl1", PAIRS, ()),
@@ -165,18 +165,21 @@ MEASURED = {
 
 
 def commands(scheme: str) -> dict[str, float]:
-    """Write commands of an apply from nothing (counted by the guard, which is asked before each), and round trips."""
-    family, front, pairs, options = MEASURED[scheme]
+    """Count the write commands and round trips of an apply to an empty switch.
+
+    Write commands are counted by the guard, which the driver calls before each of them.
+    """
+    family, frontend, pairs, options = MEASURED[scheme]
     twin = Twin(family, "--size", f"{PAIRS}x{PAIRS}", *options)
     writes: list[float] = []
     try:
-        with open_switch(twin.urls[front], timeout_s=20.0) as switch:
+        with open_switch(twin.urls[frontend], timeout_s=20.0) as switch:
             target = CrossConnects({n: PAIRS + n for n in range(1, pairs + 1)})
             twin.do("transcript", clear=True)
             begin = time.perf_counter()
             switch.apply(target, guard=lambda: writes.append(0.0))
             seconds = time.perf_counter() - begin
-        asked = sum(
+        round_trips = sum(
             entry["direction"] == "in" and entry["data"] != "" for entry in twin.do("transcript")["entries"]
         )
     finally:
@@ -184,7 +187,7 @@ def commands(scheme: str) -> dict[str, float]:
     return {
         "pairs": pairs,
         "write_commands": len(writes),
-        "round_trips": asked,
+        "round_trips": round_trips,
         "seconds": round(seconds, 3),
     }
 
@@ -199,7 +202,7 @@ def usage() -> dict[str, int]:
 
 
 def leaks(url: str) -> dict[str, int]:
-    """Measure the growth over `CYCLES` applies, each undone, after ten; a new connection every tenth cycle."""
+    """Measure the growth over `CYCLES` applies, each undone, after a warm-up; every tenth cycle reconnects."""
     with open_switch(url) as switch:
         targets = [shifted(switch, 1), CrossConnects()]
         for cycle in range(10):
@@ -225,18 +228,18 @@ def main() -> None:
         }
     twin = Twin("polatis", "--size", f"{PAIRS}x{PAIRS}", "--switch-time-ms", "0")
     try:
-        left = {name: leaks(twin.urls[name]) for name in ("scpi", "tl1")}
+        growth = {name: leaks(twin.urls[name]) for name in ("scpi", "tl1")}
     finally:
         twin.close()
-    counted = {scheme: commands(scheme) for scheme in MEASURED}
+    counts = {scheme: commands(scheme) for scheme in MEASURED}
     print(
         json.dumps(
             {
                 "benchmark": "drivers",
-                "apply": counted,
+                "apply": counts,
                 "asked_ratio": ASKED_RATIO,
                 "queries": queries,
-                "left_behind": left,
+                "left_behind": growth,
             }
         )
     )

@@ -1,9 +1,9 @@
-"""Cost of the journal: of one step, and of a verified change of 48 circuits beside the same change without a journal.
+"""Cost of the journal: of one step, and of a verified change of 48 circuits with and without a journal.
 
-A step costs the commit of its intent and the commit of its outcome, each of which waits for the disk that the directory
-for temporary files lies on. A change is planned, applied and proven by light; both ways take turns on one simulated
-switch, whose own time is taken away. Leases are requested by processes that all begin at once; each request is one
-transaction, and the database is on the same disk.
+A step costs the commit of its intent and the commit of its outcome, and each commit waits for the disk with the
+directory for temporary files. A change is planned, applied and verified by light; both variants alternate on one
+simulated switch, whose own time is subtracted. Several processes start at the same time and request leases; each
+request is one transaction, and the database is on the same disk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.leases.listing import read_leases
@@ -36,7 +36,7 @@ REPEATS = 40
 
 
 def step_costs_ms(journal: Journal) -> list[float]:
-    """Return the time in ms of the two commits of each of `STEPS` steps of 48 circuits."""
+    """Measure the two commits of each of `STEPS` steps with 48 circuits, in ms."""
     circuits = CrossConnects({port: 48 + port for port in range(1, 49)})
     step = Step("replace", circuits, CrossConnects(), circuits)
     outcome = Outcome(Status.DONE, {}, Snapshot(circuits, 0.0))
@@ -51,7 +51,7 @@ def step_costs_ms(journal: Journal) -> list[float]:
 
 
 def without_journal(session: LabSession, design: Design) -> None:
-    """Plan, apply by the drivers alone, and prove."""
+    """Plan a change, apply it with the drivers alone, and verify it."""
     plan = session.plan(design)
     for part in plan.switches:
         session.switches[part.switch].apply(part.target, scope=part.scope)
@@ -59,16 +59,16 @@ def without_journal(session: LabSession, design: Design) -> None:
 
 
 def with_journal(session: LabSession, design: Design) -> None:
-    """Plan, apply with an intent for every step, and prove."""
+    """Plan a change, apply it with an intent for every step, and verify it."""
     assert session.bring_up(design).verified.ok
 
 
-def request_leases(path: Path, mine: int, together: Barrier, times: Queue[list[float]]) -> None:
-    """Request this process's share of the leases; tell the time in ms of each."""
+def request_leases(path: Path, process: int, start: Barrier, times: Queue[list[float]]) -> None:
+    """Request the leases of one process, and put the time in ms of each into the queue."""
     database, spent = Database(path), []
     store = LeaseStore(database, "lab")
-    together.wait()
-    for number in range(mine, LEASES, PROCESSES):
+    start.wait()
+    for number in range(process, LEASES, PROCESSES):
         begin, board = time.perf_counter(), f"board:{number % 10}"
         store.request((board,), frozenset({board}))
         spent.append((time.perf_counter() - begin) * 1e3)
@@ -77,44 +77,44 @@ def request_leases(path: Path, mine: int, together: Barrier, times: Queue[list[f
 
 
 def lease_costs(path: Path) -> dict[str, float]:
-    """Return the time until all leases were requested, that of one, and how many were lost or are double."""
+    """Measure concurrent lease requests: the time of all and of one, and the numbers of lost and duplicate leases."""
     forking = multiprocessing.get_context("fork")
     Database(path).prepare()
-    together, times = forking.Barrier(PROCESSES + 1), forking.Queue()
-    asking = [
-        forking.Process(target=request_leases, args=(path, mine, together, times))
-        for mine in range(PROCESSES)
+    start, times = forking.Barrier(PROCESSES + 1), forking.Queue()
+    processes = [
+        forking.Process(target=request_leases, args=(path, number, start, times))
+        for number in range(PROCESSES)
     ]
-    for process in asking:
+    for process in processes:
         process.start()
-    together.wait()
+    start.wait()
     begin = time.perf_counter()
-    spent = sorted(one for _ in asking for one in times.get(timeout=120))
+    spent = sorted(one for _ in processes for one in times.get(timeout=120))
     all_s = time.perf_counter() - begin
-    for process in asking:
+    for process in processes:
         process.join()
-    kept = read_leases(path, "lab")
-    held = [part for one in kept if one.is_held for part in one.parts]
+    leases = read_leases(path, "lab")
+    held = [part for one in leases if one.is_held for part in one.parts]
     return {
         "leases": LEASES,
         "processes": PROCESSES,
         "leases_s": round(all_s, 2),
         "lease_ms_p50": round(spent[len(spent) // 2], 1),
         "lease_ms_p99": round(spent[len(spent) * 99 // 100], 1),
-        "leases_lost": LEASES - len({one.arrival for one in kept}),
+        "leases_lost": LEASES - len({one.arrival for one in leases}),
         "leases_double": len(held) - len(set(held)),
     }
 
 
 def software_ms(change: Callable[[], None], address: str) -> float:
-    """Return the time in ms that a change takes beyond that of the switch."""
+    """Return the time of a change without that of the switch, in ms."""
     before, begin = busy_s(address), time.perf_counter()
     change()
     return (time.perf_counter() - begin - (busy_s(address) - before)) * 1e3
 
 
 def busy_s(address: str) -> float:
-    return float(control(address, {"do": "truth"})["busy_s"])
+    return float(send_request(address, {"do": "truth"})["busy_s"])
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
-"""The simulated kit at full rate of its converters: speed, and accuracy of all 65,536 products and of dot products.
+"""The simulated kit at the full rate of its converters: speed, and accuracy of all 65,536 products and of dot products.
 
-One JSON line; `--only` takes some of its parts. One thread each for numerical libraries, one core for all.
+One JSON line; `--only` selects parts. Each numerical library has one thread, and all share one core.
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ REPEATS = 30
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=sorted(PARTS), default=sorted(PARTS))
-    parser.add_argument(
-        "--factors", type=int, default=256, help="how many of the 256 values of either operand"
-    )
+    parser.add_argument("--factors", type=int, default=256, help="number of values per operand, up to 256")
     options = parser.parse_args()
     on_one_core()
     report: dict[str, Any] = {"benchmark": "kit"}
@@ -55,17 +53,20 @@ def main() -> int:
 
 
 def on_one_core() -> None:
-    """Begin again with one thread for each numerical library, which they ask for only once."""
+    """Pin this process to one core, and restart it unless each numerical library is set to one thread.
+
+    Libraries read these variables only when they are loaded.
+    """
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     if any(os.environ.get(name) != "1" for name in THREADS):
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | dict.fromkeys(THREADS, "1"))
 
 
 @dataclass
-class Taken:
-    """Seconds of each repetition: of the clock on the wall, and of this process on its core.
+class Times:
+    """Wall time and processor time of each repetition, in s.
 
-    The second does not know what others do on the same machine.
+    The processor time is not affected by other processes on the machine.
     """
 
     wall: list[float] = field(default_factory=list)
@@ -79,41 +80,41 @@ class Taken:
         }
 
 
-def timed(work: Callable[[Any], Any], over: Iterable[Any]) -> Taken:
-    taken = Taken()
+def timed(work: Callable[[Any], Any], over: Iterable[Any]) -> Times:
+    times = Times()
     for each in over:
         wall, core = time.perf_counter(), time.process_time()
         work(each)
-        taken.wall.append(time.perf_counter() - wall)
-        taken.core.append(time.process_time() - core)
-    return taken
+        times.wall.append(time.perf_counter() - wall)
+        times.core.append(time.process_time() - core)
+    return times
 
 
-def calibrated(address: str) -> tuple[Any, Calibration]:
-    """Return a device, and a calibration that it was just given."""
+def calibrate_device(address: str) -> tuple[Any, Calibration]:
+    """Connect to a device and calibrate it; return both."""
     device = lightning.connect(address)
-    made = calibrate(device).calibration
-    assert made is not None
-    return device, made
+    calibration = calibrate(device).calibration
+    assert calibration is not None
+    return device, calibration
 
 
 def acquisition(_: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """Run `acquire_decimated` with the kit's defaults: 100 averages of 4 shots of 250 samples."""
-    device, calibration = calibrated("sim://kit")
+    """Measure `acquire_decimated` with the kit's defaults: 100 averages of 4 shots of 250 samples."""
+    device, calibration = calibrate_device("sim://kit")
     config = lightning.Configuration()
     config.update(dac_0=100, dac_1=50, dac_2=200, dac_3=20)
     runtime = lightning.LightningControl(device, config, calibration=calibration)
     timed(lambda _: runtime.acquire_decimated(device), range(5))
-    taken = timed(lambda _: runtime.acquire_decimated(device), range(REPEATS))
-    return {"acquire_decimated_ms": taken.milliseconds(), "asked_acquire_decimated_ms": 20}
+    times = timed(lambda _: runtime.acquire_decimated(device), range(REPEATS))
+    return {"acquire_decimated_ms": times.milliseconds(), "asked_acquire_decimated_ms": 20}
 
 
 def calibration(_: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """Run the whole guided calibration, which sweeps each of four modulators with 256 points."""
-    taken = timed(lambda _: calibrate(lightning.connect("sim://kit")), range(4))
+    """Measure the guided calibration, which sweeps each of the four modulators with 256 points."""
+    times = timed(lambda _: calibrate(lightning.connect("sim://kit")), range(4))
     return {
-        "calibration_s": round(statistics.median(taken.wall[1:]), 2),
-        "calibration_first_s": round(taken.wall[0], 2),
+        "calibration_s": round(statistics.median(times.wall[1:]), 2),
+        "calibration_first_s": round(times.wall[0], 2),
         "asked_calibration_s": 10,
     }
 
@@ -123,16 +124,16 @@ def products(factors: npt.NDArray[np.int64]) -> dict[str, Any]:
     a, b = (grid.ravel() for grid in np.meshgrid(factors, factors))
     report: dict[str, Any] = {"products": int(a.size), "below_converters_wrong": below_converters(a, b)}
     report["asked_below_converters_wrong"] = 0
-    device, made = calibrated("sim://kit?seed=3")
+    device, kit_calibration = calibrate_device("sim://kit?seed=3")
     for shots, window, asked in ((1, 1, 99.7), (KIT_SHOTS, None, 99.85)):
-        compute = LightningCompute(device, made, window=window)
+        compute = LightningCompute(device, kit_calibration, window=window)
         answers: list[npt.NDArray[np.int64]] = []
-        taken = timed(lambda n, on=compute, to=answers: to.append(on.multiply(a, b, shots=n)), [shots])
+        times = timed(lambda n, on=compute, to=answers: to.append(on.multiply(a, b, shots=n)), [shots])
         report[f"shots_{shots}"] = {
             "accuracy": round(accuracy(answers[0], a, b), 4),
             "asked_accuracy": asked,
-            "seconds": round(taken.wall[0], 1),
-            "seconds_of_core": round(taken.core[0], 1),
+            "seconds": round(times.wall[0], 1),
+            "seconds_of_core": round(times.core[0], 1),
             "asked_seconds": 300,
         }
     for bits, asked in ((16, 0.005), (12, 0.04)):
@@ -141,9 +142,9 @@ def products(factors: npt.NDArray[np.int64]) -> dict[str, Any]:
 
 
 def off_by_one(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64], bits: int) -> dict[str, float]:
-    """Count the errors through the integers of the board, without noise."""
-    device, made = calibrated(f"sim://kit?noise=off&adc_bits={bits}")
-    answers = LightningCompute(device, made, window=1).multiply(a, b, shots=4)
+    """Measure the errors with the integers of the board, without noise."""
+    device, kit_calibration = calibrate_device(f"sim://kit?noise=off&adc_bits={bits}")
+    answers = LightningCompute(device, kit_calibration, window=1).multiply(a, b, shots=4)
     off = np.abs(answers - np.rint(true_product(a, b)))
     return {"share": round(float(np.mean(off > 0)), 5), "most": int(off.max())}
 
@@ -163,12 +164,12 @@ def below_converters(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> int:
     decoder = fit_decoder(levels(training), training / 255, shared=1.0, full_scale=rows.COUNTS)
     values = np.stack([a, b, np.zeros_like(a), np.zeros_like(a)], axis=1)
     lit = np.tile([True, False], (a.size, 1))
-    found = np.rint(decoder.decode(levels(values), values / 255, lit))
-    return int((found != np.rint(true_product(a, b))).sum())
+    decoded = np.rint(decoder.decode(levels(values), values / 255, lit))
+    return int((decoded != np.rint(true_product(a, b))).sum())
 
 
 class LightOnly:
-    """Rows of words on a kit of its own make, as the light that reaches the receiver: no samples, no integers."""
+    """Readings of words as the light at the receiver of a simulated kit, without samples and integers."""
 
     COUNTS = 32768.0
 
@@ -188,27 +189,31 @@ class LightOnly:
 
 
 def dots(_: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """Return dot products of 784 signed values, fresh ones each time, and a matrix of 300 rows."""
-    device, made = calibrated("sim://kit?seed=3")
-    core = VectorCore(device, made)
-    tuned = timed(lambda _: core.tune(), range(2))
+    """Measure dot products of 784 signed values, with new values each time, and a product with a matrix of 300 rows."""
+    device, kit_calibration = calibrate_device("sim://kit?seed=3")
+    core = VectorCore(device, kit_calibration)
+    tuning_times = timed(lambda _: core.tune(), range(2))
     rng = np.random.default_rng(8)
     pairs = rng.integers(-255, 256, (REPEATS, 2, LENGTH))
     truth = pairs.prod(axis=1).sum(axis=1) / 255
-    report: dict[str, Any] = {"asked_dot_784_ms": 20, "tune_s": round(tuned.wall[1], 2)}
+    report: dict[str, Any] = {"asked_dot_784_ms": 20, "tune_s": round(tuning_times.wall[1], 2)}
     for shots in (1, 4, 16):
-        found: list[float] = []
-        taken = timed(lambda pair, n=shots, to=found: to.append(core.analogue(*pair, shots=n).item()), pairs)
-        report[f"dot_784_shots_{shots}"] = {"ms": taken.milliseconds()} | dot_errors(np.array(found) - truth)
+        results: list[float] = []
+        times = timed(
+            lambda pair, n=shots, to=results: to.append(core.analogue(*pair, shots=n).item()), pairs
+        )
+        report[f"dot_784_shots_{shots}"] = {"ms": times.milliseconds()} | dot_errors(
+            np.array(results) - truth
+        )
     matrix, vector = rng.integers(-255, 256, (300, LENGTH)), rng.integers(0, 256, LENGTH)
     rows: list[npt.NDArray[np.int64]] = []
-    taken = timed(lambda _: rows.append(core.matvec(matrix, vector, shots=1)), range(1))
+    times = timed(lambda _: rows.append(core.matvec(matrix, vector, shots=1)), range(1))
     errors = dot_errors(rows[0] - matrix @ vector / 255)
-    return report | {"matvec_300x784_shots_1": {"s": round(taken.wall[0], 2)} | errors}
+    return report | {"matvec_300x784_shots_1": {"s": round(times.wall[0], 2)} | errors}
 
 
 def dot_errors(errors: npt.NDArray[np.float64]) -> dict[str, float]:
-    """Return, for sums of 784 products, accuracy relative to the largest, and the error in units of 1/255."""
+    """Return the accuracy of sums of 784 products, relative to the largest sum, and the error in units of 1/255."""
     rms = float(np.sqrt(np.mean(errors**2)))
     return {
         "accuracy": round(100 - 100 * rms / (LENGTH * 255), 4),

@@ -1,9 +1,9 @@
-"""Limits of `lightning load` itself: rates that it holds against an echo, on a core each.
+"""Limits of `lightning load` itself: the rates that it sustains against an echo server, on a core each.
 
-The generator has to be at least twice as fast as what it measures. Asked are twice the rates that were seen of servers:
-25,000/s of inference packets, and 2,820/s of MLServer over HTTP. A rate is held when at least 99 % of what was due were
-answered in the time, and nothing was lost. The echo answers datagrams many at a time; over HTTP it sends the same few
-bytes to every request.
+The generator must be at least twice as fast as the server that it measures. The targets are twice the measured rates of
+servers: 25,000/s for inference packets, and 2,820/s for MLServer over HTTP. A rate is sustained if at least 99 % of the
+scheduled requests were answered in time and none was lost. The echo server answers datagrams in batches; over HTTP it
+sends the same few bytes for every request.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from lightning.load.http import ECHOED
 
 ASKED = {"udp": 2 * 25_000, "http": 2 * 2_820}
 RATES = {"udp": (25_000, 50_000, 75_000, 100_000), "http": (2_820, 5_640, 12_000, 20_000)}
-HELD = 0.99
+SUSTAINED_SHARE = 0.99
 TRIES = 3
 
 
-def held(found: Outcome, seconds: float) -> bool:
-    return not found.lost and found.answered_per_s >= HELD * found.scheduled / seconds
+def is_sustained(outcome: Outcome, seconds: float) -> bool:
+    return not outcome.lost and outcome.answered_per_s >= SUSTAINED_SHARE * outcome.scheduled / seconds
 
 
-def figures(found: Outcome, seconds: float) -> dict[str, object]:
-    kept = ("rate", "answered_per_s", "lost", "p50_us", "p99_us", "generator_lag_p99_us")
-    return {**{key: found.figures()[key] for key in kept}, "held": held(found, seconds)}
+def figures(outcome: Outcome, seconds: float) -> dict[str, object]:
+    keys = ("rate", "answered_per_s", "lost", "p50_us", "p99_us", "generator_lag_p99_us")
+    return {**{key: outcome.figures()[key] for key in keys}, "held": is_sustained(outcome, seconds)}
 
 
 def best_of(drive: Callable[[int], Outcome]) -> Outcome:
-    """Return the try that lost least, then was least late: others are disturbed."""
+    """Return the run with the fewest losses, then the lowest latency; other load disturbed the others."""
     return min((drive(seed) for seed in range(TRIES)), key=lambda each: (each.lost, each.percentile_us(99)))
 
 
-def measured(scheme: str, seconds: float) -> dict[str, object]:
+def measure(scheme: str, seconds: float) -> dict[str, object]:
     with running_echo(scheme) as target:
 
         def at(rate: float) -> Outcome:
@@ -48,23 +48,23 @@ def measured(scheme: str, seconds: float) -> dict[str, object]:
                 return best_of(lambda seed: drive_datagrams(target, 1, rate, seconds, seed=seed))
             return best_of(lambda seed: drive_http(target, "m", rate, seconds, into=ECHOED, seed=seed))
 
-        found = [at(rate) for rate in RATES[scheme]]
+        outcomes = [at(rate) for rate in RATES[scheme]]
     return {
-        "held": max((each.rate for each in found if held(each, seconds)), default=0),
+        "held": max((each.rate for each in outcomes if is_sustained(each, seconds)), default=0),
         "asked": ASKED[scheme],
-        "rates": [figures(each, seconds) for each in found],
+        "rates": [figures(each, seconds) for each in outcomes],
     }
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seconds", type=float, default=2.0, help="of each load")
-    chosen = options.parse_args()
+    options.add_argument("--seconds", type=float, default=2.0, help="duration of each load")
+    arguments = options.parse_args()
     cores = sorted(os.sched_getaffinity(0))
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, {cores[0]})
-    found = {scheme: measured(scheme, chosen.seconds) for scheme in ("udp", "http")}
-    print(json.dumps({"benchmark": "load_generator", "cores": len(cores), **found}))
+    results = {scheme: measure(scheme, arguments.seconds) for scheme in ("udp", "http")}
+    print(json.dumps({"benchmark": "load_generator", "cores": len(cores), **results}))
 
 
 if __name__ == "__main__":

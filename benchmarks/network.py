@@ -1,10 +1,10 @@
-"""The network model against a packet-level simulator, and its time: the published task graphs at their rates.
+"""The network model compared with a packet-level simulator, and its speed, on published task graphs at their rates.
 
-Three JSON lines: `network_fidelity`, iteration times and the packet simulator's, whose fabric is a Fat-tree with a
-random path a message: what `testbed simulate GRAPH --fabric fattree --routing hash --seed N` takes, seeds 0 to 9 and
-their mean, beside flows on a Fat-tree that spreads and on an ideal switch; `network_fluid`, how far rings whose rounds
-flow as one, and rounded ends of flows, are from the exact simulation; and `network_speed`, the time of one simulation
-of the largest graph once everything is compiled, in processor seconds of one core, file reading not counted.
+Three JSON lines. `network_fidelity` compares iteration times with those of the packet simulator, whose fabric is a
+Fat-tree with a random path per message: the times of `testbed simulate GRAPH --fabric fattree --routing hash --seed N`
+for seeds 0 to 9 and their mean, and those of a Fat-tree that spreads flows and of an ideal switch. `network_fluid`
+gives the difference of fluid rings, and of rounded ends of flows, from the exact simulation. `network_speed` is the
+time of one compiled simulation of the largest graph, in processor seconds of one core, without reading files.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ FABRICS: dict[str, Callable[[int], Fabric]] = {
 
 def parts_of(name: str) -> tuple[float, str]:
     """Return the rate and the model in a name: "25candle_16" is CANDLE at 25 Gbit/s."""
-    found = re.match(r"(\d+)([a-z]+)", name)
-    if not found:
+    match = re.match(r"(\d+)([a-z]+)", name)
+    if not match:
         raise ValueError(f"{name} does not begin with a rate and a model")
-    return float(found[1]), found[2]
+    return float(match[1]), match[2]
 
 
 def hashed_ms(graph: TaskGraph, rate_gbps: float, seed: int) -> float:
-    """Return what the command takes with `--fabric fattree --routing hash --seed SEED`."""
-    asked = FabricRequest(
+    """Return the iteration time in ms as with `--fabric fattree --routing hash --seed SEED`."""
+    request = FabricRequest(
         "fattree", graph.nodes, 1, rate_gbps, options=FabricOptions(seed=seed, routing="hash")
     )
-    return build_fabric(asked).run(graph).iteration_s * 1e3
+    return build_fabric(request).run(graph).iteration_s * 1e3
 
 
 def fidelity(graphs: dict[str, TaskGraph]) -> dict[str, object]:
@@ -77,24 +77,24 @@ def fidelity(graphs: dict[str, TaskGraph]) -> dict[str, object]:
         (rate_gbps, model), packets_ms = parts_of(name), PACKETS_MS[name]
         times_ms = [hashed_ms(graph, rate_gbps, seed) for seed in SEEDS]
         off = statistics.mean(times_ms) / packets_ms - 1
-        asked = WITHIN.get(model, WITHIN_OTHERS)
+        tolerance = WITHIN.get(model, WITHIN_OTHERS)
         rows[name] = {
             "packets_ms": packets_ms,
             "hash_ms": round(statistics.mean(times_ms), 2),
             "hash_least_ms": round(min(times_ms), 2),
             "hash_most_ms": round(max(times_ms), 2),
             "off": round(off, 4),
-            "asked_off_within": asked,
-            "holds": abs(off) <= asked,
+            "asked_off_within": tolerance,
+            "holds": abs(off) <= tolerance,
         }
         for fabric, network in {
             "spread": fat_tree(graph.nodes, rate_gbps),
             "ideal": ideal_switch(graph.nodes, rate_gbps),
         }.items():
-            found_ms = simulate(graph, network).iteration_s * 1e3
+            iteration_ms = simulate(graph, network).iteration_s * 1e3
             rows[name] |= {
-                f"{fabric}_ms": round(found_ms, 2),
-                f"{fabric}_off": round(found_ms / packets_ms - 1, 4),
+                f"{fabric}_ms": round(iteration_ms, 2),
+                f"{fabric}_off": round(iteration_ms / packets_ms - 1, 4),
             }
         alone = simulate(graph, ideal_switch(graph.nodes, rate_gbps), latency=NO_LATENCY)
         rows[name]["no_latency_ms"] = round(alone.iteration_s * 1e3, 2)
@@ -102,7 +102,7 @@ def fidelity(graphs: dict[str, TaskGraph]) -> dict[str, object]:
 
 
 def rings(fabric: str, nodes: int, *, exact: bool) -> Algorithm:
-    """Return the rings: on the circulant one for each stride, elsewhere one."""
+    """Return the AllReduce algorithm: one ring per stride on the circulant, a single ring on other fabrics."""
     if fabric == "circulant_d4":
         return circulant_rings(nodes, STRIDES[nodes], exact=exact)
     return ring if exact else fluid_ring
@@ -138,9 +138,9 @@ def timed(
     times = []
     for _ in range(repeats if fabric.name == "ideal" else 1):
         begin = time.process_time()
-        done = simulate(graph, fabric, allreduce=allreduce, rounding=rounding)
+        execution = simulate(graph, fabric, allreduce=allreduce, rounding=rounding)
         times.append(time.process_time() - begin)
-    return {"cpu_s": round(statistics.median(times), 3), "shares": done.events}
+    return {"cpu_s": round(statistics.median(times), 3), "shares": execution.events}
 
 
 def speed(graph: TaskGraph) -> dict[str, object]:

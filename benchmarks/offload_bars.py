@@ -1,14 +1,14 @@
-"""Offloading on two cores: the trainer pinned to one, the worker to the other, real processes over TCP, batch-wise.
+"""Offloading of whole batches on two cores: the trainer on one core and the worker on the other, over TCP.
 
-    python benchmarks/offload_bars.py pairs 7      speed-up over local, as median of so many valid pairs
-    python benchmarks/offload_bars.py grid 8 4 2   the algorithm's rate against 11 ratios, for these G/L (all six)
+    python benchmarks/offload_bars.py pairs 7      speed-up over local, the median of this number of valid pairs
+    python benchmarks/offload_bars.py grid 8 4 2   rate at the algorithm's ratio and at 11 others, for these G/L
     python benchmarks/offload_bars.py cpu          processor time of the trainer by ratio
-    python benchmarks/offload_bars.py plain        processor time of torch's loader over ours, against over the dataset
+    python benchmarks/offload_bars.py plain        processor time of torch's loader over ours, relative to the dataset
     python benchmarks/offload_bars.py table        four baselines
 
-The model's step is a timed wait: SIMULATED. Prints a JSON line for each measurement, and one with `bar`, `asked` and
-`met` at the end. A pair is valid when others took 0.2 of a core or less of the cores that it used. On a machine that is
-shared, a session of a higher priority makes that so, in bursts of a second or two with as long a pause after each:
+The model's step is a timed wait: SIMULATED. Prints a JSON line for each measurement, and a final line with `bar`,
+`asked` and `met`. A pair is valid if other processes used at most 0.2 of its cores. On a shared machine, a session with
+a higher priority achieves that, in bursts of a second or two, each followed by a pause of the same length:
 
     setsid --wait sh -c 'echo -20 > /proc/self/autogroup; python benchmarks/offload_bars.py pairs'
 """
@@ -44,7 +44,7 @@ OTHER_LOAD = 0.2
 
 
 class Fields(Dataset):
-    """Random fields of 128 by 128 by 3 (192 KiB), some 2.7 ms of processor time each: made, filtered in frequency."""
+    """Random fields of 3 x 128 x 128 floats (192 KiB), filtered in frequency; about 2.7 ms of processor time each."""
 
     def __len__(self) -> int:
         return 4096
@@ -59,7 +59,7 @@ class Fields(Dataset):
 
 
 def busy(core: int) -> float:
-    """Return seconds that a core was busy, of all processes."""
+    """Return the seconds that a core was busy since the start of the machine, for all processes."""
     for line in Path("/proc/stat").read_text().splitlines():
         if line.startswith(f"cpu{core} "):
             user, nice, system, _idle, _wait, irq, softirq, steal, *_ = map(int, line.split()[1:])
@@ -68,21 +68,21 @@ def busy(core: int) -> float:
 
 
 def process_s(process: int) -> float:
-    """Return processor time of another process, in seconds."""
+    """Return the processor time of another process in s."""
     threads = Path(f"/proc/{process}/task").glob("*/schedstat")
     return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
 
 class Stand:
-    """A loader over one worker, and measurements of it."""
+    """Measurements of a loader with one worker."""
 
     def __init__(self, address: str) -> None:
         self.engine = DaskEngine(address)
         self.loader = OffloadedLoader(Fields(), batch_size=BATCH, engine=self.engine)
         self.sides = self.loader.sides()
-        client = self.engine._client  # noqa: SLF001 - processes are counted, not used
+        client = self.engine._client  # noqa: SLF001 - only for the process ids
         pids = [*client.run(os.getpid).values(), client.run_on_scheduler(os.getpid)]
-        self.others = pids
+        self.own_processes = pids
         self.is_ahead = follow_priority(pids)
 
     def bench(self, step_s: float, batches: int) -> Bench:
@@ -90,24 +90,24 @@ class Stand:
         return Bench(self.sides, BATCH, 4096, TimedStep(step_s), settings, Rule())
 
     def measure(self, rule: Rule | None, step_s: float = 0.0, batches: int = 12) -> tuple[Trial, float]:
-        """Return a trial, and how much of the cores that it uses went to others meanwhile, in cores."""
+        """Measure a trial; also return the load of other processes on its cores meanwhile, in cores."""
         cores = (TRAINER, WORKER) if rule and rule.candidate else (TRAINER,)
         bench = self.bench(step_s, batches)
-        began, before = time.perf_counter(), self._taken(cores)
-        trial = bench.trial(rule)
-        other = (self._taken(cores) - before) / (time.perf_counter() - began)
+        begin, before = time.perf_counter(), self._others_s(cores)
+        trial = bench.run_trial(rule)
+        other = (self._others_s(cores) - before) / (time.perf_counter() - begin)
         if self.is_ahead:
-            time.sleep(time.perf_counter() - began)  # others have waited
+            time.sleep(time.perf_counter() - begin)  # let waiting processes run
         return trial, other
 
-    def _taken(self, cores: tuple[int, ...]) -> float:
-        """Return seconds that these cores worked for others."""
-        there = sum(map(process_s, self.others)) if WORKER in cores else 0.0
-        return sum(map(busy, cores)) - time.process_time() - there
+    def _others_s(self, cores: tuple[int, ...]) -> float:
+        """Return the seconds that these cores were busy with other processes."""
+        worker_s = sum(map(process_s, self.own_processes)) if WORKER in cores else 0.0
+        return sum(map(busy, cores)) - time.process_time() - worker_s
 
 
 def follow_priority(processes: list[int]) -> bool:
-    """Give workers, which are sessions of their own, the priority of this one; return whether it is raised."""
+    """Give the workers' sessions the priority of this session; return whether it is raised."""
     own = Path("/proc/self/autogroup")
     if not own.exists():
         return False
@@ -122,75 +122,78 @@ def say(**values: object) -> None:
 
 
 def bar(name: str, asked: str, *, met: bool, **measured: object) -> None:
-    """Print the line that closes a measurement."""
+    """Print the final line of a measurement."""
     say(bar=name, asked=asked, **measured, met=met)
 
 
 def ratio_of(stand: Stand, step_s: float) -> tuple[Metrics, float]:
-    """Return the metrics of three rounds in turns, and the ratio that Algorithm 1 takes from them."""
+    """Measure the metrics in three alternating rounds; return them, and the ratio of Algorithm 1."""
     rules = {"model": None, "local": Rule(), "p3": Rule("p3", 1.0)}
-    found = {name: [] for name in rules}
+    trials_by_rule = {name: [] for name in rules}
     for _ in range(3):
         for name, rule in rules.items():
-            found[name].append(stand.measure(rule, step_s)[0])
-    rate = {name: median(trial.rate for trial in trials) for name, trials in found.items()}
-    cpu_s = {name: median(trial.cpu_s for trial in trials) for name, trials in found.items()}
+            trials_by_rule[name].append(stand.measure(rule, step_s)[0])
+    rate = {name: median(trial.rate for trial in trials) for name, trials in trials_by_rule.items()}
+    cpu_s = {name: median(trial.cpu_s for trial in trials) for name, trials in trials_by_rule.items()}
     metrics = Metrics(
         rate["model"], rate["local"], cpu_s["local"], {"p3": Candidate(rate["p3"], cpu_s["p3"])}
     )
     return metrics, decide(metrics).ratio
 
 
-def pairs(stand: Stand, wanted: int = 7) -> None:
-    """Take pairs until enough are valid, at most five times as many; the order of the two alternates."""
+def pairs(stand: Stand, required: int = 7) -> None:
+    """Measure pairs of local and offloaded runs until `required` are valid, at most five times as many.
+
+    The order within a pair alternates.
+    """
     _, ratio = ratio_of(stand, 0.0)
     ours = Rule("p3", ratio)
-    found: list[tuple[bool, float, bool]] = []
-    while sum(valid for valid, _, _ in found) < wanted and len(found) < 5 * wanted:
-        order = (Rule(), ours) if len(found) % 2 == 0 else (ours, Rule())
-        taken = {rule: stand.measure(rule, batches=36) for rule in order}
-        (here, load_here), (there, load_there) = taken[order[0]], taken[order[1]]
+    results: list[tuple[bool, float, bool]] = []
+    while sum(valid for valid, _, _ in results) < required and len(results) < 5 * required:
+        order = (Rule(), ours) if len(results) % 2 == 0 else (ours, Rule())
+        trials = {rule: stand.measure(rule, batches=36) for rule in order}
+        (local, first_load), (offloaded, second_load) = trials[order[0]], trials[order[1]]
         if order[0] is ours:
-            here, there = there, here
-        load = max(load_here, load_there)
-        share = there.cpu_s / here.cpu_s
-        found.append((load <= OTHER_LOAD, there.rate / here.rate, share <= 1.1 - ratio))
+            local, offloaded = offloaded, local
+        load = max(first_load, second_load)
+        share = offloaded.cpu_s / local.cpu_s
+        results.append((load <= OTHER_LOAD, offloaded.rate / local.rate, share <= 1.1 - ratio))
         say(
-            pair=len(found),
-            local=here.rate,
-            ours=there.rate,
-            speed_up=found[-1][1],
+            pair=len(results),
+            local=local.rate,
+            ours=offloaded.rate,
+            speed_up=results[-1][1],
             other_load=load,
-            valid=found[-1][0],
+            valid=results[-1][0],
             cpu_share=share,
         )
-    valid = [speed_up for is_valid, speed_up, _ in found if is_valid]
-    every = median(speed_up for _, speed_up, _ in found)
+    valid = [speed_up for is_valid, speed_up, _ in results if is_valid]
+    every = median(speed_up for _, speed_up, _ in results)
     bar(
         "speed-up over local",
-        f"1.5 or more, median of {wanted} valid pairs",
+        f"1.5 or more, median of {required} valid pairs",
         measured=median(valid) if valid else None,
         valid_pairs=len(valid),
-        of_pairs=len(found),
+        of_pairs=len(results),
         median_of_all=every,
         ratio=ratio,
-        met=len(valid) >= wanted and median(valid) >= 1.5,
+        met=len(valid) >= required and median(valid) >= 1.5,
     )
-    held = sum(is_held for _, _, is_held in found)
-    bar("processor time at the ratio", "1 - r + 0.1 or less, always", held=held, met=held == len(found))
+    held = sum(is_within for _, _, is_within in results)
+    bar("processor time at the ratio", "1 - r + 0.1 or less, always", held=held, met=held == len(results))
 
 
 def grid(stand: Stand, *factors: float) -> None:
     shares = []
     for factor in factors or FACTORS:
-        here, _ = stand.measure(Rule())
-        step_s = BATCH / (here.rate * factor)
+        local, _ = stand.measure(Rule())
+        step_s = BATCH / (local.rate * factor)
         metrics, ratio = ratio_of(stand, step_s)
         rates = {each: [] for each in sorted({*GRID, ratio})}
         for _ in range(3):
             for each, rates_of in rates.items():
                 rates_of.append(stand.measure(Rule("p3", each) if each else Rule(), step_s, 16)[0].rate)
-        medians = {each: median(found) for each, found in rates.items()}
+        medians = {each: median(rates_of) for each, rates_of in rates.items()}
         best = max(GRID, key=medians.__getitem__)
         shares.append(medians[ratio] / medians[best])
         say(
@@ -223,33 +226,33 @@ def table(stand: Stand) -> None:
         plain = iter(DataLoader(Fields(), batch_size=BATCH, num_workers=1))
         for _ in range(3):
             next(plain)
-        began = time.perf_counter()
+        begin = time.perf_counter()
         for _ in range(24):
             next(plain)
-        rows["plain DataLoader"].append(24 * BATCH / (time.perf_counter() - began))
+        rows["plain DataLoader"].append(24 * BATCH / (time.perf_counter() - begin))
         del plain
         rows["all remote"].append(stand.measure(Rule("p3", 1.0))[0].rate)
         rows["both, no ratio"].append(greedy(stand))
         rows["ours"].append(stand.measure(Rule("p3", ratio))[0].rate)
-    found = {name: median(rates) for name, rates in rows.items()}
+    medians = {name: median(rates) for name, rates in rows.items()}
     bar(
         "four baselines",
         "ours 95 % of the best or more",
-        **found,
-        met=found["ours"] >= 0.95 * max(found.values()),
+        **medians,
+        met=medians["ours"] >= 0.95 * max(medians.values()),
     )
 
 
 def greedy(stand: Stand, batches: int = 24) -> float:
-    """Return the rate of local and remote without a ratio: whoever is ready gives the next batch, as in tf.data."""
+    """Measure the rate of both sides without a ratio: the next batch is from the side that is ready, as in tf.data."""
     from concurrent.futures import FIRST_COMPLETED, wait
 
     order, number = Order(range(4096), BATCH), 0
-    began, taken = None, 0
+    begin, count = None, 0
     sides = {"here": 0, "there": 0}
     runner = stand.sides.runner
     futures = {}
-    while taken < batches + 3:
+    while count < batches + 3:
         while sides["there"] < 2:
             futures[stand.engine.submit("p3", order.batch(number % 256), 0)] = "there"
             number, sides["there"] = number + 1, sides["there"] + 1
@@ -259,16 +262,16 @@ def greedy(stand: Stand, batches: int = 24) -> float:
         ready, _ = wait(futures, return_when=FIRST_COMPLETED)
         first = next(iter(ready))
         sides[futures.pop(first)] -= 1
-        taken += 1
-        if taken == 3:
-            began = time.perf_counter()
-    rate = batches * BATCH / (time.perf_counter() - began)
+        count += 1
+        if count == 3:
+            begin = time.perf_counter()
+    rate = batches * BATCH / (time.perf_counter() - begin)
     wait(futures)
     return rate
 
 
 def plain_cost(_stand: Stand) -> None:
-    """Processor time of torch's own loader over ours, against the same over the dataset, in turns."""
+    """Measure the processor time of torch's loader with ours inside, relative to the dataset alone, in turns."""
     part = torch.utils.data.Subset(Fields(), range(384))
     loader = OffloadedLoader(part, batch_size=BATCH)
     shares = []
@@ -286,16 +289,16 @@ def plain_cost(_stand: Stand) -> None:
 
 
 def cpu(stand: Stand, turns: int = 5) -> None:
-    """Trainer's processor time of a sample by ratio, in turns, against (1 - r + 0.1) of all local."""
+    """Measure the trainer's processor time per sample at ratios r, against (1 - r + 0.1) of that without offloading."""
     held = []
     for number in range(turns):
-        here, _ = stand.measure(Rule())
-        found = {
-            ratio: stand.measure(Rule("p3", ratio))[0].cpu_s / here.cpu_s for ratio in (0.25, 0.5, 0.75, 1.0)
+        local, _ = stand.measure(Rule())
+        cpu_shares = {
+            ratio: stand.measure(Rule("p3", ratio))[0].cpu_s / local.cpu_s for ratio in (0.25, 0.5, 0.75, 1.0)
         }
-        held.append(all(share <= 1 - ratio + 0.1 for ratio, share in found.items()))
-        shares = {f"r{ratio}": share for ratio, share in found.items()}
-        say(turn=number, pcycle_ms=1000 * here.cpu_s, **shares, met=held[-1])
+        held.append(all(share <= 1 - ratio + 0.1 for ratio, share in cpu_shares.items()))
+        shares = {f"r{ratio}": share for ratio, share in cpu_shares.items()}
+        say(turn=number, pcycle_ms=1000 * local.cpu_s, **shares, met=held[-1])
     bar(
         "processor time of the trainer", "(1 - r + 0.1) Pcycle or less, always", held=sum(held), met=all(held)
     )

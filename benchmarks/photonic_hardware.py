@@ -1,8 +1,8 @@
-"""Networks on the datapath's registers and on the kit's twin, compared with `exact`: equal answers, and times.
+"""Networks on the datapath's registers and on the kit's twin: agreement with `exact`, and times.
 
-LeNet-300-100 with the published weights (LIGHTBED_DATA) on `fastsim://`, on `verilator://` and on `sim://kit`; the
-residual network of convolutions that `examples/digits` trains on `sim://kit` and on `verilator://`. Times are seconds
-of the processor for an image, simulators included. One JSON line, one thread; some four minutes.
+LeNet-300-100 with the published weights (LIGHTBED_DATA) runs on `fastsim://`, `verilator://` and `sim://kit`; the
+residual convolutional network of `examples/digits` runs on `sim://kit` and `verilator://`. Times are processor seconds
+per image, including the simulators. One JSON line, one thread; some four minutes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ASKED = {"datapath_equal": 20, "device_agree": 19, "device_s": 10.0, "device_con
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=20, help="of LeNet, on every piece of hardware")
+    parser.add_argument("--images", type=int, default=20, help="number of images for LeNet, on each hardware")
     parser.add_argument("--only", choices=["datapath", "device"])
     options = parser.parse_args()
     on_one_thread()
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def of_datapath(weights: Path, images: np.ndarray) -> dict[str, Any]:
-    """Measure with every product sent, as published, and with zeros left out."""
+    """Measure LeNet with all products sent, as in the published datapath, and with zero weights skipped."""
     return {
         f"{bus}{' zeros left out' if skip else ''}": answers(lenet(weights, skip), images, "datapath", bus)
         for bus in BUSES
@@ -64,13 +64,13 @@ def of_datapath(weights: Path, images: np.ndarray) -> dict[str, Any]:
 
 
 def lenet(weights: Path, skip_zeros: bool = False) -> CompiledModel:
-    """Measure LeNet-300-100 in the published integers."""
+    """Compile LeNet-300-100 with the published scheme."""
     options = Options(scheme="published", hardware=Hardware(skip_zeros=skip_zeros))
     return compile_network(load_network(weights), options=options)
 
 
 def of_convolution(only: str | None) -> dict[str, Any]:
-    """Measure ResNet-8 on ten digits."""
+    """Train ResNet-8 on the digits, and measure it on ten images."""
     from train import PIXELS, RECIPES, trained
 
     dataset, recipe = load_dataset("digits"), RECIPES["resnet8"]
@@ -81,20 +81,20 @@ def of_convolution(only: str | None) -> dict[str, Any]:
 
 
 def answers(model: CompiledModel, images: np.ndarray, kind: Any, bus: str = "") -> dict[str, Any]:
-    """Return how many images answer as `exact` does: all results equal, and the class."""
+    """Run a model; return how many images have the same scores and the same class as `exact`, and the time."""
     expected = open_executor(model, "exact").run(images)
     executor = open_executor(model, kind, bus=bus or None)
     executor.run(images[:1])
-    begun = time.process_time()
-    found = executor.run(images)
-    took = time.process_time() - begun
+    begin = time.process_time()
+    results = executor.run(images)
+    elapsed_s = time.process_time() - begin
     executor.close()
-    alike = (found.scores == expected.scores).reshape(len(images), -1).all(axis=1)
+    is_equal = (results.scores == expected.scores).reshape(len(images), -1).all(axis=1)
     return {
         "images": len(images),
-        "equal": int(alike.sum()),
-        "agree": int((found.classes == expected.classes).sum()),
-        "cpu_s_per_image": round(took / len(images), 3),
+        "equal": int(is_equal.sum()),
+        "agree": int((results.classes == expected.classes).sum()),
+        "cpu_s_per_image": round(elapsed_s / len(images), 3),
         "cycles": cycles_of_model(model),
     }
 

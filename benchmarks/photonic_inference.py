@@ -1,9 +1,9 @@
-"""LeNet-300-100 with the published weights on MNIST: accuracy with and without noise, and images a second of all ways.
+"""LeNet-300-100 with the published weights on MNIST: accuracy with and without noise, and throughput of all variants.
 
-Needs LIGHTBED_DATA. Accuracies with noise are means over seeds, with the published emulator's `perfect_scaling` (every
-image's largest activation becomes 255), and with them those of the datapath's shifts (128 to 255). Speeds are of the
-first kind: images a second of the processor's time, the best of several turns that take all ways one after the other.
-One JSON line, one thread; a minute.
+Needs LIGHTBED_DATA. Accuracies with noise are means over seeds. They are measured with `perfect_scaling` of the
+published emulator (the largest activation of each image becomes 255), and with the shifts of the datapath (128 to 255).
+Throughputs are measured with `perfect_scaling`, in images per second of processor time; each is the best of several
+rounds over all variants. One JSON line, one thread; a minute.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Run = Callable[[np.ndarray], Any]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5, help="two or more")
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds, two or more")
     parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
     on_one_thread()
@@ -96,29 +96,29 @@ def accuracies(
         executors = (open_executor(model, "noisy", noise=noise, seed=seed) for seed in range(seeds))
         return [right(lambda x, each=each: each.run(x).classes) for each in executors]
 
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "accuracy_float32": right(lambda x: run_float(network, preprocess(network, x)).argmax(axis=1)),
         "accuracy_exact": right(lambda x: open_executor(model).run(x).classes),
         "accuracy_exact_shifted": right(lambda x: open_executor(shifted).run(x).classes),
     }
     for name, noise in NOISES.items():
-        of_seeds = noisy(model, noise)
-        found[f"accuracy_{name}"] = round(float(np.mean(of_seeds)), 2)
-        found[f"spread_{name}"] = round(float(np.std(of_seeds, ddof=1)), 2)
-        found[f"accuracy_{name}_shifted"] = round(float(np.mean(noisy(shifted, noise))), 2)
-    return found
+        seed_accuracies = noisy(model, noise)
+        results[f"accuracy_{name}"] = round(float(np.mean(seed_accuracies)), 2)
+        results[f"spread_{name}"] = round(float(np.std(seed_accuracies, ddof=1)), 2)
+        results[f"accuracy_{name}_shifted"] = round(float(np.mean(noisy(shifted, noise))), 2)
+    return results
 
 
 def speeds(network: Network, model: CompiledModel, dataset: Dataset, turns: int) -> dict[str, int]:
-    """Return images a second of every way, by batch where the name ends in a number."""
+    """Measure the images per second of processor time of each variant; a final number in a name is the batch size."""
     int8 = int8_session(network, dataset.x[:500])
     float32 = float32_session(network)
     dense = compile_network(without_zeros(network), options=PERFECT)
     exact, noisy = open_executor(model), open_executor(model, "noisy", noise=SKIPPED)
     every = open_executor(model, "noisy", noise=ALL)
-    ways: dict[str, tuple[Run, int, int]] = {}
+    variants: dict[str, tuple[Run, int, int]] = {}
     for batch, images in ((1, 2000), (256, 10240)):
-        ways |= {
+        variants |= {
             f"noisy_{batch}": (noisy.run, batch, images),
             f"noisy_all_products_{batch}": (every.run, batch, images),
             f"exact_{batch}": (exact.run, batch, images),
@@ -127,18 +127,18 @@ def speeds(network: Network, model: CompiledModel, dataset: Dataset, turns: int)
             f"onnxruntime_float32_{batch}": (float32.scores, batch, images),
             f"onnxruntime_int8_{batch}": (int8.scores, batch, images),
         }
-    ways["readouts_zeros_skipped"] = (by_readouts(model, SKIPPED), 256, 1024)
-    ways["readouts_all"] = (by_readouts(model, ALL), 256, 256)
-    best = dict.fromkeys(ways, 0.0)
+    variants["readouts_zeros_skipped"] = (by_readouts(model, SKIPPED), 256, 1024)
+    variants["readouts_all"] = (by_readouts(model, ALL), 256, 256)
+    best = dict.fromkeys(variants, 0.0)
     for turn in range(turns + 1):
-        for name, (run, batch, images) in ways.items():
-            rate = rate_of(run, dataset.x, batch, images if turn else batch)  # the first turn warms
+        for name, (run, batch, images) in variants.items():
+            rate = rate_of(run, dataset.x, batch, images if turn else batch)  # the first round is a warm-up
             best[name] = max(best[name], rate) if turn else 0.0
     return {name: round(rate) for name, rate in best.items()}
 
 
 def numpy_chain(network: Network, image: np.ndarray) -> Run:
-    """Run float32 in numpy with nothing around it, held to the reference."""
+    """Return a function that runs the network in plain numpy in float32; it is checked against `run_float`."""
     weights = [np.ascontiguousarray(network.constants[name].T) for name in ("w1", "w2", "w3")]
 
     def run(raw: np.ndarray) -> np.ndarray:
@@ -153,7 +153,7 @@ def numpy_chain(network: Network, image: np.ndarray) -> Run:
 
 
 def without_zeros(network: Network) -> Network:
-    """Return the same shapes with no weight of 0: small random ones where there were."""
+    """Return the network with each zero weight replaced by a small random weight."""
     rng = np.random.default_rng(0)
     constants = {
         name: np.where(values == 0, rng.choice([-0.02, 0.02], values.shape), values).astype(np.float32)
@@ -167,11 +167,11 @@ def by_readouts(model: CompiledModel, noise: Noise) -> Run:
 
 
 def rate_of(run: Run, images: np.ndarray, batch: int, count: int) -> float:
-    begun = time.process_time()
+    begin = time.process_time()
     for start in range(0, count, batch):
         first = start % (len(images) - batch)
         run(images[first : first + batch])
-    return count / (time.process_time() - begun)
+    return count / (time.process_time() - begin)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""LeNet-300-100 on the photonic datapath: accuracy of the integer model, and of the RTL with noise, gain and sparsity.
+"""Accuracy of LeNet-300-100 on the photonic datapath: integer model, and RTL with noise, gain and sparsity.
 
 Needs LIGHTBED_DATA (published weights and MNIST) and Verilator. One JSON line.
 """
@@ -34,7 +34,9 @@ def read_idx(path: Path, offset: int) -> np.ndarray:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=200, help="that the RTL sees, for each kind of optics")
+    parser.add_argument(
+        "--images", type=int, default=200, help="number of images for the RTL, for each kind of optics"
+    )
     options = parser.parse_args()
     folder = os.environ.get("LIGHTBED_DATA")
     if not folder:
@@ -44,23 +46,23 @@ def main() -> int:
     labels = read_idx(data / "mnist" / "t10k-labels-idx1-ubyte.gz", 8)
     with np.load(data / "lenet" / "lenet_w.npz") as weights:
         network = quantise([weights[name] for name in ("w1", "w2", "w3")])
-    begun = time.perf_counter()
+    begin = time.perf_counter()
     results = layer_results(network, images)
     report = {
         "model_accuracy": accuracy(results[-1], labels),
         "asked_model_accuracy": 0.9598,
-        "model_images_per_s": round(len(images) / (time.perf_counter() - begun)),
+        "model_images_per_s": round(len(images) / (time.perf_counter() - begin)),
         "images": options.images,
         "model_accuracy_of_these": accuracy(results[-1][: options.images], labels[: options.images]),
     }
     simulator = verilator.build(loopback_design())
     simulator.run(load_rows(network))
     for name, optics in OPTICS.items():
-        chosen = [
+        classes = [
             inference(simulator.run(run_rows(network, image, optics))).chosen
             for image in images[: options.images]
         ]
-        report[f"rtl_accuracy_{name}"] = float(np.mean(np.array(chosen) == labels[: options.images]))
+        report[f"rtl_accuracy_{name}"] = float(np.mean(np.array(classes) == labels[: options.images]))
     print(json.dumps(report))
     return 0
 

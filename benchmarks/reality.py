@@ -1,12 +1,12 @@
-"""Predicted against measured: collectives and transfers over real sockets on the simulated 12-host lab.
+"""Predicted and measured times of collectives and transfers over real sockets on the simulated 12-host lab.
 
-Five topologies are brought into force one after the other. On each, every case runs three times in turn, some
-iterations back to back each time; what is measured is the median of the three. The flow simulator predicts the same
-iterations from the wiring, the installed routes and constants that were fixed beforehand
-(`testbed.design.collectives`). Hosts share the processors of one machine: run it when nothing else
-does. Cases in which the processors and not the links were full are marked `cpu_limited`.
+Five topologies are brought up one after the other. On each, every case runs in three turns of several successive
+iterations; the measured time is the median of the three. The flow simulator predicts the same iterations from the
+wiring, the installed routes, and constants that were fixed in advance (`testbed.design.collectives`). The hosts share
+the processors of one machine, so run this on an otherwise idle machine. Cases that were limited by the processors and
+not by the links are marked `cpu_limited`.
 
-Needs root. Arguments name topologies (functions here) to leave out all others; each case is reported as it is measured.
+Needs root. Arguments select topologies by their functions in this module. Each case is printed when it is measured.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ def one_to_one(name: str, pairs: Sequence[tuple[int, int]], sizes: tuple[int, ..
 
 
 def groups_of(members: int) -> tuple[RingOrder, ...]:
-    """Return a one-way ring for each evenly spaced group."""
+    """Return a one-way ring for each group of evenly spaced hosts."""
     step = NODES // members
     return tuple(ring_order(NODES, step, start) for start in range(step))
 
 
 def circulant() -> tuple[Design, tuple[Configuration, ...]]:
-    """Return strides ±1 and ±5, four rings; groups have no ring of their own."""
-    made = design("±1 ±5", find_topology(NODES, 4))
-    rings = rings_of(made.topology)
-    return made, (
+    """Return the circulant with strides ±1 and ±5, which has four rings but none for groups, and its cases."""
+    planned = design("±1 ±5", find_topology(NODES, 4))
+    rings = rings_of(planned.topology)
+    return planned, (
         Configuration("one ring", rings[:1], LARGE),
         Configuration("two rings", rings[:2], MEDIUM),
         Configuration("four rings", rings, LARGE),
@@ -85,10 +85,10 @@ def circulant() -> tuple[Design, tuple[Configuration, ...]]:
 
 
 def double_ring() -> tuple[Design, tuple[Configuration, ...]]:
-    """Return stride ±1 alone, two of four NICs dark: long ways."""
-    made = design("±1", find_topology(NODES, 2))
-    return made, (
-        Configuration("two rings", rings_of(made.topology), MEDIUM),
+    """Return the circulant with stride ±1 only, on two of four NICs, which has long paths, and its cases."""
+    planned = design("±1", find_topology(NODES, 2))
+    return planned, (
+        Configuration("two rings", rings_of(planned.topology), MEDIUM),
         Configuration("ring of stride 5, five hops a step", (ring_order(NODES, 5),), SMALL),
         Configuration("groups of 4, three hops a step", groups_of(4), SMALL),
         all_to_all("all-to-all", NODES, SMALL),
@@ -97,27 +97,27 @@ def double_ring() -> tuple[Design, tuple[Configuration, ...]]:
 
 
 def groups() -> tuple[Design, tuple[Configuration, ...]]:
-    """Return strides ±1 and ±3: groups of 4 have rings of their own."""
+    """Return the circulant with strides ±1 and ±3, which has rings for groups of 4, and its cases."""
     demands = [AllReduceDemand(12, MIB), AllReduceDemand(4, MIB)]
-    made = design("±1 ±3", find_topology(NODES, 4, demands=demands))
-    return made, (
-        Configuration("two rings", rings_of(made.topology), SMALL),
-        Configuration("groups of 4, two rings each", rings_of(made.topology, 4), LARGE),
+    planned = design("±1 ±3", find_topology(NODES, 4, demands=demands))
+    return planned, (
+        Configuration("two rings", rings_of(planned.topology), SMALL),
+        Configuration("groups of 4, two rings each", rings_of(planned.topology, 4), LARGE),
         all_to_all("all-to-all", NODES, MEDIUM),
         one_to_one("two flows meet", [(0, 5), (1, 5)], SMALL),
     )
 
 
 def matched() -> tuple[Design, tuple[Configuration, ...]]:
-    """Return what the finder gains over a ring for six embedding tables that are read across."""
+    """Return a topology searched for six embedding tables with remote readers, and its cases."""
     tables = [(node, node + 6, 4e9) for node in range(6)] + [
         (node, (node + 4) % NODES, 2e9) for node in range(6)
     ]
     finding = find(demand_of(NODES, [AllReduceDemand(NODES, 10**9)], tables), 4)
-    made = design("±1 and matchings", finding.topology)
+    planned = design("±1 and matchings", finding.topology)
     read = [(source, target) for source, target, _ in tables]
-    return made, (
-        Configuration("two rings", rings_of(made.topology), SMALL),
+    return planned, (
+        Configuration("two rings", rings_of(planned.topology), SMALL),
         one_to_one("tables read across", read, LARGE),
         all_to_all("all-to-all", NODES, MEDIUM),
         Configuration("groups of 4", groups_of(4), SMALL),
@@ -125,10 +125,10 @@ def matched() -> tuple[Design, tuple[Configuration, ...]]:
 
 
 def one_way() -> tuple[Design, tuple[Configuration, ...]]:
-    """Return one-way links of three strides: acknowledgements go another way than data."""
-    made = design("one-way", find_topology(NODES, 3, simplex=True))
-    rings = rings_of(made.topology)
-    return made, (
+    """Return one-way links with three strides, where acknowledgements take other paths than data, and its cases."""
+    planned = design("one-way", find_topology(NODES, 3, simplex=True))
+    rings = rings_of(planned.topology)
+    return planned, (
         Configuration("one ring", rings[:1], SMALL),
         Configuration("three rings", rings, MEDIUM),
         all_to_all("all-to-all", NODES, SMALL),
@@ -138,7 +138,7 @@ def one_way() -> tuple[Design, tuple[Configuration, ...]]:
 
 @dataclass(frozen=True)
 class Case:
-    """One size of one configuration on one topology: seconds an iteration."""
+    """One size of one configuration on one topology, with times per iteration in s."""
 
     topology: str
     name: str
@@ -169,22 +169,26 @@ class Case:
         }
 
 
-def prediction(made: Design, configuration: Configuration, size: int, iterations: int, rate: float) -> float:
-    fabric = hosts_fabric(made.wiring, made.routes, rate)
+def prediction(
+    planned: Design, configuration: Configuration, size: int, iterations: int, rate: float
+) -> float:
+    fabric = hosts_fabric(planned.wiring, planned.routes, rate)
     graph = configuration.collective.graph(NODES, configuration, size, iterations)
     return predict_s(graph, fabric) / iterations
 
 
-def longest_hops(made: Design, configuration: Configuration) -> int:
-    """Return links of the longest way that a message takes."""
+def longest_hops(planned: Design, configuration: Configuration) -> int:
+    """Return the number of links on the longest path of a message."""
     orders = [ring.order for ring in configuration.rings]
     steps = [pair for order in orders for pair in zip(order, order[1:] + order[:1], strict=True)]
-    return max(made.routes.hops(*pair) for pair in (*steps, *configuration.pairs))
+    return max(planned.routes.hops(*pair) for pair in (*steps, *configuration.pairs))
 
 
-def measured(session: LabSession, made: Design, configurations: Sequence[Configuration]) -> CollectiveResult:
-    """Measure `REPEATS` turns of all sizes."""
-    verified = session.bring_up(made).verified
+def measure(
+    session: LabSession, planned: Design, configurations: Sequence[Configuration]
+) -> CollectiveResult:
+    """Bring up a topology, and measure `REPEATS` turns of all sizes."""
+    verified = session.bring_up(planned).verified
     if not verified.ok or session.fleet is None:
         raise SystemExit(f"the lab is not as planned: {verified.findings}")
     turns = tuple(
@@ -192,18 +196,18 @@ def measured(session: LabSession, made: Design, configurations: Sequence[Configu
     )
     spec = CollectiveSpec(
         "reality",
-        made.name,
+        planned.name,
         turns,
         min_time_s=MIN_TIME_S,
         min_iterations=MIN_ITERATIONS,
         max_iterations=MAX_ITERATIONS,
     )
-    parts = (session.fleet, session.lab, made.wiring, made.routes, spec)
+    parts = (session.fleet, session.lab, planned.wiring, planned.routes, spec)
     return run_collectives(*parts, deadline_s=500)
 
 
 def compare(
-    made: Design, configurations: Sequence[Configuration], result: CollectiveResult, rate: float
+    planned: Design, configurations: Sequence[Configuration], result: CollectiveResult, rate: float
 ) -> Iterator[Case]:
     wrong = Counter((entry.configuration, entry.size_bytes) for entry in find_misplaced(result.nic_bytes))
     for configuration in configurations:
@@ -213,11 +217,11 @@ def compare(
             middle = sorted(turns, key=lambda row: row.time_us)[len(turns) // 2]
             times = [row.time_us for row in turns]
             yield Case(
-                made.name,
+                planned.name,
                 configuration.name,
                 size,
-                longest_hops(made, configuration),
-                prediction(made, configuration, size, middle.iterations, rate),
+                longest_hops(planned, configuration),
+                prediction(planned, configuration, size, middle.iterations, rate),
                 middle.time_us / 1e6,
                 max(times) / min(times) - 1,
                 middle.cpu_limited,
@@ -226,18 +230,22 @@ def compare(
 
 
 def summary(cases: Sequence[Case]) -> dict[str, object]:
-    """Return how far predictions are off; undisturbed cases are those that the processors did not limit."""
-    off = [abs(case.difference) for case in cases]
-    if not off:
+    """Return the number of cases, and the largest and median relative error of their predictions."""
+    errors = [abs(case.difference) for case in cases]
+    if not errors:
         return {"cases": 0}
-    return {"cases": len(off), "worst": round(max(off), 4), "median": round(statistics.median(off), 4)}
+    return {
+        "cases": len(errors),
+        "worst": round(max(errors), 4),
+        "median": round(statistics.median(errors), 4),
+    }
 
 
 TOPOLOGIES = (circulant, double_ring, groups, matched, one_way)
 
 
-def main(chosen: Sequence[str] = ()) -> None:
-    """Measure all topologies, or those whose functions are named."""
+def main(names: Sequence[str] = ()) -> None:
+    """Measure all topologies, or those whose functions have these names."""
     begin, load = time.monotonic(), os.getloadavg()[0]
     cases: list[Case] = []
     with (
@@ -246,10 +254,10 @@ def main(chosen: Sequence[str] = ()) -> None:
         Journal(Path(scratch) / "journal.sqlite") as journal,
         open_lab(up.lab, journal) as session,
     ):
-        for build in TOPOLOGIES if not chosen else [each for each in TOPOLOGIES if each.__name__ in chosen]:
-            made, configurations = build()
-            result = measured(session, made, configurations)
-            for case in compare(made, configurations, result, up.lab.link.rate_mbps):
+        for build in TOPOLOGIES if not names else [each for each in TOPOLOGIES if each.__name__ in names]:
+            planned, configurations = build()
+            result = measure(session, planned, configurations)
+            for case in compare(planned, configurations, result, up.lab.link.rate_mbps):
                 cases.append(case)
                 print(json.dumps(case.figures(), ensure_ascii=False), file=sys.stderr, flush=True)
     line = {

@@ -1,13 +1,13 @@
-"""Predicted against measured: iterations that run as jobs on the simulated 12-host lab, on planned routes.
+"""Predicted and measured times of iterations that run as jobs on planned routes of the simulated 12-host lab.
 
-Six topologies are brought into force one after the other. On each, an all-to-all in steps, groups over several hops,
-transfers across, AllReduces, and the iterations of DLRM and of a mixture of experts run on routes that were found for
-them: once after one to warm up. All bytes and computing of a case are scaled by one factor, which is stated, so that
-an iteration takes about 1.6 s: messages are large beside the 128 KiB that a link which was idle sends at once. The
-flow simulator predicts them with constants that were fixed beforehand (`NAMESPACE_HOSTS`).
+Six topologies are brought up one after the other. On each, an all-to-all in steps, groups over several hops, transfers
+across the lab, AllReduces, and iterations of DLRM and of a mixture of experts run on routes that were computed for
+them: once, after a warm-up. One factor, which is reported, scales all bytes and computing times of a case so that an
+iteration takes about 1.6 s. Messages are then large compared with the 128 KiB that an idle link sends at once. The flow
+simulator predicts the times with constants that were fixed in advance (`NAMESPACE_HOSTS`).
 
-Hosts share the processors of one machine. A case whose hosts were busy beyond 0.85 is run again on links of half the
-rate: that measurement counts, and both are listed. Needs root. Arguments name topologies, to leave out all others.
+The hosts share the processors of one machine. A case with a processor load above 0.85 is repeated on links of half the
+rate; the second measurement counts, and both are listed. Needs root. Arguments select topologies.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from testbed.design.topology.demand import AllReduceDemand, demand_of
 from testbed.design.topology.finder import find
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.lab.inventory import load_lab
-from testbed.lab.simulated.lifecycle import at_rate, start_lab
-from testbed.measure.plan_job import PlanRun, largest_deviation, run_on_hosts
+from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
+from testbed.measure.plan_job import PlanRun, find_largest_deviation, run_on_hosts
 from testbed.operate.design import Design, with_routes
 from testbed.operate.journal import Journal
 from testbed.operate.session import LabSession, open_lab
@@ -51,7 +51,7 @@ TABLES = [(node, node + 6, 4e9) for node in range(6)] + [(node, (node + 4) % NOD
 
 
 def all_to_all(steps: int) -> TaskGraph:
-    """Return transfers to each host at a distance of 1 to `steps`, a distance after the other on each host."""
+    """Return transfers from each host to those at distances 1 to `steps`, one distance after the other."""
     job = TaskGraphBuilder(NODES)
     last: list[list[int]] = [[] for _ in range(NODES)]
     for step in range(1, steps + 1):
@@ -61,7 +61,7 @@ def all_to_all(steps: int) -> TaskGraph:
 
 
 def groups_of(members: int, times: int = 2) -> TaskGraph:
-    """Return AllReduces of evenly spaced groups side by side, one after another."""
+    """Return `times` successive AllReduces in each of the concurrent groups of evenly spaced hosts."""
     job, distance = TaskGraphBuilder(NODES), NODES // members
     for start in range(distance):
         group, last = tuple(range(start, NODES, distance)), []
@@ -71,7 +71,7 @@ def groups_of(members: int, times: int = 2) -> TaskGraph:
 
 
 def across(distance: int) -> TaskGraph:
-    """Return a transfer from each host to the one at a distance."""
+    """Return a transfer from each host to the host at this distance."""
     job = TaskGraphBuilder(NODES)
     for node in range(NODES):
         job.transfer(node, (node + distance) % NODES, 5 * 10**7)
@@ -79,7 +79,7 @@ def across(distance: int) -> TaskGraph:
 
 
 def tables_read() -> TaskGraph:
-    """Return embedding tables that are read across, and an AllReduce of all hosts after it."""
+    """Return reads of remote embedding tables, followed by an AllReduce of all hosts."""
     job = TaskGraphBuilder(NODES)
     read = [job.transfer(source, target, int(size / 100)) for source, target, size in TABLES]
     job.allreduce(tuple(range(NODES)), 10**8, after=read)
@@ -138,14 +138,14 @@ class Case:
             "difference": round(run.prediction_error, 4),
             "spread": round(max(run.times_s) / min(run.times_s) - 1, 4),
             "busy": round(run.processor_load, 3),
-            "payload_off": round(largest_deviation(run.links) or 0.0, 4),
+            "payload_off": round(find_largest_deviation(run.links) or 0.0, 4),
         }
 
 
 def measure(
     session: LabSession, name: str, topology: Topology, cases: Iterable[str], rate_mbps: float
 ) -> Iterator[Case]:
-    """Yield the cases on a topology, each on the routes that were found for it."""
+    """Measure the cases on a topology, each on routes computed for it."""
     wiring = wire(topology)
     bare = Design(name, topology, wiring, find_routes(wiring))
     session.bring_up(bare)
@@ -153,49 +153,49 @@ def measure(
         graph = CASES[case]()
         design = with_routes(bare, route_job(topology, graph))
         session.install_routes(design)
-        assert design.sets is not None, "it is with routes"
+        assert design.sets is not None, "with_routes sets them"
         stretch = session.lab.link.represents_gbps * 1000 / rate_mbps
         job = host_job(graph, design.sets, rate_mbps, stretch=stretch, lasts_s=LASTS_S)
-        done = run_on_hosts(session.fleet, session.lab, wiring, job, iterations=ITERATIONS, deadline_s=120)
-        yield Case(name, case, rate_mbps, done)
+        run = run_on_hosts(session.fleet, session.lab, wiring, job, iterations=ITERATIONS, deadline_s=120)
+        yield Case(name, case, rate_mbps, run)
 
 
-def at(rate_mbps: float, wanted: Mapping[str, Iterable[str]]) -> Iterator[Case]:
-    """Yield the cases that are wanted, by topology, on a lab of that rate."""
+def measure_at(rate_mbps: float, cases_by_topology: Mapping[str, Iterable[str]]) -> Iterator[Case]:
+    """Measure these cases of each topology on a lab with links of this rate, and report each on standard error."""
     with (
-        start_lab(at_rate(load_lab(LAB), rate_mbps), hosts="kernel", move=True) as up,
+        start_lab(set_link_rate(load_lab(LAB), rate_mbps), hosts="kernel", move=True) as up,
         tempfile.TemporaryDirectory() as scratch,
         Journal(Path(scratch) / "journal.sqlite") as journal,
         open_lab(up.lab, journal) as session,
     ):
-        for name, cases in wanted.items():
+        for name, cases in cases_by_topology.items():
             for case in measure(session, name, TOPOLOGIES[name](), cases, rate_mbps):
                 print(json.dumps(case.figures()), file=sys.stderr, flush=True)
                 yield case
 
 
 def summary(cases: Sequence[Case]) -> dict[str, object]:
-    off = [abs(case.run.prediction_error) for case in cases]
-    payload = [largest_deviation(case.run.links) or 0.0 for case in cases]
+    errors = [abs(case.run.prediction_error) for case in cases]
+    payload = [find_largest_deviation(case.run.links) or 0.0 for case in cases]
     return {
-        "cases": len(off),
-        "worst": round(max(off), 4),
-        "median": round(statistics.median(off), 4),
+        "cases": len(errors),
+        "worst": round(max(errors), 4),
+        "median": round(statistics.median(errors), 4),
         "payload_worst": round(max(payload), 4),
         "payload_median": round(statistics.median(payload), 4),
     }
 
 
-def main(chosen: Sequence[str] = ()) -> None:
-    """Measure all topologies, or those that are named; busy cases again on slower links."""
+def main(names: Sequence[str] = ()) -> None:
+    """Measure all topologies, or those with these names; repeat busy cases on slower links."""
     begin, load = time.monotonic(), os.getloadavg()[0]
-    wanted = {name: list(CASES) for name in TOPOLOGIES if not chosen or name in chosen}
-    first = list(at(RATE_MBPS, wanted))
-    again: dict[str, list[str]] = {}
+    cases_by_topology = {name: list(CASES) for name in TOPOLOGIES if not names or name in names}
+    first = list(measure_at(RATE_MBPS, cases_by_topology))
+    repeated: dict[str, list[str]] = {}
     for case in first:
         if case.run.processor_load > BUSY:
-            again.setdefault(case.topology, []).append(case.name)
-    second = list(at(LOWER_MBPS, again)) if again else []
+            repeated.setdefault(case.topology, []).append(case.name)
+    second = list(measure_at(LOWER_MBPS, repeated)) if repeated else []
     counted = [case for case in first if case.run.processor_load <= BUSY] + second
     line = {
         "benchmark": "reality_plans",

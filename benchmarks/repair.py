@@ -1,8 +1,8 @@
-"""From a fibre cut under a looping AllReduce to traffic again, and to a ring patched again: medians over many cuts.
+"""Time from a fibre cut under a looping AllReduce until traffic resumes and until new circuits: medians over many cuts.
 
-Four hosts of three NICs in namespaces; ring links of two NICs, links for pairs on the third. One launch of the
-AllReduce lives through all cuts of transmit and receive fibres, first of duplex links and then of one-way links; every
-element of every sum is checked. `rows` are its rows of three AllReduces each. Needs root.
+The lab has four hosts with three NICs in network namespaces: ring links on two NICs, links for pairs on the third. One
+launch of the AllReduce survives all cuts of transmit and receive fibres, first of duplex links, then of one-way links.
+Every element of every sum is checked. `rows` counts its result rows of three AllReduces each. Needs root.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from witnesses.fibre_cut import FibreCut, cut_and_repair, looping_allreduce
 from testbed.design.model import RingOrder, Topology
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import start_lab
@@ -44,7 +44,7 @@ def four_hosts() -> Lab:
 
 
 def design(*, simplex: bool) -> Design:
-    """Return a ring of four, and the other NICs joined for pairs: two apart, and one-way links also three apart."""
+    """Return a ring of four hosts with links for pairs: to the host 2 further, and for one-way links also 3 further."""
     steps = (1, 2, 3) if simplex else (1, 3, 2)
     edges = tuple(sorted((node, (node + step) % 4) for node in range(4) for step in steps))
     topology = Topology(4, 3, simplex, (1,), edges)
@@ -53,7 +53,7 @@ def design(*, simplex: bool) -> Design:
 
 
 def fibres_of_ring(session: LabSession, current: Design) -> Iterator[str]:
-    """Return both fibres of every link along which data passes."""
+    """Yield the transmit and the receive fibre of every link of the ring."""
     for link in current.wiring.links:
         if (link.target.node - link.source.node) % 4 == RING.stride:
             yield f"{session.lab.nic_label(link.source)}:transmit"
@@ -61,21 +61,21 @@ def fibres_of_ring(session: LabSession, current: Design) -> Iterator[str]:
 
 
 def cuts(session: LabSession, plant: str) -> Iterator[tuple[str, FibreCut]]:
-    """Cut every fibre of the ring in turn, the lab put back after each."""
+    """Cut every fibre of the ring in turn; restore the lab before each cut."""
     designs = (design(simplex=False), design(simplex=True))
     session.bring_up(designs[0])
     with looping_allreduce(session, designs[0], (RING,), deadline_s=DEADLINE_S) as loop:
         for current in designs:
             for fibre in fibres_of_ring(session, current):
                 session.bring_up(current)
-                cut = partial(control, plant, {"do": "cut", "fibre": fibre})
+                cut = partial(send_request, plant, {"do": "cut", "fibre": fibre})
                 yield current.name, cut_and_repair(session, current, loop, cut)
-                control(plant, {"do": "uncut", "fibre": fibre})
+                send_request(plant, {"do": "uncut", "fibre": fibre})
 
 
-def figures(found: list[FibreCut]) -> dict[str, float]:
+def figures(cut_times: list[FibreCut]) -> dict[str, float]:
     names = ("noticed_s", "rerouted_s", "back_s", "repatch_s", "repatch_stall_s", "outage_s", "usual_s")
-    values = {name.removesuffix("_s"): [1e3 * getattr(times, name) for times in found] for name in names}
+    values = {name.removesuffix("_s"): [1e3 * getattr(times, name) for times in cut_times] for name in names}
     medians = {f"{name}_ms_median": round(statistics.median(all_), 1) for name, all_ in values.items()}
     return medians | {"back_ms_worst": round(max(values["back"]), 1)}
 
@@ -88,18 +88,18 @@ def main() -> None:
         Journal(Path(scratch) / "journal.sqlite") as journal,
         open_lab(up.lab, journal) as session,
     ):
-        found = list(cuts(session, up.control["plant"]))
+        results = list(cuts(session, up.control["plant"]))
     line = {
         "benchmark": "repair",
         "simulated": True,
         "hosts": "kernel",
         "nodes": 4,
-        "cuts": len(found),
-        "rows": sum(times.rows for _, times in found),
-        "findings": sum(times.findings for _, times in found),
+        "cuts": len(results),
+        "rows": sum(times.rows for _, times in results),
+        "findings": sum(times.findings for _, times in results),
     }
     for name in ("duplex", "one-way"):
-        line[name] = figures([times for kind, times in found if kind == name])
+        line[name] = figures([times for kind, times in results if kind == name])
     line |= {"processors": os.cpu_count(), "load_before": round(load, 2)}
     print(json.dumps(line | {"seconds": round(time.monotonic() - begin, 1)}))
 

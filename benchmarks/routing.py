@@ -1,7 +1,7 @@
-"""Load of the fullest link on planned routes, beside the best of all routings, and the time to find them.
+"""Load of the fullest link on planned routes, compared with the best routing, and the time to compute the routes.
 
-One JSON line each: up to 32 hosts against a linear programme (scipy's HiGHS); up to 1024 against a lower bound from
-prices. Times are processor time of one core. The first run compiles.
+One JSON line each: up to 32 hosts compared with a linear programme (scipy's HiGHS), and up to 1024 hosts compared with
+a lower bound from prices. Times are processor time of one core. The first call compiles.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ LARGE = ((128, 4), (1024, 8))
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=PARTS, help="one part instead of all")
+    parser.add_argument("--only", choices=PARTS, help="run only this part")
     parser.add_argument("--seeds", type=int, default=3, help="demands of each size in the first part")
     arguments = parser.parse_args()
-    routed(find_topology(8, 3), demand_of("random", 8, 0))  # compiles
+    compute_routes(find_topology(8, 3), demand_of("random", 8, 0))  # compiles
     for name, part in PARTS.items():
         if arguments.only in {None, name}:
             line = {"benchmark": "routing", "part": name, "cores": os.cpu_count()}
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def demand_of(kind: str, nodes: int, seed: int) -> Demand:
-    """Return bytes between all pairs: as many each, drawn, or drawn for a fifth of them."""
+    """Return a demand between all pairs, with equal or random sizes, or with random sizes for a fifth of the pairs."""
     random = np.random.default_rng(seed)
     size = np.ones((nodes, nodes)) if kind == "uniform" else random.random((nodes, nodes))
     if kind == "sparse":
@@ -53,16 +53,16 @@ def demand_of(kind: str, nodes: int, seed: int) -> Demand:
     return demand_of_matrix(1e6 * size)
 
 
-def routed(topology: Topology, demand: Demand) -> tuple[float, float, float]:
-    """Return the bytes on the fullest link, the gap to the bound, and processor seconds."""
+def compute_routes(topology: Topology, demand: Demand) -> tuple[float, float, float]:
+    """Compute routes; return the bytes on the fullest link, the gap to the lower bound, and the processor time in s."""
     begin = time.process_time()
-    found = route(topology, demand)
+    routes = route(topology, demand)
     seconds = time.process_time() - begin
-    return float(found.link_bytes(demand).max()), found.gap(demand), seconds
+    return float(routes.link_bytes(demand).max()), routes.gap(demand), seconds
 
 
 def against_the_programme(seeds: int) -> dict[str, Any]:
-    """Measure circulants and topologies made for the demand."""
+    """Compare with the linear programme, on circulants and on topologies that were searched for the demand."""
     rows = {}
     for kind in KINDS:
         above, gaps, times = [], [], []
@@ -70,8 +70,8 @@ def against_the_programme(seeds: int) -> dict[str, Any]:
             for seed in range(1 if kind == "uniform" else seeds):
                 demand = demand_of(kind, nodes, seed)
                 for topology in (find_topology(nodes, degree), find(demand, degree).topology):
-                    most, gap, seconds = routed(topology, demand)
-                    above.append(most / least_maximum(topology, demand) - 1)
+                    max_bytes, gap, seconds = compute_routes(topology, demand)
+                    above.append(max_bytes / least_maximum(topology, demand) - 1)
                     gaps.append(gap)
                     times.append(seconds)
         rows[kind] = {
@@ -87,11 +87,11 @@ def against_the_programme(seeds: int) -> dict[str, Any]:
 
 
 def at_scale(_seeds: int) -> dict[str, Any]:
-    """Measure circulants, against the bound alone."""
+    """Compare with the lower bound, on large circulants."""
     rows = {}
     for nodes, degree in LARGE:
         for kind in KINDS:
-            _, gap, seconds = routed(find_topology(nodes, degree), demand_of(kind, nodes, 1))
+            _, gap, seconds = compute_routes(find_topology(nodes, degree), demand_of(kind, nodes, 1))
             row = {"gap_percent": round(100 * gap, 2), "seconds": round(seconds, 2)}
             rows[f"n={nodes},d={degree},{kind}"] = row | {"asked_seconds": 60}
     return rows

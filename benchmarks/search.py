@@ -1,11 +1,11 @@
-"""Time of a strategy search, trust in its closed form, and distance of its plans from the optimum.
+"""Time of a strategy search, quality of its closed form, and distance of its plans from the optimum.
 
-One JSON line each: `speed` (DLRM on 128 servers), `correlation` (closed form against simulator on random strategies),
-`gap` (against all strategies on all topologies of six servers), `seeds` (plans of one job from several seeds),
-`matchings` (where links for pairs are bought), `baselines` (hill climbing and annealing for as long), `finalists` (how
-the search orders strategies that are nearly as fast as its best), `instances` (named problems and their optima).
-Iterations are simulated on routes found for what a strategy sends, as plans install them.
-Times are processor time of one core: the machine may be doing other things.
+One JSON line each: `speed` (DLRM on 128 servers), `correlation` (closed form and simulator on random strategies), `gap`
+(distance from the best of all strategies on all topologies of six servers), `seeds` (plans of one job from several
+seeds), `matchings` (traffic for which links for pairs are used), `baselines` (hill climbing and annealing for the same
+time), `finalists` (order of strategies that are almost as fast as the best), `instances` (named problems and their
+optima). Iterations are simulated on routes for the traffic of a strategy, as plans install them. Times are processor
+time of one core, so the machine need not be idle.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from testbed.design.plans.planning import default_walk
 from testbed.design.search import optimise
 from testbed.design.search.annealing import Annealer, Candidate, Cooling, polish
 from testbed.design.search.chains import Point, Rules, Stop, advance, begin
-from testbed.design.search.finalists import rank, wirings
+from testbed.design.search.finalists import rank, rank_wirings
 from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import fabric_on, install, on_quick_routes
 from testbed.design.search.strategies import StrategyObjective
@@ -56,10 +56,10 @@ Draw = Callable[[StrategyObjective, np.random.Generator], Point]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=PARTS, help="one part instead of all")
-    chosen = parser.parse_args().only
+    parser.add_argument("--only", choices=PARTS, help="run only this part")
+    only = parser.parse_args().only
     for name, part in PARTS.items():
-        if chosen in {None, name}:
+        if only in {None, name}:
             line = {"benchmark": "search", "part": name, "cores": os.cpu_count(), "results": part()}
             print(json.dumps(line), flush=True)
 
@@ -69,7 +69,7 @@ def problem_of(name: str, nodes: int, degree: int) -> Problem:
 
 
 def speed() -> dict[str, Any]:
-    """Time 4,000 steps with TopologyFinder in the loop, once compiled; then its best 20 simulated."""
+    """Measure 4,000 compiled steps with TopologyFinder in the loop, then the simulation of the best 20."""
     small = StrategyObjective(problem_of("dlrm", 16, 4))
     advance(small, Rules(steps=200), begin(small, 0, 0), 200)
     rows = {}
@@ -92,32 +92,34 @@ def speed() -> dict[str, Any]:
 
 
 def correlation(nodes: int = 12, degree: int = 4) -> dict[str, Any]:
-    """Return Spearman's coefficient over random strategies, each on its own topology, and the times' ratio.
+    """Compare closed form and simulator over random strategies, each on its own topology.
 
-    Of two samples: the start with some operators changed, as a chain meets them, and all operators drawn at random.
+    There are two samples: the start with some operators changed, as in a chain, and strategies with all operators
+    random.
     """
     rows: dict[str, Any] = {"nodes": nodes, "degree": degree, "asked_spearman": 0.9}
     for name in NAMES:
         objective = StrategyObjective(problem_of(name, nodes, degree))
-        rows[name] = {sample: compared(objective, draw) for sample, draw in SAMPLES.items()}
+        rows[name] = {sample: compare(objective, draw) for sample, draw in SAMPLES.items()}
     return rows
 
 
-def compared(objective: StrategyObjective, draw: Draw) -> dict[str, Any]:
-    """Compare closed form and simulator over one sample."""
+def compare(objective: StrategyObjective, draw: Draw) -> dict[str, Any]:
+    """Return Spearman's coefficient of closed form and simulator over one sample, and their differences."""
     from scipy.stats import spearmanr
 
-    pairs = np.array([both(objective, point) for point in random_points(objective, draw)])
-    off = np.abs(pairs[:, 0] / pairs[:, 1] - 1)
+    pairs = np.array([iteration_times(objective, point) for point in random_points(objective, draw)])
+    differences = np.abs(pairs[:, 0] / pairs[:, 1] - 1)
     return {
         "strategies": len(pairs), "spearman": round(float(spearmanr(*pairs.T).statistic), 4),
-        "median_difference": round(float(np.median(off)), 4), "p90_difference": round(float(np.quantile(off, 0.9)), 4),
+        "median_difference": round(float(np.median(differences)), 4),
+        "p90_difference": round(float(np.quantile(differences, 0.9)), 4),
         "simulated_ms": [ms(pairs[:, 1].min()), ms(pairs[:, 1].max())],
     }  # fmt: skip
 
 
 def random_points(objective: StrategyObjective, draw: Draw) -> list[Point]:
-    """So many different strategies that fit."""
+    """Return `STRATEGIES` different random strategies that fit into memory."""
     chance, points = np.random.default_rng(0), {objective.start(): None}
     while len(points) < STRATEGIES:
         point = draw(objective, chance)
@@ -127,7 +129,7 @@ def random_points(objective: StrategyObjective, draw: Draw) -> list[Point]:
 
 
 def some_changed(objective: StrategyObjective, chance: np.random.Generator) -> Point:
-    """Return the start with 0 to all of its operators changed."""
+    """Return the start after a random number of changes, up to one per operator."""
     point = objective.start()
     for _ in range(int(chance.integers(1 + len(point)))):
         point = objective.neighbour(point, chance)
@@ -139,18 +141,18 @@ def all_drawn(objective: StrategyObjective, chance: np.random.Generator) -> Poin
     return tuple(int(chance.integers(len(shardings))) for shardings in objective.shardings)
 
 
-def both(objective: StrategyObjective, point: tuple[int, ...]) -> tuple[float, float]:
-    """Return closed form and simulator, in seconds."""
+def iteration_times(objective: StrategyObjective, point: tuple[int, ...]) -> tuple[float, float]:
+    """Return the iteration time by the closed form and by the simulator, in s."""
     topology = objective.finding(point).topology
-    done = on_quick_routes(objective.problem, objective.strategy(point), topology).execution
-    return objective.cost_s(point, point), done.iteration_s
+    execution = on_quick_routes(objective.problem, objective.strategy(point), topology).execution
+    return objective.cost_s(point, point), execution.iteration_s
 
 
 def gap() -> dict[str, Any]:
-    """Compare plans of `optimise` with proven optima: random workloads for six servers, few steps.
+    """Compare plans of `optimise` with proven optima, for random workloads on six servers and few steps.
 
-    `closed_form`: the cheapest in closed form of all that was simulated, against all strategies on all graphs.
-    `simulated`: the plan against its strategy on every graph, both simulated.
+    `closed_form` compares the lowest closed-form time among the simulated candidates with all strategies on all graphs.
+    `simulated` compares the plan with its strategy on every graph, both simulated.
     """
     rows = {}
     for degree, tables, steps in ((2, 2, 400), (3, 1, 100)):
@@ -159,20 +161,20 @@ def gap() -> dict[str, Any]:
         for number in range(INSTANCES):
             problem = Problem(random_workload(number, tables), Cluster(6), degree, 25)
             best, clock = optimum(problem), time.process_time()
-            found = optimise(
+            plan = optimise(
                 problem.workload, problem.cluster, degree, 25, steps=steps // 2, chains=2, seed=number
             )
             seconds.append(time.process_time() - clock)
             strategies.append(best.tried // len(graphs))
-            seen = [
-                found.predicted.closed_form_s,
-                *(one.closed_form_s for one in (*found.ranking, *found.wirings)),
+            closed_form_times = [
+                plan.predicted.closed_form_s,
+                *(one.closed_form_s for one in (*plan.ranking, *plan.wirings)),
             ]
-            closed.append(min(seen) / best.cost_s - 1)
+            closed.append(min(closed_form_times) / best.cost_s - 1)
             least_s = min(
-                install(problem, found.strategy, graph.topology).execution.iteration_s for graph in graphs
+                install(problem, plan.strategy, graph.topology).execution.iteration_s for graph in graphs
             )
-            timed.append(found.predicted.iteration_s / least_s - 1)
+            timed.append(plan.predicted.iteration_s / least_s - 1)
         rows[f"n=6,d={degree}"] = {
             "workloads": INSTANCES, "strategies": [min(strategies), max(strategies)], "graphs": len(graphs),
             "steps": steps, "asked_gap": 0.02, "closed_form": gaps_summary(closed), "simulated": gaps_summary(timed),
@@ -182,29 +184,29 @@ def gap() -> dict[str, Any]:
 
 
 def gaps_summary(gaps: list[float]) -> dict[str, Any]:
-    """Return the mean and the worst, and how many are none."""
+    """Return the mean and the largest gap, and the number of gaps that are zero."""
     return {
         "mean": round(statistics.mean(gaps), 4), "worst": round(max(gaps), 4), "none": sum(one < 1e-9 for one in gaps)
     }  # fmt: skip
 
 
 def seeds() -> dict[str, Any]:
-    """Plan the how-to's job, DLRM on 12 hosts, from five seeds: in one long chain, and as the command does."""
+    """Plan DLRM on 12 hosts, the job of the how-to, from five seeds: in one long chain, and as the command does."""
     job, rows = workload("dlrm", 12, preset="testbed"), {}
     for steps, chains in ((4000, 1), default_walk(12)):
-        clock, found = time.process_time(), []
+        clock, times = time.process_time(), []
         for seed in range(5):
             plan = optimise(job, Cluster(12), 4, 25, steps=steps, chains=chains, seed=seed)
-            found.append(ms(plan.predicted.iteration_s))
+            times.append(ms(plan.predicted.iteration_s))
         rows[f"{chains} of {steps} steps"] = {
-            "iteration_ms": found, "spread": round(max(found) / min(found) - 1, 4),
-            "search_s": round((time.process_time() - clock) / len(found), 1),
+            "iteration_ms": times, "spread": round(max(times) / min(times) - 1, 4),
+            "search_s": round((time.process_time() - clock) / len(times), 1),
         }  # fmt: skip
     return rows
 
 
 def random_workload(number: int, tables: int) -> Workload:
-    """Return two layers of random sizes, the second of them fed by tables too."""
+    """Return a workload of two layers of random sizes; tables also feed the second layer."""
     chance = np.random.default_rng([17, number])
 
     def size(low: float, high: float) -> int:
@@ -233,37 +235,37 @@ def random_workload(number: int, tables: int) -> Workload:
 
 
 def baselines(seeds: int = 10) -> dict[str, Any]:
-    """Plan the testbed's DLRM from ten seeds, and let two simple searches try as long in processor time.
+    """Plan the testbed's DLRM from ten seeds, and run two simple searches for the same processor time.
 
-    All three are judged by the same simulator, on the routes of a plan.
+    The same simulator evaluates all three, on the routes of a plan.
     """
     problem = Problem(workload("dlrm", 12, preset="testbed"), Cluster(12), 4, 25)
     steps, chains = default_walk(12)
     times: dict[str, list[float]] = {"search": [], "hill climbing": [], "annealing": []}
     cpu_s = []
     for seed in range(seeds):
-        found = optimise(problem.workload, problem.cluster, 4, 25, steps=steps, chains=chains, seed=seed)
-        times["search"].append(ms(found.predicted.iteration_s))
-        cpu_s.append(round(found.cpu_s, 1))
+        plan = optimise(problem.workload, problem.cluster, 4, 25, steps=steps, chains=chains, seed=seed)
+        times["search"].append(ms(plan.predicted.iteration_s))
+        cpu_s.append(round(plan.cpu_s, 1))
         for name, baseline in (("hill climbing", hill_climbing), ("annealing", annealing)):
-            best = baseline(Annealer(problem), seed, found.cpu_s)
+            best = baseline(Annealer(problem), seed, plan.cpu_s)
             times[name].append(ms(planned_s(problem, best)))
     rows = {name: {"iteration_ms": each, **summary_of(each)} for name, each in times.items()}
     return rows | {"cpu_s": cpu_s, "asked_cpu_s": 30, "asked_mean_ms": 66, "asked_spread": 0.04}
 
 
 def planned_s(problem: Problem, best: Candidate) -> float:
-    """Return what a candidate takes on the routes of a plan."""
+    """Return the iteration time of a candidate on the routes of a plan, in s."""
     objective = StrategyObjective(replace(problem, microbatches=best.microbatches))
     return install(problem, objective.strategy(best.point), best.finding.topology).execution.iteration_s
 
 
 def finalists(seeds: int = 3) -> dict[str, Any]:
-    """Order strategies within a quarter of the best of a search again: on the routes of a plan, with rings in rounds.
+    """Simulate strategies within 25 % of the best of a search again: on the routes of a plan, and with rings in rounds.
 
-    They are one of each equal part of that range of times: most of what a search knows is within a thousandth of its
-    best, where an order means nothing.
-    `spearman` compares the search's times with those on the routes of a plan, `rounds_spearman` with these in rounds.
+    One strategy is taken from each equal part of that range of times, because most strategies that a search knows are
+    within 0.1 % of its best, where their order is meaningless. `spearman` correlates the times of the search with those
+    on the routes of a plan, `rounds_spearman` with those in rounds.
     """
     from scipy.stats import spearmanr
 
@@ -274,24 +276,25 @@ def finalists(seeds: int = 3) -> dict[str, Any]:
         objective = annealer.objective(1)
         start = Candidate(objective.start(), 1, objective.finding(objective.start()))
         polish(annealer, [start], np.random.default_rng(seed), 800_000, Stop())
-        known = annealer.simulator.fastest(0.25)
-        chosen = evenly_slower(known, FINALISTS)
+        known = annealer.simulator.select_fastest(0.25)
+        selection = spread_by_time(known, FINALISTS)
         table = [
-            (taken_s, *ordered_again(problem, strategy, topology)) for taken_s, strategy, topology in chosen
+            (search_s, *simulate_again(problem, strategy, topology))
+            for search_s, strategy, topology in selection
         ]
         searched, planned, rounds = (list(column) for column in zip(*table, strict=True))
         rows[f"seed {seed}"] = {
-            "finalists": len(chosen), "of": len(known), "spread": round(searched[-1] / searched[0] - 1, 3),
+            "finalists": len(selection), "of": len(known), "spread": round(searched[-1] / searched[0] - 1, 3),
             "spearman": round(float(spearmanr(searched, planned).statistic), 3),
             "rounds_spearman": round(float(spearmanr(searched, rounds).statistic), 3),
         }  # fmt: skip
     return rows
 
 
-def evenly_slower(
+def spread_by_time(
     known: list[tuple[float, Strategy, Topology]], count: int
 ) -> list[tuple[float, Strategy, Topology]]:
-    """Return the fastest of each of `count` equal parts of the range of times; a part may have none."""
+    """Return the fastest strategy in each of `count` equal parts of the range of times; some parts may be empty."""
     first, last = known[0][0], known[-1][0]
     parts: dict[int, tuple[float, Strategy, Topology]] = {}
     for one in known:
@@ -299,11 +302,11 @@ def evenly_slower(
     return list(parts.values())
 
 
-def ordered_again(problem: Problem, strategy: Strategy, topology: Topology) -> tuple[float, float]:
-    """Return what an iteration takes on the routes of a plan: rings fluid, and in rounds."""
-    routes, done = install(problem, strategy, topology)
-    rounds = fabric_on(problem, topology, routes).run(done.graph, latency=problem.latency)
-    return done.iteration_s, rounds.iteration_s
+def simulate_again(problem: Problem, strategy: Strategy, topology: Topology) -> tuple[float, float]:
+    """Return the iteration time on the routes of a plan in s, with fluid rings and with rings in rounds."""
+    routes, execution = install(problem, strategy, topology)
+    rounds = fabric_on(problem, topology, routes).run(execution.graph, latency=problem.latency)
+    return execution.iteration_s, rounds.iteration_s
 
 
 def instances() -> dict[str, Any]:
@@ -311,25 +314,25 @@ def instances() -> dict[str, Any]:
     rows: dict[str, Any] = {"asked_optimal": len(NAMED), "tie": 0.001}
     for name, problem in NAMED.items():
         best, microbatches = simulated_optimum(problem), problem.microbatches
-        found = optimise(
+        plan = optimise(
             problem.workload, problem.cluster, problem.degree, problem.rate_gbps, steps=200, chains=4,
             microbatches=microbatches,
         )  # fmt: skip
         rows[name] = {
-            "tried": best.tried, "optimum_ms": ms(best.seconds), "plan_ms": ms(found.predicted.iteration_s),
-            "search_s": round(found.cpu_s, 1),
+            "tried": best.tried, "optimum_ms": ms(best.seconds), "plan_ms": ms(plan.predicted.iteration_s),
+            "search_s": round(plan.cpu_s, 1),
         }  # fmt: skip
-        rows[name]["optimal"] = found.predicted.iteration_s <= best.seconds * 1.001
+        rows[name]["optimal"] = plan.predicted.iteration_s <= best.seconds * 1.001
     return rows | {"optimal": sum(row["optimal"] for row in rows.values() if isinstance(row, dict))}
 
 
 def summary_of(times: list[float]) -> dict[str, float]:
-    """Return the mean, and how far the slowest is from the fastest."""
+    """Return the mean time, and the relative distance of the slowest from the fastest."""
     return {"mean_ms": round(statistics.mean(times), 2), "spread": round(max(times) / min(times) - 1, 4)}
 
 
 def hill_climbing(annealer: Annealer, seed: int, cpu_s: float) -> Candidate:
-    """Return the best of hill climbing that starts again, elsewhere, after 150 changes in a row that did not help."""
+    """Return the best of hill climbing with random restarts, each after 150 useless changes in a row."""
     end_s, chance = time.process_time() + cpu_s, np.random.default_rng(seed)
     objective = annealer.objective(1)
     at = candidate = Candidate(objective.start(), 1, objective.finding(objective.start()))
@@ -339,16 +342,16 @@ def hill_climbing(annealer: Annealer, seed: int, cpu_s: float) -> Candidate:
         if useless == 150:
             at, now_s, useless = shuffled(annealer, candidate, chance), math.inf, 0
         other = changed(annealer, at, chance)
-        taken_s = annealer.seconds(other, now_s) if annealer.fits(other) else math.inf
-        useless = useless + 1 if taken_s >= now_s else 0
-        if taken_s < now_s:
-            at, now_s = other, taken_s
+        other_s = annealer.seconds(other, now_s) if annealer.fits(other) else math.inf
+        useless = useless + 1 if other_s >= now_s else 0
+        if other_s < now_s:
+            at, now_s = other, other_s
             best, best_s = (at, now_s) if now_s < best_s else (best, best_s)
     return best
 
 
 def shuffled(annealer: Annealer, start: Candidate, chance: np.random.Generator) -> Candidate:
-    """Return the start with twenty changes."""
+    """Return the start after up to twenty random changes."""
     for _ in range(20):
         other = changed(annealer, start, chance)
         start = other if annealer.fits(other) else start
@@ -356,7 +359,7 @@ def shuffled(annealer: Annealer, start: Candidate, chance: np.random.Generator) 
 
 
 def changed(annealer: Annealer, at: Candidate, chance: np.random.Generator) -> Candidate:
-    """Return one operator laid out in another way; now and then other microbatches, or links made again."""
+    """Return a candidate with one operator sharded differently; sometimes with other microbatches, or new links."""
     objective, drawn = annealer.objective(at.microbatches), chance.random()
     if drawn < 0.05:
         return at._replace(finding=objective.finding(at.point))
@@ -366,7 +369,7 @@ def changed(annealer: Annealer, at: Candidate, chance: np.random.Generator) -> C
 
 
 def annealing(annealer: Annealer, seed: int, cpu_s: float) -> Candidate:
-    """Return the best of annealing with class moves, simulated at each step, cooled from 5 % to 0.05 %."""
+    """Return the best of annealing with class moves; every step is simulated, and it cools from 5 % to 0.05 %."""
     begin_s, chance = time.process_time(), np.random.default_rng(seed)
     objective = annealer.objective(1)
     at = Candidate(objective.start(), 1, objective.finding(objective.start()))
@@ -377,16 +380,16 @@ def annealing(annealer: Annealer, seed: int, cpu_s: float) -> Candidate:
         other = annealer.propose(at, chance)
         if other == at or not annealer.fits(other):
             continue
-        bar_s = now_s - scale_s * cooling.at(spent) * math.log1p(-chance.random())
-        taken_s = annealer.seconds(other, bar_s)
-        if math.isfinite(taken_s):
-            at, now_s = other, taken_s
+        bar_s = now_s - scale_s * cooling.temperature_at(spent) * math.log1p(-chance.random())
+        other_s = annealer.seconds(other, bar_s)
+        if math.isfinite(other_s):
+            at, now_s = other, other_s
             best, best_s = (at, now_s) if now_s < best_s else (best, best_s)
     return best
 
 
 def matchings() -> dict[str, Any]:
-    """Measure links for pairs and simulated times of data parallel layers fed by ever larger tables."""
+    """Measure the links for pairs and the simulated times of data-parallel layers fed by larger and larger tables."""
     rows = {}
     for exponent in range(10, 24, 2):
         table = Operator("table", "embedding", 0.0, 0.0, 1 << 20, 1 << exponent, ways=("place",))
@@ -397,19 +400,19 @@ def matchings() -> dict[str, Any]:
         start = objective.start()
         visit = begin(objective, 0, 0).at
         best = rank(problem, [objective.proposal(visit)], executor())[0]
-        found = wirings(objective, best)
+        ranking = rank_wirings(objective, best)
         rows[f"pair MB {(1 << exponent) * 96 * 2 / 1e6:.1f}"] = {
-            "bought": found[0].finding.matching_degree,
+            "bought": ranking[0].finding.matching_degree,
             "published_split": objective.split_as_published(start).matching_degree,
-            "simulated_ms": {one.finding.matching_degree: ms(one.simulated_s) for one in found},
+            "simulated_ms": {one.finding.matching_degree: ms(one.simulated_s) for one in ranking},
         }
     return rows
 
 
 def executor() -> Executor:
-    """Whoever works in this process."""
-    with worker_pool() as here:
-        return here
+    """Return the executor that works in this process."""
+    with worker_pool() as pool:
+        return pool
 
 
 def ms(seconds: float) -> float:

@@ -1,8 +1,8 @@
-"""The service on one machine with its clients: streams of events, reads of a lab, a command beside a direct one.
+"""The service and its clients on one machine: event streams, reads of a lab, and a command compared with a direct one.
 
-A line each. Events are written into the journal's sequence by a process of its own, ten to a commit. Each says when,
-just before its commit, so that the time to a client has the commit in it. Streams and reads are the Python client's,
-in one process. Reads have times that are fixed beforehand, and one that waits for its turn counts from there.
+Each prints one line. A separate process writes events into the journal, ten per commit. Each event holds the time just
+before its commit, so the time to a client includes the commit. Streams and reads use the Python client in one process.
+Reads are scheduled in advance, and their time counts from the scheduled time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COMMANDS = 9
 
 @contextmanager
 def service(lab_file: Path, runs: Path) -> Iterator[str]:
-    """Run `testbed serve` as a process; yield its URL."""
+    """Start `testbed serve` as a process, and yield its URL."""
     words = [sys.executable, "-m", "testbed.cli", "serve", "--lab", str(lab_file), "--port", "0", "--json"]
     with subprocess.Popen([*words, f"--runs-dir={runs}"], stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -56,15 +56,15 @@ def service(lab_file: Path, runs: Path) -> Iterator[str]:
 
 
 def write_events(runs: Path, events: int, begin_s: float) -> None:
-    """Write events of `RUNS` runs into the sequence, `EVENTS_PER_S` a second, one of each run to a commit."""
+    """Write events into the journal at `EVENTS_PER_S`; each commit holds one event of each of the `RUNS` runs."""
     database = Database(address_in(runs))
     for at in range(events // RUNS):
         wait_s = begin_s + at * RUNS / EVENTS_PER_S - time.time()
         if wait_s > 0:
             time.sleep(wait_s)
-        same = {"operation": "", "switch": "", "ordinal": 0, "event": "tick", "data": "{}", "lab": NAME}
+        common = {"operation": "", "switch": "", "ordinal": 0, "event": "tick", "data": "{}", "lab": NAME}
         moment = now()
-        rows = [{**same, "at": moment, "run": f"run{which}"} for which in range(RUNS)]
+        rows = [{**common, "at": moment, "run": f"run{which}"} for which in range(RUNS)]
         with database.transaction() as connection:
             connection.execute(sa.insert(step_events), rows)
     database.close()
@@ -73,23 +73,23 @@ def write_events(runs: Path, events: int, begin_s: float) -> None:
 async def follow(
     url: str, context: ssl.SSLContext, which: int, many: int, ready: asyncio.Event
 ) -> list[float]:
-    """Follow the events of one run until so many were seen; return the time in ms from journal to client of each."""
-    took, last = [], 0
+    """Follow the events of one run until `many` have arrived; return the time in ms from journal to client of each."""
+    times, last = [], 0
     async with connect_async(url, verify=context) as client:
         async for event in client.events(run=f"run{which}", after=None):
             if event.kind == "snapshot":
                 ready.set()
                 continue
-            took.append((time.time() - datetime.fromisoformat(event.document["at"]).timestamp()) * 1e3)
+            times.append((time.time() - datetime.fromisoformat(event.document["at"]).timestamp()) * 1e3)
             assert event.number > last, "an event was sent twice"
             last = event.number
-            if len(took) == many:
-                return took
-    return took
+            if len(times) == many:
+                return times
+    return times
 
 
 async def streams(url: str, runs: Path) -> dict[str, object]:
-    """Return what `STREAMS` streams saw of the events, and how long these took."""
+    """Measure `STREAMS` concurrent streams: events received and lost, and the times from journal to client."""
     context, events = ssl.create_default_context(), EVENTS_PER_S * EVENTS_S
     ready = [asyncio.Event() for _ in range(STREAMS)]
     followers = [
@@ -100,26 +100,26 @@ async def streams(url: str, runs: Path) -> dict[str, object]:
     words = [sys.executable, __file__, "--write", str(runs), str(events), str(time.time() + 2)]
     writer = await asyncio.create_subprocess_exec(*words)
     begin, spent = time.time() + 2, time.process_time()
-    done, waiting = await asyncio.wait(followers, timeout=2 + 3 * EVENTS_S)
+    done, pending = await asyncio.wait(followers, timeout=2 + 3 * EVENTS_S)
     await writer.wait()
-    for one in waiting:
+    for one in pending:
         one.cancel()
-    seen = sorted(ms for one in done for ms in one.result())
+    times = sorted(ms for one in done for ms in one.result())
     return {
         "benchmark": "service_streams",
         "streams": STREAMS,
         "events_per_s": round(events / (time.time() - begin)),
         "asked_events_per_s": EVENTS_PER_S,
-        "received": len(seen),
-        "lost": events // RUNS * STREAMS - len(seen),
+        "received": len(times),
+        "lost": events // RUNS * STREAMS - len(times),
         "asked_lost": 0,
-        **quantiles(seen),
+        **quantiles(times),
         "client_cpu_s": round(time.process_time() - spent, 1),
     }
 
 
 async def reads(url: str) -> dict[str, object]:
-    """Return how long reads of a lab's state take at `READS_PER_S`, by `READERS` connections in turn."""
+    """Measure reads of a lab's state at `READS_PER_S`, distributed over `READERS` connections."""
     context = ssl.create_default_context()
     labs = [connect_async(url, verify=context).lab(NAME) for _ in range(READERS)]
     for lab in labs:
@@ -127,52 +127,52 @@ async def reads(url: str) -> dict[str, object]:
     begin, spent = time.perf_counter() + 0.1, time.process_time()
 
     async def reader(which: int) -> list[float]:
-        took = []
+        times = []
         for at in range(which, READS_PER_S * READS_S, READERS):
             due_s = begin + at / READS_PER_S
             await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
             await labs[which].state()
-            took.append((time.perf_counter() - due_s) * 1e3)
-        return took
+            times.append((time.perf_counter() - due_s) * 1e3)
+        return times
 
     every = await asyncio.gather(*(reader(which) for which in range(READERS)))
-    took = sorted(ms for each in every for ms in each)
+    times = sorted(ms for each in every for ms in each)
     return {
         "benchmark": "service_reads",
-        "reads": len(took),
-        "reads_per_s": round(len(took) / (time.perf_counter() - begin)),
+        "reads": len(times),
+        "reads_per_s": round(len(times) / (time.perf_counter() - begin)),
         "asked_reads_per_s": READS_PER_S,
-        **quantiles(took),
+        **quantiles(times),
         "asked_ms_p99": 50,
         "client_cpu_s": round(time.process_time() - spent, 1),
     }
 
 
-def quantiles(took: Sequence[float]) -> dict[str, float]:
+def quantiles(times: Sequence[float]) -> dict[str, float]:
     """Return the median, p99 and maximum of sorted times in ms."""
-    if not took:
+    if not times:
         return {}
     return {
-        "ms_p50": round(took[len(took) // 2], 1),
-        "ms_p99": round(took[len(took) * 99 // 100], 1),
-        "ms_max": round(took[-1], 1),
+        "ms_p50": round(times[len(times) // 2], 1),
+        "ms_p99": round(times[len(times) * 99 // 100], 1),
+        "ms_max": round(times[-1], 1),
     }
 
 
 def commands(url: str, lab_file: Path, runs: Path) -> dict[str, object]:
-    """Return how long `testbed plan` takes as a process, here and through the service, in turns."""
+    """Measure `testbed plan` as a process, alternately direct and through the service."""
     ways = {"direct": [f"--runs-dir={runs}"], "through": [f"--server={url}"]}
     environment = os.environ | {"LIGHTBED_TOKEN": token_of(runs)}
-    took: dict[str, list[float]] = {way: [] for way in ways}
+    times: dict[str, list[float]] = {way: [] for way in ways}
     answers = set()
     for _ in range(COMMANDS):
         for way, options in ways.items():
             words = [sys.executable, "-m", "testbed.cli", "plan", str(lab_file), "--json", *options]
             begin = time.perf_counter()
-            done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-            took[way].append((time.perf_counter() - begin) * 1e3)
-            answers.add((done.returncode, unchanging(json.loads(done.stdout))))
-    medians = {f"{way}_ms_median": round(statistics.median(each)) for way, each in took.items()}
+            process = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+            times[way].append((time.perf_counter() - begin) * 1e3)
+            answers.add((process.returncode, stable_part(json.loads(process.stdout))))
+    medians = {f"{way}_ms_median": round(statistics.median(each)) for way, each in times.items()}
     return {
         "benchmark": "service_command",
         "command": "plan",
@@ -184,21 +184,23 @@ def commands(url: str, lab_file: Path, runs: Path) -> dict[str, object]:
 
 
 def token_of(runs: Path) -> str:
-    """Return a token of an operator."""
+    """Create a token of an operator."""
     database = Database(address_in(runs))
     _, text = TokenStore(database).create("ann", "operator", lifetime=timedelta(hours=1))
     database.close()
     return text
 
 
-def unchanging(document: Mapping[str, object]) -> str:
-    """Return a document without what is read again each time."""
-    kept = {name: value for name, value in document.items() if name not in ("revision", "taken", "expected")}
-    return json.dumps(kept, sort_keys=True)
+def stable_part(document: Mapping[str, object]) -> str:
+    """Return a document as text, without the values that each reading changes."""
+    stable = {
+        name: value for name, value in document.items() if name not in ("revision", "taken", "expected")
+    }
+    return json.dumps(stable, sort_keys=True)
 
 
 def measure(name: str, url: str, lab_file: Path, runs: Path) -> dict[str, object]:
-    """Return the line of a measurement."""
+    """Run a measurement, and return its line."""
     if name == "command":
         return commands(url, lab_file, runs)
     return asyncio.run(streams(url, runs) if name == "streams" else reads(url))
@@ -221,9 +223,9 @@ def main() -> None:
             for name in ("streams", "reads", "command"):
                 if arguments.only in (None, name):
                     load = os.getloadavg()[0]
-                    told = measure(name, url, lab_file, runs)
+                    line = measure(name, url, lab_file, runs)
                     print(
-                        json.dumps(told | {"load_before": round(load, 1), "cores": os.cpu_count()}),
+                        json.dumps(line | {"load_before": round(load, 1), "cores": os.cpu_count()}),
                         flush=True,
                     )
 

@@ -1,11 +1,12 @@
-"""Open Inference Protocol over HTTP: LeNet-300-100, batch 1, against MLServer, each on one core, asked from another.
+"""Open Inference Protocol over HTTP: LeNet-300-100 with batch 1, compared with MLServer on the same core.
 
-Both servers run, and are asked in turns; a turn asks over some connections, each with one request at a time, for some
-seconds. Ratios are medians over turns. MLServer (`--mlserver PYTHON`, an interpreter that has 1.7.1) computes the same
-network with numpy in float32, in its own process, with as little around it as its interface allows; we compute the
-exact integers of the photonic datapath. MLServer's HTTP has no binary tensors, so ours are set against its JSON. Beside
-rates and latencies stands processor time of the server for a request, which a busy machine disturbs less. Published
-weights and MNIST's images where LIGHTBED_DATA is given, else random ones.
+Both servers run on one core, the client on another. The servers get requests in turns. In a turn, each of some
+connections sends one request at a time, for some seconds. Ratios are medians over turns. MLServer (`--mlserver PYTHON`,
+an interpreter with version 1.7.1) computes the same network with numpy in float32 in its own process, with as little
+overhead as its interface allows; our server computes the exact integers of the photonic datapath. MLServer has no
+binary tensors over HTTP, so ours are compared with its JSON. The results include the processor time of the server per
+request, which other load affects less than rates and latencies. With LIGHTBED_DATA, weights are the published ones and
+images those of MNIST; otherwise both are random.
 """
 
 from __future__ import annotations
@@ -68,31 +69,31 @@ def main() -> int:
     options = parser.parse_args()
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as folder:
-        report = measured(Path(folder), options)
+        report = measure(Path(folder), options)
     print(json.dumps(report))
     return 0
 
 
-def measured(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     weights, images = data()
     np.savez(folder / "lenet.npz", **weights)
     with contextlib.ExitStack() as stack:
-        mine = stack.enter_context(running(ours(folder)))
-        asked = {"json": mine, "binary": mine}
+        own = stack.enter_context(running(ours(folder)))
+        servers = {"json": own, "binary": own}
         if options.mlserver:
-            asked["mlserver"] = stack.enter_context(running(mlserver(folder, options.mlserver)))
-        found: dict[str, list[Turn]] = {name: [] for name in asked}
-        for turn in range(-1, options.turns):  # one more before, after which all are warm
-            for name, server in asked.items():
+            servers["mlserver"] = stack.enter_context(running(mlserver(folder, options.mlserver)))
+        turns_by_server: dict[str, list[Turn]] = {name: [] for name in servers}
+        for turn in range(-1, options.turns):  # turn -1 is a warm-up
+            for name, server in servers.items():
                 requests = [request_of(image, binary=name == "binary") for image in images]
-                taken = ask(server, requests, options.connections, options.seconds if turn >= 0 else 0.5)
-                found[name] += [taken] if turn >= 0 else []
-    return {"benchmark": "serving_http", "connections": options.connections, **summary(found)}
+                result = ask(server, requests, options.connections, options.seconds if turn >= 0 else 0.5)
+                turns_by_server[name] += [result] if turn >= 0 else []
+    return {"benchmark": "serving_http", "connections": options.connections, **summary(turns_by_server)}
 
 
-def summary(found: dict[str, list[Turn]]) -> dict[str, Any]:
+def summary(turns_by_server: dict[str, list[Turn]]) -> dict[str, Any]:
     report: dict[str, Any] = {}
-    for name, turns in found.items():
+    for name, turns in turns_by_server.items():
         report[name] = {
             "requests_per_s": round(statistics.median(each.rate for each in turns)),
             "p50_ms": round(statistics.median(each.quantile_ms(0.5) for each in turns), 3),
@@ -100,17 +101,20 @@ def summary(found: dict[str, list[Turn]]) -> dict[str, Any]:
             "server_us_per_request": round(statistics.median(each.server_us for each in turns), 1),
             "generator_busy": round(statistics.median(each.busy for each in turns), 2),
         }
-    if "mlserver" in found:
+    if "mlserver" in turns_by_server:
         for name, asked in (("json", ASKED_JSON), ("binary", ASKED_BINARY)):
-            report |= {f"{name}_to_mlserver": ratio(found, name), f"asked_{name}_to_mlserver": asked}
+            report |= {
+                f"{name}_to_mlserver": ratio(turns_by_server, name),
+                f"asked_{name}_to_mlserver": asked,
+            }
             spent = report["mlserver"]["server_us_per_request"] / report[name]["server_us_per_request"]
             report[f"{name}_to_mlserver_by_processor_time"] = round(spent, 2)
     return report
 
 
-def ratio(found: dict[str, list[Turn]], name: str) -> float:
-    """Return the median of the ratios of neighbouring turns."""
-    pairs = zip(found[name], found["mlserver"], strict=True)
+def ratio(turns_by_server: dict[str, list[Turn]], name: str) -> float:
+    """Return the median ratio of the rates in neighbouring turns."""
+    pairs = zip(turns_by_server[name], turns_by_server["mlserver"], strict=True)
     return round(statistics.median(mine.rate / other.rate for mine, other in pairs), 2)
 
 
@@ -122,9 +126,9 @@ def data() -> tuple[dict[str, np.ndarray], np.ndarray]:
     from lightning.evaluation import load_dataset
 
     folder = Path(os.environ["LIGHTBED_DATA"])
-    found = np.load(folder / "lenet" / "lenet_w.npz")
+    weights = np.load(folder / "lenet" / "lenet_w.npz")
     images = np.asarray(load_dataset(f"mnist:{folder / 'mnist'}").x[:256], np.uint8).reshape(-1, 784)
-    return {name: found[name] for name in ("w1", "w2", "w3")}, images
+    return {name: weights[name] for name in ("w1", "w2", "w3")}, images
 
 
 # -------------------------------------------------------------------------------- the two servers
@@ -132,7 +136,7 @@ def data() -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 @dataclass
 class Server:
-    """A command, what it needs around it, and the process while it runs."""
+    """A server: its command, folder and port, and its process while it runs."""
 
     command: list[str]
     folder: Path
@@ -170,7 +174,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(server: Server) -> Iterator[Server]:
-    """Start a server on the first core; who asks has another, if there is one."""
+    """Start a server on the first core. The client uses another core, if there is one."""
     paths = str(server.folder) if server.port else str(Path(__file__).parents[1])
     environment = os.environ | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": paths}
     with (server.folder / "log.txt").open("w") as log:
@@ -192,7 +196,7 @@ def running(server: Server) -> Iterator[Server]:
         server.process.communicate(timeout=WAIT_S)
 
 
-# ----------------------------------------------------------------------------------- who asks them
+# ------------------------------------------------------------------------------------- the client
 
 
 @dataclass(frozen=True)
@@ -230,7 +234,7 @@ def request_of(image: np.ndarray, *, binary: bool) -> bytes:
 
 
 def ask(server: Server, requests: list[bytes], connections: int, seconds: float) -> Turn:
-    """Make every connection ask again as soon as it has its answer."""
+    """Send requests for `seconds`; every connection sends the next one as soon as it has its answer."""
     plugs = [socket.create_connection((HOST, server.port)) for _ in range(connections)]
     poll = select.epoll()
     for plug in plugs:
@@ -240,29 +244,29 @@ def ask(server: Server, requests: list[bytes], connections: int, seconds: float)
     received = dict.fromkeys(by_number, b"")
     sent_at: dict[int, float] = {}
     latencies: list[float] = []
-    spent, own, began = server.processor_s(), time.process_time(), time.perf_counter()
+    spent, own, begin = server.processor_s(), time.process_time(), time.perf_counter()
     for place, (number, plug) in enumerate(by_number.items()):
         sent_at[number] = time.perf_counter()
         plug.sendall(requests[place % len(requests)])
-    while (now := time.perf_counter()) < began + seconds:
+    while (now := time.perf_counter()) < begin + seconds:
         for number, _ in poll.poll(1):
             received[number] += by_number[number].recv(65536)
-            if is_whole(received[number]):
+            if is_complete(received[number]):
                 now = time.perf_counter()
                 latencies.append(now - sent_at[number])
                 received[number] = b""
                 sent_at[number] = now
                 by_number[number].sendall(requests[len(latencies) % len(requests)])
-    took = now - began
+    elapsed_s = now - begin
     spent, own = server.processor_s() - spent, time.process_time() - own
     for plug in plugs:
         plug.close()
-    return Turn(latencies, took, 1e6 * spent / len(latencies), own / took)
+    return Turn(latencies, elapsed_s, 1e6 * spent / len(latencies), own / elapsed_s)
 
 
-def is_whole(answer: bytes) -> bool:
-    head, found, body = answer.partition(b"\r\n\r\n")
-    if not found:
+def is_complete(answer: bytes) -> bool:
+    head, separator, body = answer.partition(b"\r\n\r\n")
+    if not separator:
         return False
     if not head.startswith(b"HTTP/1.1 200"):
         raise SystemExit(f"refused: {answer[:1000]!r}")
@@ -274,10 +278,10 @@ def wait_until_ready(port: int) -> None:
     until = time.monotonic() + WAIT_S
     while time.monotonic() < until:
         with contextlib.suppress(OSError):
-            asked = http.client.HTTPConnection(HOST, port, timeout=5)
-            asked.request("GET", "/v2/models/lenet/ready")
-            if asked.getresponse().status == http.client.OK:
-                asked.close()
+            connection = http.client.HTTPConnection(HOST, port, timeout=5)
+            connection.request("GET", "/v2/models/lenet/ready")
+            if connection.getresponse().status == http.client.OK:
+                connection.close()
                 return
         time.sleep(0.1)
     raise SystemExit(f"nothing became ready on port {port}")

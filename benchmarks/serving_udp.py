@@ -1,13 +1,13 @@
-"""Inference packets: LeNet-300-100 served on one core, asked from another, exact and noisy.
+"""Inference packets: LeNet-300-100, exact and noisy, with server and generator on a core each.
 
-Three things are measured in turns, in one run: a plain echo in Python (receive, send; nothing else), the model alone
-for batch 1, and the server with more requests than it can answer. The server's rate is to be 80 % of
-1 / (time of the echo + time of batch 1). Then it is asked at 80 % of that rate, and at 20,000 requests/s, which are
-80 % of what was seen where the bars were set: nothing may be lost, and p99 of latency, from the scheduled time of
-sending, is to be 2 ms. At both rates three are asked one after the other: a server that answers in real time, where
-that is permitted, one that does not, and the echo, which computes nothing: what it needs is due to this machine and
-the generator. Times are wall clock; next to them stands processor time, which a busy machine disturbs less.
-Published weights and MNIST's images where LIGHTBED_DATA is given, else random ones.
+Three measurements take turns in one run: a plain echo in Python (receive and send, nothing else), the model alone with
+batch 1, and the server under more requests than it can answer. The target rate of the server is 80 % of 1 / (time of
+the echo + time of batch 1). Then it gets 80 % of that rate, and 20,000 requests/s, which is 80 % of the rate on the
+machine where the targets were set. At these rates nothing may be lost, and the target for the p99 latency, from the
+scheduled time of sending, is 2 ms. Both rates are sent in succession to a server with real-time priority (if
+permitted), to an ordinary server, and to the echo, whose latency is that of this machine and the generator. Times are
+wall-clock times; processor times, which other load affects less, are also reported. With LIGHTBED_DATA, weights are the
+published ones and images those of MNIST; otherwise both are random.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def lenet() -> CompiledModel:
         return compile_network(load_network(file), None, Options(scheme="published"))
 
 
-# ------------------------------------------------------------------------- the process that serves
+# ----------------------------------------------------------------------------- the server process
 
 
 def pin(core: int) -> None:
@@ -83,7 +83,7 @@ def pin(core: int) -> None:
 
 
 def echo(server: socket.socket) -> None:
-    """Answer with a datagram of the size of an answer for every one that comes."""
+    """Answer every datagram with one of the size of an answer."""
     buffer = bytearray(2048)
     view = memoryview(buffer)[:88]
     while True:
@@ -92,7 +92,7 @@ def echo(server: socket.socket) -> None:
 
 
 def batch_one(model: CompiledModel, fidelity: str) -> dict[str, float]:
-    """Return seconds for one image at a time."""
+    """Return the wall and processor time per image with batch 1, in s."""
     chain = open_executor(model, fidelity, seed=1).chain
     rows, scores = images(), np.zeros(10, np.float32)
     chain.warm()
@@ -120,28 +120,28 @@ def child(what: str, *, realtime: bool) -> None:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         server.bind(("127.0.0.1", 0))
         threading.Thread(target=echo, args=(server,), daemon=True).start()
-        tell(server.getsockname()[1])
+        send(server.getsockname()[1])
         for _ in sys.stdin:
-            tell({"processor_s": time.process_time()})
+            send({"processor_s": time.process_time()})
         return
     model = lenet()
     repository = Repository(lambda each: open_executor(each, what, seed=1))
     repository.load("lenet", model)
     with DatagramServer(repository, realtime=realtime) as server:
-        tell(server.address[1])
+        send(server.address[1])
         for line in sys.stdin:
             if line.strip() == "batch":
-                tell(batch_one(model, what))
+                send(batch_one(model, what))
             else:
                 counts = server.counts()
-                tell({"processor_s": time.process_time(), "balanced": counts.balanced, **counts.outcomes()})
+                send({"processor_s": time.process_time(), "balanced": counts.balanced, **counts.outcomes()})
 
 
-def tell(what: object) -> None:
+def send(what: object) -> None:
     print(json.dumps(what), flush=True)
 
 
-# ------------------------------------------------------------------------ the process that asks
+# -------------------------------------------------------------------------- the generator process
 
 
 @dataclass
@@ -183,24 +183,28 @@ def load(server: Server, rate: float, seconds: float, seed: int, rows: np.ndarra
 
 
 def saturated(server: Server, rate: float, seconds: float, seed: int, rows: np.ndarray) -> dict[str, float]:
-    """Return seconds an answer when there is always a next request."""
+    """Measure a server under overload: wall and processor time per answer in s, and the loss."""
     before = server.ask("counts")["processor_s"]
-    found = load(server, rate, seconds, seed, rows)
+    outcome = load(server, rate, seconds, seed, rows)
     spent = server.ask("counts")["processor_s"] - before
-    return {"wall_s": 1 / found.answered_per_s, "processor_s": spent / found.answered, "loss": found.loss}
+    return {
+        "wall_s": 1 / outcome.answered_per_s,
+        "processor_s": spent / outcome.answered,
+        "loss": outcome.loss,
+    }
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One after the other within seconds, as a shared machine's pace changes from minute to minute."""
+    """Measurements within a few seconds of each other, because the speed of a shared machine varies over minutes."""
 
     echo: dict[str, float]
     alone: dict[str, float]
     served: dict[str, float]
     calm: list[Outcome]
-    """At 80 % of the asked rate of this turn: the server in real time, the one without, and the echo."""
+    """Loads at 80 % of the target rate of this turn: real-time server, ordinary server, and echo."""
     seen: list[Outcome]
-    """The same three at 80 % of the rate that was seen where the bars were set."""
+    """Loads of the same three at 20,000 requests/s."""
 
     def share(self, key: str) -> float:
         return (self.echo[key] + self.alone[key]) / self.served[key]
@@ -211,9 +215,9 @@ def turn(
 ) -> Turn:
     alone = ordinary.ask("batch")
     echoed = saturated(plain, 200_000, seconds, 10 + number, rows)
-    most = 1 / (echoed["wall_s"] + alone["wall_s"])
-    served = saturated(ordinary, 1.6 * most, seconds, 20 + number, rows)
-    rate = CALM * ASKED_SHARE * most
+    max_rate = 1 / (echoed["wall_s"] + alone["wall_s"])
+    served = saturated(ordinary, 1.6 * max_rate, seconds, 20 + number, rows)
+    rate = CALM * ASKED_SHARE * max_rate
     calm = [load(each, rate, 2 * seconds, 40 + number, rows) for each in (realtime, ordinary, plain)]
     seen = [load(each, SEEN_PER_S, 2 * seconds, 60 + number, rows) for each in (realtime, ordinary, plain)]
     return Turn(echoed, alone, served, calm, seen)
@@ -232,7 +236,7 @@ def latencies(loads: list[Outcome]) -> dict[str, object]:
     }
 
 
-def measured(fidelity: str, core: int, plain: Server, seconds: float, rows: np.ndarray) -> dict[str, object]:
+def measure(fidelity: str, core: int, plain: Server, seconds: float, rows: np.ndarray) -> dict[str, object]:
     realtime = realtime_is_permitted()
     with serving(fidelity, core, realtime=realtime) as preferred, serving(fidelity, core) as ordinary:
         for each in (preferred, ordinary, plain):
@@ -261,19 +265,21 @@ def main() -> None:
     options.add_argument("--child", choices=("echo", "exact", "noisy"), help=argparse.SUPPRESS)
     options.add_argument("--core", type=int, help=argparse.SUPPRESS)
     options.add_argument("--realtime", action="store_true", help=argparse.SUPPRESS)
-    options.add_argument("--seconds", type=float, default=2.0, help="of each load")
-    chosen = options.parse_args()
-    if chosen.child:
-        pin(chosen.core)
-        child(chosen.child, realtime=chosen.realtime)
+    options.add_argument("--seconds", type=float, default=2.0, help="duration of each load")
+    arguments = options.parse_args()
+    if arguments.child:
+        pin(arguments.core)
+        child(arguments.child, realtime=arguments.realtime)
         return
     cores = sorted(os.sched_getaffinity(0))
     pin(cores[0])
     rows = images()
     with serving("echo", cores[-1]) as plain:
-        found = {each: measured(each, cores[-1], plain, chosen.seconds, rows) for each in ("exact", "noisy")}
+        results = {
+            each: measure(each, cores[-1], plain, arguments.seconds, rows) for each in ("exact", "noisy")
+        }
     data = "published weights, MNIST" if data_folder() else "random"
-    print(json.dumps({"benchmark": "serving_udp", "data": data, "cores": len(cores), **found}))
+    print(json.dumps({"benchmark": "serving_udp", "data": data, "cores": len(cores), **results}))
 
 
 if __name__ == "__main__":

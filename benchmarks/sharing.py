@@ -1,7 +1,7 @@
 """Processor time of Cassini's best rotations, and of its schedule for a thousand jobs.
 
-One JSON line each: two jobs on 72 bins; five jobs, the median of sixty draws; five jobs that take the longest search;
-a thousand jobs on 256 links. The first search compiles and is not counted.
+One JSON line each: two jobs on 72 bins; five jobs, the median of sixty random cases; five jobs with the longest search;
+a thousand jobs on 256 links. The first search compiles and does not count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from sim.models.contention.job import Burst, PeriodicJob
 from testbed.design.sharing.cassini.circle import Rounding, make_circle
-from testbed.design.sharing.cassini.rotation import best_rotation
+from testbed.design.sharing.cassini.rotation import find_best_rotation
 from testbed.design.sharing.cassini.schedule import Scheduler
 from testbed.design.sharing.jobs import Burst as SharedBurst
 from testbed.design.sharing.jobs import LabLinks, SharedJob
@@ -45,21 +45,21 @@ def report(case: str, measured_ms: float, asked_ms: float) -> None:
 
 
 def milliseconds(work: Callable[[], object], repeats: int = 1) -> float:
-    """Return the processor time of one of several repeats."""
-    began_s = time.process_time()
+    """Return the mean processor time of the repeats, in ms."""
+    begin_s = time.process_time()
     for _ in range(repeats):
         work()
-    return (time.process_time() - began_s) / repeats * 1e3
+    return (time.process_time() - begin_s) / repeats * 1e3
 
 
 def rotation_ms(rows: list[tuple], repeats: int = 1) -> float:
-    """Return the processor time of the best rotation of jobs, each a period and bursts of start, length and rate."""
+    """Return the processor time in ms of the best rotation; a row is a period and bursts (start, length, rate)."""
     jobs = [
         PeriodicJob(str(number), period_ms, tuple(Burst(*burst) for burst in bursts))
         for number, (period_ms, *bursts) in enumerate(rows)
     ]
     circle = make_circle(jobs, 50.0, Rounding(bins=72))
-    return milliseconds(lambda: best_rotation(circle, 60.0), repeats)
+    return milliseconds(lambda: find_best_rotation(circle, 60.0), repeats)
 
 
 def five_jobs(chance: np.random.Generator) -> list[tuple]:
@@ -73,7 +73,7 @@ def five_jobs(chance: np.random.Generator) -> list[tuple]:
 
 
 def thousand_jobs() -> tuple[Scheduler, dict[str, tuple[str, ...]]]:
-    """Return a scheduler of jobs on neighbours of a chain of 257 hosts, and where each job runs."""
+    """Return a scheduler with jobs on neighbouring hosts of a chain of 257, and the hosts of each job."""
     draw = random.Random(7)
     hosts = tuple(f"h{number}" for number in range(257))
     jobs = []

@@ -1,8 +1,8 @@
-"""Processor time until a command has answered: `--help` of every command, and the commands that only look.
+"""Processor time of short commands: `--help` of every command, and commands that only read.
 
-A line of the interpreter and the libraries alone, then a line a command: user and system time of its process and of
-those that it waits for, the median of five runs of the installed console script. Switches answer as twins; a
-simulated lab with modelled hosts is up for `plan` and `sim status`. Needs no root.
+The first line is for the interpreter and the libraries alone; then there is one line per command. The time is the user
+and system time of its process and of the processes that it waits for, the median of five runs of the installed console
+script. The switches are twins; `plan` and `sim status` use a simulated lab with modelled hosts. Needs no root.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ASKED_PLAN_S = 1.0
 
 
 def processor_s(command: list[str], allowed: tuple[int, ...] = (0,)) -> float:
-    """Return median processor time of a command. Raises `RuntimeError` when it ends otherwise than is `allowed`."""
+    """Return the median processor time of a command in s. Raises `RuntimeError` for an exit code not in `allowed`."""
     times = []
     for _ in range(REPEATS):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -52,13 +52,13 @@ def processor_s(command: list[str], allowed: tuple[int, ...] = (0,)) -> float:
 
 def report(words: list[str], asked_s: float, allowed: tuple[int, ...] = (0,)) -> None:
     script = str(SCRIPTS / words[0])
-    found = processor_s([script, *words[1:]], allowed)
-    line = {"benchmark": "startup", "command": " ".join(words), "processor_s": round(found, 3)}
+    seconds = processor_s([script, *words[1:]], allowed)
+    line = {"benchmark": "startup", "command": " ".join(words), "processor_s": round(seconds, 3)}
     print(json.dumps({**line, "asked_processor_s": asked_s}), flush=True)
 
 
 def helps() -> Iterator[list[str]]:
-    """Return every program, command and sub-command, with `--help`."""
+    """Yield the words of `--help` for every program, command and subcommand."""
     for program, app in (
         ("testbed", testbed_app()),
         ("lightning", lightning_app()),
@@ -74,7 +74,7 @@ def helps() -> Iterator[list[str]]:
 
 @contextmanager
 def twin(family: str) -> Iterator[dict[str, str]]:
-    """Return the ready line of a twin that is up."""
+    """Start a twin, and yield its ready line."""
     command = [sys.executable, "-m", "sim.twins", family, "--speed=1000"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -88,10 +88,10 @@ def twin(family: str) -> Iterator[dict[str, str]]:
 def reads() -> None:
     for family in (family for family in FAMILIES if family != "manual"):
         with twin(family) as ready:
-            for front, address in ready.items():
-                if front in {"ready", "simulated", "family", "control"}:
+            for frontend, address in ready.items():
+                if frontend in {"ready", "simulated", "family", "control"}:
                     continue
-                asked_s = ASKED_SSH_READ_S if front == "cli" else ASKED_READ_S  # command lines are behind SSH
+                asked_s = ASKED_SSH_READ_S if frontend == "cli" else ASKED_READ_S  # command lines use SSH
                 report(["testbed", "switch", address, "read"], asked_s)
 
 

@@ -1,7 +1,7 @@
-"""Time until an operator has a topology, and its quality.
+"""Time to compute a topology, and its quality.
 
-One JSON line each: strides, wiring and routes of a lab; TopologyFinder with routes at scale; matchings; mean hops.
-Times at scale are processor time of one core: the machine may be doing other things. The first run compiles.
+One JSON line each: strides, wiring and routes of a lab; TopologyFinder with next hops at scale; matchings; mean hops.
+Times at scale are processor time of one core, so the machine need not be idle. The first call compiles.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand, Demand, demand_of_arrays
 from testbed.design.topology.finder import find
 from testbed.design.topology.hops import diameter, hop_table, mean_hops
-from testbed.design.topology.strides import direct_strides, reach
+from testbed.design.topology.strides import direct_strides, measure_reach
 
 SIZES = ((12, 4, 7), (128, 4, 3), (432, 8, 1))
-#: Nodes, degree, processor seconds asked for.
+#: Nodes, degree, target processor time in s.
 SCALE = ((128, 4, 0.020), (1024, 8, 0.200), (4096, 8, 3.0))
 QUALITY = (12, 16, 20, 24, 32, 48, 64, 96, 128)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=PARTS, help="one part instead of all")
-    parser.add_argument("--plot", metavar="FILE", help="draw how times grow with the nodes, and nothing else")
+    parser.add_argument("--only", choices=PARTS, help="run only this part")
+    parser.add_argument("--plot", metavar="FILE", help="only plot the times by number of nodes, to this file")
     arguments = parser.parse_args()
     if arguments.plot:
         draw(growth(), arguments.plot)
         return
-    chosen = arguments.only
+    only = arguments.only
     for name, part in PARTS.items():
-        if chosen in {None, name}:
+        if only in {None, name}:
             print(
                 json.dumps(
                     {"benchmark": "topology", "part": name, "cores": os.cpu_count(), "results": part()}
@@ -54,19 +54,21 @@ def main() -> None:
 
 
 def lab() -> dict[str, Any]:
-    """Compute strides, wiring and all routes, link by link, as `testbed plan` needs them."""
+    """Measure strides, wiring and all routes, link by link, as `testbed plan` needs them."""
     rows = {}
     for nodes, degree, repeats in SIZES:
         times: dict[str, list[float]] = {"strides_ms": [], "wiring_ms": [], "routes_ms": []}
         for _ in range(repeats):
             begin = time.perf_counter()
             topology = find_topology(nodes, degree)
-            found = time.perf_counter()
+            strides_end = time.perf_counter()
             wiring = wire(topology)
-            wired = time.perf_counter()
+            wiring_end = time.perf_counter()
             find_routes(wiring)
-            routed = time.perf_counter()
-            for key, seconds in zip(times, (found - begin, wired - found, routed - wired), strict=True):
+            routes_end = time.perf_counter()
+            for key, seconds in zip(
+                times, (strides_end - begin, wiring_end - strides_end, routes_end - wiring_end), strict=True
+            ):
                 times[key].append(seconds * 1e3)
         medians = {key: round(statistics.median(values), 3) for key, values in times.items()}
         rows[f"n={nodes},d={degree}"] = medians | {"repeats": repeats, "strides": topology.strides}
@@ -74,7 +76,7 @@ def lab() -> dict[str, Any]:
 
 
 def scale() -> dict[str, Any]:
-    """Measure topology with one matching or two, and next hops for all pairs; routes of a plan are in `routing.py`."""
+    """Measure topologies with one or two matchings, and all next hops. `routing.py` measures planned routes."""
     plan(demand(64), 4, simplex=False)  # compiles
     rows: dict[str, Any] = {}
     for nodes, degree, asked in SCALE:
@@ -87,7 +89,7 @@ def scale() -> dict[str, Any]:
 
 
 def growth(degree: int = 8) -> dict[int, dict[str, Any]]:
-    """Measure the same for 128, 256, ... 4096 nodes of one degree, duplex."""
+    """Measure duplex topologies and next hops for 128, 256, ... 4096 nodes."""
     plan(demand(64), degree, simplex=False)
     return {nodes: plan(demand(nodes), degree, simplex=False) for nodes in (128, 256, 512, 1024, 2048, 4096)}
 
@@ -96,7 +98,7 @@ def draw(rows: dict[int, dict[str, Any]], path: str) -> None:
     import matplotlib as mpl
 
     mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "topology"  # the same file from the same figures
+    mpl.rcParams["svg.hashsalt"] = "topology"  # equal figures yield an equal file
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
@@ -116,7 +118,7 @@ def draw(rows: dict[int, dict[str, Any]], path: str) -> None:
 
 
 def demand(nodes: int, seed: int = 0) -> Demand:
-    """Return 8n random pairs, and an AllReduce over all nodes."""
+    """Return a demand of 8n random pairs and an AllReduce over all nodes."""
     chance = np.random.default_rng(seed)
     source, target = chance.integers(0, nodes, (2, 8 * nodes))
     return demand_of_arrays(
@@ -124,20 +126,20 @@ def demand(nodes: int, seed: int = 0) -> Demand:
     )
 
 
-def plan(wanted: Demand, degree: int, *, simplex: bool) -> dict[str, Any]:
-    """Return processor time of each step, in ms. Duplex rings take two NICs each, so matchings come in twos there."""
+def plan(pair_demand: Demand, degree: int, *, simplex: bool) -> dict[str, Any]:
+    """Measure the processor time of each step in ms. A duplex ring takes two NICs, so there are two matchings then."""
     clock = [time.process_time()]
-    finding = find(wanted, degree, simplex=simplex, matching_degree=1 if simplex else 2)
+    finding = find(pair_demand, degree, simplex=simplex, matching_degree=1 if simplex else 2)
     clock.append(time.process_time())
-    next_hops(wanted.nodes, finding.topology.edges)
+    next_hops(pair_demand.nodes, finding.topology.edges)
     clock.append(time.process_time())
     steps = ("find_ms", "next_hops_ms")
     times = {key: round(1e3 * (b - a), 1) for key, a, b in zip(steps, clock, clock[1:], strict=False)}
-    return times | {"total_ms": round(1e3 * (clock[-1] - clock[0]), 1), "pairs": len(wanted.source)}
+    return times | {"total_ms": round(1e3 * (clock[-1] - clock[0]), 1), "pairs": len(pair_demand.source)}
 
 
 def matchings() -> dict[str, Any]:
-    """Measure exact and priced matchings of dense demands, and exact ones of 8n pairs."""
+    """Measure exact and priced matchings of dense demands, and exact matchings of 8n pairs."""
     rows: dict[str, Any] = {}
     for nodes in (128, 256, 512):
         upper = np.triu(np.random.default_rng(nodes).random((nodes, nodes)), 1)
@@ -149,14 +151,14 @@ def matchings() -> dict[str, Any]:
             "priced_weight_of_exact": round(priced.weight / exact.weight, 4), "asked_priced_weight_of_exact": 0.9,
         }  # fmt: skip
     for nodes in (128, 1024, 4096):
-        wanted = demand(nodes)
-        edges = wanted.source, wanted.target, wanted.size_bytes
+        pair_demand = demand(nodes)
+        edges = pair_demand.source, pair_demand.target, pair_demand.size_bytes
         rows[f"8n pairs, n={nodes}"] = {"exact_ms": timed(partial(match_edges, nodes, *edges))[1]}
     return rows
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    """Return the result, and the median processor time of three calls in ms."""
+    """Return the result of a call, and the median processor time of three calls in ms."""
     call()
     times = []
     for _ in range(3):
@@ -167,14 +169,16 @@ def timed(call: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def quality() -> dict[str, Any]:
-    """Measure the mean hops at degree 4, duplex: ours, circulants, random regular graphs, lower bound."""
+    """Measure mean hops at degree 4, duplex: our topologies, all circulants, random regular graphs, lower bound."""
     return {f"n={nodes},d=4": hops_row(nodes) for nodes in QUALITY}
 
 
 def hops_row(nodes: int) -> dict[str, Any]:
     geometric, exhaustive = (find_topology(nodes, 4, method=method) for method in ("geometric", "exhaustive"))
-    best = min(reach(nodes, (1, nodes - 1, s, nodes - s)).total_hops for s in range(2, (nodes + 1) // 2))
-    if nodes <= 64:  # sets without stride 1 too, to be sure
+    best = min(
+        measure_reach(nodes, (1, nodes - 1, s, nodes - s)).total_hops for s in range(2, (nodes + 1) // 2)
+    )
+    if nodes <= 64:  # also sets without stride 1, for certainty
         best = min(best, all_circulants(nodes))
     rows = {
         "geometric": mean_hops(geometric),
@@ -190,13 +194,16 @@ def hops_row(nodes: int) -> dict[str, Any]:
 def all_circulants(nodes: int) -> int:
     half = range(1, (nodes + 1) // 2)
     reaches = (
-        reach(nodes, direct_strides(nodes, (a, b), simplex=False)) for a in half for b in half if a < b
+        measure_reach(nodes, direct_strides(nodes, (a, b), simplex=False))
+        for a in half
+        for b in half
+        if a < b
     )
-    return min(found.total_hops for found in reaches if not found.unreached)
+    return min(each.total_hops for each in reaches if not each.unreached)
 
 
 def random_regular_hops(nodes: int, seed: int, degree: int = 4) -> float:
-    """Return mean hops of a connected random graph: stubs paired at random until no pair is a loop or twice there."""
+    """Return the mean hops of a connected random graph: stubs are paired until there is no loop and no duplicate."""
     chance = random.Random(seed)
     while True:
         stubs = [node for node in range(nodes) for _ in range(degree)]
@@ -209,11 +216,11 @@ def random_regular_hops(nodes: int, seed: int, degree: int = 4) -> float:
 
 
 def moore_bound(nodes: int, degree: int) -> float:
-    """Return mean hops when level h holds degree * (degree - 1)^(h-1) nodes as long as there are any."""
-    left, level, total, size = nodes - 1, 1, 0, degree
-    while left > 0:
-        total += level * min(left, size)
-        left, level, size = left - size, level + 1, size * (degree - 1)
+    """Return the Moore bound on mean hops: level h has degree * (degree - 1)^(h-1) nodes, until all are placed."""
+    remaining, level, total, size = nodes - 1, 1, 0, degree
+    while remaining > 0:
+        total += level * min(remaining, size)
+        remaining, level, size = remaining - size, level + 1, size * (degree - 1)
     return total / (nodes - 1)
 
 

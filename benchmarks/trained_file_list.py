@@ -1,4 +1,4 @@
-"""Trained ONNX files that packages ship: where each lies, and what it leaves open."""
+"""Trained ONNX files in Python packages, with the options for their import."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Trained:
-    """One file of a package, as shipped, with the options that it is imported with."""
+    """One unmodified file of a package, with its import options."""
 
     package: str
-    """With its version, as pip takes it."""
+    """Package with its version, as a pip requirement."""
     file: str
-    """The end of its path in the package."""
+    """End of the path of the file in the package."""
     shapes: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     inputs: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """Kind and size of the seeded inputs, by name: `normal` of a deviation, `whole` numbers below; `normal`, 1."""
+    """Kind and size of the random inputs by name: `normal` and the deviation, or `whole` and the limit; by default
+    `normal`, 1."""
     samples: int = 4
-    """As many to measure ranges on, and as many to compare."""
+    """Number of samples for measuring ranges, and as many for the comparison."""
 
 
-def _many(package: str, files: str, *shapes: str, **kept: object) -> tuple[Trained, ...]:
-    return tuple(Trained(package, file, shapes, **kept) for file in files.split())  # type: ignore[arg-type]
+def _many(package: str, files: str, *shapes: str, **options: object) -> tuple[Trained, ...]:
+    return tuple(Trained(package, file, shapes, **options) for file in files.split())  # type: ignore[arg-type]
 
 
 _IDS = {"src": ("whole", 20.0), "src_mask": ("whole", 1.0), "prefix": ("whole", 20.0)}

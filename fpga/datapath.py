@@ -180,11 +180,11 @@ class Datapath:
             )
         register = self._table["IN", name]
         if signal.kind is SignalKind.NUMBER:
-            self.bus.write32(register.at(index), value)
+            self.bus.write32(register.offset_of(index), value)
             return
         word, bit = divmod(index, WORD_BITS)
-        old = self.bus.read32(register.at(word))
-        self.bus.write32(register.at(word), old & ~(1 << bit) | value << bit)
+        old = self.bus.read32(register.offset_of(word))
+        self.bus.write32(register.offset_of(word), old & ~(1 << bit) | value << bit)
 
     def counts(self) -> dict[str, int]:
         """Return the current counts, by `module.count`. They are read one after the other, not in the same cycle."""

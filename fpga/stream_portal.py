@@ -127,9 +127,9 @@ class Portal:
         for word in range(register.words):
             value = data >> WORD_BITS * word & _WORD
             if value != source.data >> WORD_BITS * word & _WORD:
-                writes.append((register.at(word), value))
+                writes.append((register.offset_of(word), value))
         push = self._table["IN", name, "PUSH"]
-        writes += [(push.at(word), mask >> WORD_BITS * word & _WORD) for word in range(push.words)]
+        writes += [(push.offset_of(word), mask >> WORD_BITS * word & _WORD) for word in range(push.words)]
         self._transfer(writes)
         source.data = data
         source.waiting |= mask
@@ -139,7 +139,7 @@ class Portal:
         stream = ("OUT", sink.module, sink.name)
         level = self._read(*stream, "LEVEL")
         data, pop = self._table[(*stream, "DATA")], self._table[(*stream, "POP")]
-        one: list[Access] = [*((data.at(word), None) for word in range(data.words)), (pop.offset, 1)]
+        one: list[Access] = [*((data.offset_of(word), None) for word in range(data.words)), (pop.offset, 1)]
         words = self._transfer(one * level)
         for first in range(0, len(words), data.words):
             bits = _join_words(words[first : first + data.words])
@@ -153,7 +153,7 @@ class Portal:
 def read_words(bus: RegisterBus, table: RegisterMap, key: tuple[str, ...]) -> int:
     """Return all words of a register as one number."""
     register = table[key]
-    return _join_words([bus.read32(register.at(word)) for word in range(register.words)])
+    return _join_words([bus.read32(register.offset_of(word)) for word in range(register.words)])
 
 
 def _join_words(words: Sequence[int]) -> int:

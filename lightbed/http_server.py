@@ -40,7 +40,7 @@ GRACE_S = 0.1
 PAUSE_S = 0.02
 CLOSING_S = 5.0
 """Time for a client to read the last bytes of a connection that is being closed."""
-MOST_CONNECTIONS = 10_000
+MAX_CONNECTIONS = 10_000
 FAILED_STARTUP = 3
 """Exit status of uvicorn if its startup fails."""
 _AT_ONCE = 16
@@ -202,7 +202,7 @@ class Acceptor:
         self._listeners, self._make, self._config, self._limits = listeners, make, config, limits
         self.now_s = now_s
         room = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _count_descriptors() - limits.spare
-        self._most = min(MOST_CONNECTIONS, max(16, room))
+        self._most = min(MAX_CONNECTIONS, max(16, room))
         self._clients: dict[str, dict[State, dict[Client, None]]] = {}
         """Connections by address and state, the oldest first."""
         self._count = 0

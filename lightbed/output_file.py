@@ -23,7 +23,7 @@ STANDARD_OUTPUT = "-"
 
 _DESCRIPTOR = re.compile(r"/dev/(?:fd/|std)(\d+|in|out|err)|/proc/(?:self|thread-self)/fd/(\d+)")
 _STANDARD = {"in": 0, "out": 1, "err": 2}
-_MOST_LINKS = 40
+_MAX_LINKS = 40
 
 
 def write_output(path: str | Path, content: str | bytes) -> None:
@@ -140,7 +140,7 @@ def _check_folder(folder: Path, path: str | Path) -> None:
 def _descriptor_of(path: str | Path) -> int | None:
     """Return the descriptor that a name denotes, directly or through links, or None for other names."""
     name = os.path.abspath(path)  # noqa: PTH100 - links are followed one by one
-    for _ in range(_MOST_LINKS):
+    for _ in range(_MAX_LINKS):
         found = _DESCRIPTOR.fullmatch(name)
         if found:
             word = found[1] or found[2]

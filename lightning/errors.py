@@ -40,7 +40,7 @@
         └── DeadlineMissed
 
 `SaturationWarning` and `DarkWarning` are not errors: there is an answer, but it is not reliable.
-Each class has a stable `code` and says in `who` whose turn it is. A message says what, why, and what to do.
+Each class has a stable `code`, and `who` says who must act. A message says what happened, why, and what to do.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ import warnings
 from lightbed.errors import LightbedError
 from lightning import name_conflict
 
-# Here, because every module of ours imports this one, also when `lightning/__init__.py` is no longer ours.
+# Checked here, because every module of lightbed's `lightning` imports this one, even if `__init__.py` was overwritten.
 name_conflict.check_installed(__file__)
 
 
@@ -63,15 +63,15 @@ class LightningError(LightbedError, code="lightning.error", who="user"):
 
     def __str__(self) -> str:
         """Return the whole message, as `sim-kit-0001: what. Hint`."""
-        named = f"{self.device}: {self.what}" if self.device else self.what
-        return f"{named}. {self.hint}" if self.hint else named
+        message = f"{self.device}: {self.what}" if self.device else self.what
+        return f"{message}. {self.hint}" if self.hint else message
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle as itself, also through another process."""
-        return _rebuilt, (type(self), self.what, self.device, self.hint)
+        """Pickle with all three fields, which the arguments of the base class do not hold."""
+        return _rebuild, (type(self), self.what, self.device, self.hint)
 
 
-def _rebuilt(kind: type[LightningError], what: str, device: str, hint: str) -> LightningError:
+def _rebuild(kind: type[LightningError], what: str, device: str, hint: str) -> LightningError:
     return kind(what, device=device, hint=hint)
 
 
@@ -228,10 +228,10 @@ class SaturationWarning(UserWarning):
 
 
 def warn_of_saturation(device: str, answers: int = 1) -> None:
-    """Warn the caller of the function that calls this."""
-    few = "the answer is" if answers == 1 else f"{answers} answers are"
+    """Issue a `SaturationWarning` at the caller of the calling function, for this number of answers."""
+    subject = "the answer is" if answers == 1 else f"{answers} answers are"
     warnings.warn(
-        f"{device}: there was more light than can be measured, so {few} too small. Lower the laser's"
+        f"{device}: there was more light than can be measured, so {subject} too small. Lower the laser's"
         " power to that of the calibration, or run `lightning calibrate`",
         SaturationWarning,
         stacklevel=3,
@@ -243,11 +243,11 @@ class DarkWarning(UserWarning):
 
 
 def warn_of_darkness(device: str, answers: int = 1) -> None:
-    """Warn the caller of the function that calls this."""
-    few = "an answer that should be" if answers == 1 else f"{answers} answers that should be"
+    """Issue a `DarkWarning` at the caller of the calling function, for this number of answers."""
+    subject = "an answer that should be" if answers == 1 else f"{answers} answers that should be"
     warnings.warn(
-        f"{device}: no light came for {few} well above zero. Is the laser on, and its shutter open? If so, the biases"
-        " have moved: run `lightning calibrate`",
+        f"{device}: no light came for {subject} well above zero. Is the laser on, and its shutter open? If so, the"
+        " biases have moved: run `lightning calibrate`",
         DarkWarning,
         stacklevel=3,
     )

@@ -1,8 +1,9 @@
-"""A foreign package of the name `lightning`: PyTorch Lightning, which cannot share an environment with this one.
+"""Name conflict with PyTorch Lightning, whose package is also called `lightning`.
 
-Both install into a folder `lightning`, and whichever came last has overwritten `__init__.py` of the other. Our modules
-look for theirs when they are imported (`check_installed`). When theirs is uninstalled, its `__init__.py`, which was
-ours, goes with it: then Python takes `lightning.py`, which the wheel puts beside the folder (`tools/wheel.py`).
+The two packages cannot share an environment: both install into a folder `lightning`, and the later one overwrites the
+`__init__.py` of the earlier one. Our modules check for the other package when they are imported (`check_installed`).
+Uninstalling the other package also removes the `__init__.py`; Python then imports `lightning.py`, which the wheel puts
+beside the folder (`tools/wheel.py`).
 """
 
 from __future__ import annotations
@@ -13,47 +14,47 @@ from contextlib import suppress
 from pathlib import Path
 
 THEIRS = ("pytorch/__init__.py", "fabric/__init__.py", "__about__.py", "__version__.py")
-"""Files of PyTorch Lightning that ours does not have."""
+"""Files of PyTorch Lightning that our package does not have."""
 HINT = (
-    "Give lightbed an environment of its own; or, if their package is not needed under this name: "
+    "Install lightbed in a separate environment. Or, if PyTorch Lightning is not needed under this name: "
     "pip uninstall -y lightning; pip install pytorch-lightning (imported as pytorch_lightning, which does not"
-    " collide), and lightbed again: the command `lightning` goes with theirs"
+    " collide); then reinstall lightbed, because uninstalling removes the command `lightning`"
 )
 
 
 def check_installed(file: str) -> None:
-    """Raise `ImportError` with the hint when a foreign `lightning` is installed; `file` is one of our modules."""
-    found = find_foreign([str(Path(file).parents[1]), *sys.path])
-    if found:
+    """Raise `ImportError` with `HINT` if PyTorch Lightning is installed; `file` is the path of one of our modules."""
+    conflict = find_foreign([str(Path(file).parents[1]), *sys.path])
+    if conflict:
         raise ImportError(
-            f"another package named lightning (PyTorch Lightning) is installed here: {found}. {HINT}",
+            f"another package named lightning (PyTorch Lightning) is installed here: {conflict}. {HINT}",
             name="lightning",
         )
 
 
 def find_foreign(folders: Iterable[str]) -> str:
-    """Return where a foreign `lightning` shows in these folders of the path; empty where it does not."""
+    """Return evidence of a foreign package `lightning` in these folders of the import path, or ""."""
     for folder in map(Path, dict.fromkeys(folders)):
-        with suppress(OSError):  # a folder that may not be read holds nothing that is imported
-            found = _foreign_in(folder)
-            if found:
-                return found
+        with suppress(OSError):  # nothing can be imported from an unreadable folder
+            evidence = _foreign_in(folder)
+            if evidence:
+                return evidence
     return ""
 
 
 def _foreign_in(folder: Path) -> str:
     for record in sorted((*folder.glob("lightning-*.dist-info"), *folder.glob("lightning-*.egg-info"))):
-        return f"{record} tells of it"
+        return f"{record} belongs to it"
     package = folder / "lightning"
     for name in THEIRS:
         if (package / name).exists():
-            return f"{package / name} is not ours"
+            return f"{package / name} is not part of lightbed"
     if (package / "__init__.py").exists() and not (package / "name_conflict.py").exists():
         return f"{package} is another package"
     return ""
 
 
 def find_loss(file: str) -> str:
-    """Return the file that uninstalling theirs took along; empty where ours is as it was installed."""
+    """Return the `__init__.py` beside `file` if it is missing because PyTorch Lightning was uninstalled, or ""."""
     lost = Path(file).with_name("__init__.py")
     return "" if lost.exists() else str(lost)

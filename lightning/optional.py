@@ -1,4 +1,4 @@
-"""Optional libraries: imported where they are needed, and named with the hint where they are missing."""
+"""Import of optional libraries, with an error that names the extra to install."""
 
 from __future__ import annotations
 
@@ -30,17 +30,20 @@ EXTRAS = {
     "uvloop": "serve",
     "torch": "torch",
 }
-"""Which extra of ours brings a library along."""
+"""The extra of lightbed that installs each library."""
 
 
 def require(module: str, purpose: str) -> ModuleType:
-    """Import `module`, which `purpose` (as in "to speak to a board") needs. Raises `MissingLibrary`."""
+    """Import and return an optional module; `purpose` completes the message, as in "to speak to a board".
+
+    Raises `MissingLibrary` if the module, or an optional library that it imports, is not installed.
+    """
     library = module.partition(".")[0]
     try:
         return import_module(module)
     except ImportError as error:
         if (error.name or library).partition(".")[0] not in {library, *EXTRAS}:
-            raise
+            raise  # a broken installation, which no extra repairs
         missing = (error.name or library).partition(".")[0]
         extra = EXTRAS.get(missing, "kit")
         raise MissingLibrary(

@@ -1,8 +1,8 @@
-"""Any QICK script on any device: `lightning run SCRIPT --device sim://kit`.
+"""Execution of QICK scripts on any device: `lightning run SCRIPT --device sim://kit`.
 
-A script written for a board begins with `from qick import QickSoc` and calls it. Off board QICK has no such class;
-here it gets one that returns the chosen device, also as `qick.qick.QickSoc` and behind `qick.pyro.make_proxy`. The
-script runs as `__main__` with its own arguments, and everything is put back afterwards.
+A script for a board starts with `from qick import QickSoc`, a class that QICK defines only on a board. Here `QickSoc`,
+`qick.qick.QickSoc` and `qick.pyro.make_proxy` are replaced so that they return the chosen device. The script runs as
+`__main__` with its own arguments; afterwards all replacements are undone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INTERRUPTED = 130
 
 
 def run_script(script: str | Path, device: str | Any, arguments: Sequence[str] = ()) -> int:
-    """Run a script with this device as its QickSoc, and return the exit code that Python would have returned.
+    """Run a script with this device as its QickSoc, and return the exit code that `python SCRIPT` would return.
 
     `device` is an address, or what `lightning.connect` returned. A script that fails prints its traceback, as under
     Python, and returns 1. Raise `ScriptError` if there is no such script, and the errors of `connect`.
@@ -34,7 +34,7 @@ def run_script(script: str | Path, device: str | Any, arguments: Sequence[str] =
     if not path.is_file():
         raise ScriptError(f"there is no script {str(path)!r}", hint="Check the path")
     soc = connect(device) if isinstance(device, str) else device
-    with supply(soc), _as_main(path, arguments):
+    with replace_qick_soc(soc), _as_main(path, arguments):
         return _run(path)
 
 
@@ -53,7 +53,7 @@ def _run(path: Path) -> int:
 
 
 def _exit_code(code: Any) -> int:
-    """Return the exit code as Python has it: nothing is 0, a number is itself, a text is printed and is 1."""
+    """Return the exit code for `SystemExit(code)` as Python does: None is 0, and text is printed and is 1."""
     if code is None:
         return 0
     if isinstance(code, int):
@@ -62,9 +62,9 @@ def _exit_code(code: Any) -> int:
     return 1
 
 
-def _from_script_on(found: TracebackType | None, path: Path) -> TracebackType | None:
-    """Without the frames through which the script was started; none when it never began, as under Python."""
-    step = found
+def _from_script_on(start: TracebackType | None, path: Path) -> TracebackType | None:
+    """Return the traceback from the script's first frame on, or None if the script did not start."""
+    step = start
     while step is not None and step.tb_frame.f_code.co_filename != str(path):
         step = step.tb_next
     return step
@@ -83,8 +83,8 @@ def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def supply(soc: Any) -> Iterator[None]:
-    """QICK with this device as its QickSoc, in all the places where scripts look for it."""
+def replace_qick_soc(soc: Any) -> Iterator[None]:
+    """Replace QickSoc by this device inside the block, in all places from which scripts import it."""
     qick = require("qick", "to run QICK scripts")
     stand_in = _stand_in(soc)
     module = ModuleType("qick.qick", "QickSoc of the chosen device.")
@@ -98,7 +98,7 @@ def supply(soc: Any) -> Iterator[None]:
 
 
 def _stand_in(soc: Any) -> type:
-    """Return a class that gives this device whenever it is called, with whatever arguments a board would take."""
+    """Return a class whose call returns this device; it accepts the arguments of a board."""
 
     class OneDevice(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -111,8 +111,8 @@ def _stand_in(soc: Any) -> type:
 
 
 def _proxies(soc: Any, qick: ModuleType) -> ModuleType:
-    """Return `qick.pyro` whose proxy is this device; the rest is QICK's own where Pyro4 is installed."""
-    module = ModuleType("qick.pyro", "QICK's proxies; the one made here is the chosen device.")
+    """Return a module `qick.pyro` whose proxy is this device; all else is that of QICK if Pyro4 is installed."""
+    module = ModuleType("qick.pyro", "QICK's proxies; make_proxy returns the chosen device.")
     with contextlib.suppress(ImportError):
         vars(module).update(
             {k: v for k, v in vars(import_module("qick.pyro")).items() if not k.startswith("__")}
@@ -130,12 +130,12 @@ _ABSENT = object()
 
 @contextlib.contextmanager
 def _replace(table: dict[str, Any], entries: Mapping[str, Any]) -> Iterator[None]:
-    before = {name: table.get(name, _ABSENT) for name in entries}
+    original = {name: table.get(name, _ABSENT) for name in entries}
     table.update(entries)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in original.items():
             if value is _ABSENT:
                 table.pop(name, None)
             else:

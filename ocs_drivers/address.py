@@ -61,7 +61,7 @@ class Address:
         """Return the address with its own port, or with `default` if it has none."""
         return replace(self, port=self.port or default)
 
-    def only_options(self, *known: str) -> Address:
+    def check_options(self, *known: str) -> Address:
         """Return the address itself. Raise `AddressError` if it has an option that is not in `known`."""
         for name in self.options:
             if name not in known:
@@ -91,9 +91,9 @@ def parse_address(text: str) -> Address:
     """
     text = text.strip()
     if any(ord(character) < 32 or ord(character) == 127 for character in text):
-        raise _misunderstood(text, "it contains a control character")
+        raise _make_address_error(text, "it contains a control character")
     if len(text) > LONGEST:
-        raise _misunderstood(text, f"it is too long ({len(text)} characters)")
+        raise _make_address_error(text, f"it is too long ({len(text)} characters)")
     special = _visa_resource(text) or _path_address(text)
     if special is not None:
         return special
@@ -101,12 +101,12 @@ def parse_address(text: str) -> Address:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:  # its own message would show a part of the address, perhaps of a password
-        raise _misunderstood(text, "its host and port cannot be separated") from None
+        raise _make_address_error(text, "its host and port cannot be separated") from None
     if not parts.scheme or not parts.hostname:
-        raise _misunderstood(text, "it needs a scheme and a host")
+        raise _make_address_error(text, "it needs a scheme and a host")
     _check_host(parts.hostname, text)
     if parts.path.strip("/") or parts.fragment:
-        raise _misunderstood(text, "nothing but ?options may follow the port")
+        raise _make_address_error(text, "nothing but ?options may follow the port")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     return Address(parts.scheme, parts.hostname, _port(port, text), _credentials(parts), options=options)
 
@@ -119,7 +119,7 @@ def _visa_resource(text: str) -> Address | None:
     if serial:
         return Address("polatis+serial", "", path=serial["path"])
     if "::" in text and "://" not in text:
-        raise _misunderstood(
+        raise _make_address_error(
             text, "supported VISA resources are TCPIP::host::port::SOCKET and ASRL/dev/...::INSTR"
         )
     return None
@@ -130,14 +130,14 @@ def _path_address(text: str) -> Address | None:
     if match is None:
         return None
     if re.search(r":.*@", match["path"]):
-        raise _misunderstood(text, "a serial line or a file takes no user and password here")
+        raise _make_address_error(text, "a serial line or a file takes no user and password here")
     scheme, options = match["scheme"], dict(parse_qsl(match["query"] or "", keep_blank_values=True))
     return Address(_ALIASES.get(scheme, scheme), "", path=match["path"], options=options)
 
 
 def _port(port: int | None, text: str) -> int | None:
     if port is not None and not 1 <= port <= 65535:
-        raise _misunderstood(text, f"{port} is not a TCP port")
+        raise _make_address_error(text, f"{port} is not a TCP port")
     return port
 
 
@@ -150,7 +150,7 @@ def _check_host(host: str, text: str) -> None:
     except UnicodeError:
         is_name = False
     if not is_name:
-        raise _misunderstood(text, "its host is not a valid name")
+        raise _make_address_error(text, "its host is not a valid name")
 
 
 def _credentials(parts: SplitResult) -> Credentials | None:
@@ -159,9 +159,9 @@ def _credentials(parts: SplitResult) -> Credentials | None:
     return Credentials(unquote(parts.username), unquote(parts.password or ""))
 
 
-def _misunderstood(text: str, why: str) -> AddressError:
+def _make_address_error(text: str, why: str) -> AddressError:
     return AddressError(
-        f"cannot understand the address {_shorten(_without_credentials(text))!r}: {why}",
+        f"cannot understand the address {_shorten(_hide_credentials(text))!r}: {why}",
         hint="Write it like polatis+scpi://10.0.0.2:5025 or polatis+tl1://10.0.0.2:3082.",
     )
 
@@ -170,7 +170,7 @@ def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
-def _without_credentials(text: str) -> str:
+def _hide_credentials(text: str) -> str:
     """Hide the text between the scheme and the last `@`: if it cannot be parsed, it may hold a password."""
     hidden, at, rest = text.rpartition("@")
     scheme, separator, _ = hidden.partition("://")

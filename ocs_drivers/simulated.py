@@ -29,7 +29,7 @@ def simulate_switch(
     scheme = address.scheme.removeprefix(SIMULATED)
     make = find_driver_factory(scheme)
     name = (address.host or address.path).strip("/") or "ocs1"
-    addresses = _find_twin(scheme, name, address.only_options("size", "speed"))
+    addresses = _find_twin(scheme, name, address.check_options("size", "speed"))
     for url in addresses.values():
         if url.partition("://")[0] == scheme:
             return make(parse_address(url), timeout_s=timeout_s, credentials=credentials)

@@ -55,7 +55,7 @@ def _look(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
 
     _check_readable(path)
     failed: sqlite3.OperationalError | None = None
-    for way in (_open_shared, _open_copy if _has_log(path) else _unchanging):
+    for way in (_open_shared, _open_copy if _has_log(path) else _open_unchanging):
         try:
             with way(path) as connection:
                 return look(connection)
@@ -109,7 +109,7 @@ def _open_shared(path: Path) -> Any:
     return _open(path, "mode=ro")
 
 
-def _unchanging(path: Path) -> Any:
+def _open_unchanging(path: Path) -> Any:
     """Open a file that nobody can write: no lock, no shared memory."""
     return _open(path, "immutable=1")
 
@@ -117,7 +117,7 @@ def _unchanging(path: Path) -> Any:
 @contextmanager
 def _open_copy(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a copy of the file and of its log, which SQLite passes over in a file that nobody can write."""
-    with _scratch() as scratch:
+    with _make_scratch_directory() as scratch:
         copy = Path(scratch) / path.name
         for end in ("", "-wal"):
             _copy_elsewhere(f"{path}{end}", f"{copy}{end}")
@@ -134,7 +134,7 @@ def _copy_elsewhere(source: str, target: str) -> None:
         raise OSError(errno.EIO, f"it cannot be copied: {done.stderr.strip()}", source)
 
 
-def _scratch() -> tempfile.TemporaryDirectory[str]:
+def _make_scratch_directory() -> tempfile.TemporaryDirectory[str]:
     """Return a new directory, in memory where there is no other place."""
     try:
         return tempfile.TemporaryDirectory(prefix="lightbed-")

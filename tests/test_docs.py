@@ -17,7 +17,7 @@ import testbed.errors
 import testbed.operation_errors
 from lightning import errors as lightning_errors
 from ocs_drivers import known_schemes
-from sim.twins.__main__ import arguments, settings_of
+from sim.twins.__main__ import make_parser, make_settings
 from sim.twins.families import FAMILIES, make_twin
 from sim.twins.plant import Plant, plant_verbs
 
@@ -61,7 +61,7 @@ def command_line():
 
     commands = dict(walk(build_app()))
     commands["sim switch"] |= {  # it hands them on
-        option for action in arguments()._actions for option in action.option_strings if option[:2] == "--"
+        option for action in make_parser()._actions for option in action.option_strings if option[:2] == "--"
     }
     return commands
 
@@ -250,7 +250,7 @@ def twins():
 
     async def made():
         return [
-            make_twin(family, settings_of(arguments().parse_args([family, "--size=8x8"])))
+            make_twin(family, make_settings(make_parser().parse_args([family, "--size=8x8"])))
             for family in FAMILIES
         ]
 

@@ -1,4 +1,4 @@
-"""Write `docs/reference/openapi.json`: `python -m tools.openapi`. A change needs a new version of the interface."""
+"""Writer of `docs/reference/openapi.json`: `python -m tools.openapi`. A change requires a new interface version."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-KEPT = ROOT / "docs" / "reference" / "openapi.json"
+DOCUMENT = ROOT / "docs" / "reference" / "openapi.json"
 
 
 def write(path: Path, text: str) -> None:
-    """Write the document. Exits where the one that is kept differs and has the same version."""
-    kept = path.read_text(encoding="utf-8") if path.exists() else ""
-    if kept and kept != text and _version(kept) == _version(text):
+    """Write the document. Exits with a message if the stored document differs but has the same version."""
+    stored = path.read_text(encoding="utf-8") if path.exists() else ""
+    if stored and stored != text and _version(stored) == _version(text):
         sys.exit(
-            f"the interface has changed: raise API_VERSION, which is {_version(text)}, then write it again"
+            f"the interface has changed: increase API_VERSION (now {_version(text)}), then run this command again"
         )
     path.write_text(text, encoding="utf-8")
 
@@ -26,12 +26,12 @@ def _version(text: str) -> str:
 
 
 def main() -> None:
-    """Write what the service of this checkout describes."""
+    """Write the OpenAPI document of the service in this checkout."""
     from testbed.service.application import document_text
     from testbed.service.server import make_service
 
     with tempfile.TemporaryDirectory() as runs:
-        write(KEPT, document_text(make_service([ROOT / "labs" / "testbed12.yaml"], Path(runs))))
+        write(DOCUMENT, document_text(make_service([ROOT / "labs" / "testbed12.yaml"], Path(runs))))
 
 
 if __name__ == "__main__":

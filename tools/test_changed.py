@@ -1,9 +1,9 @@
-"""Print the test files that a change may break, one per line: `python -m tools.test_changed [BASE]`.
+"""Selection of the test files that a change may break: `python -m tools.test_changed [BASE]` prints them, one per line.
 
-The change is what differs from the commit BASE (default: HEAD), untracked files included. A test file is printed if it,
-or a `conftest.py` above it, changed or imports a module that changed or that imports one that did, at any depth.
-A module name in a string counts as an import: tables of rooms and entry points name modules so. The tests at the top of
-`tests/`, which read files of all rooms, are always printed.
+The change is the difference from the commit BASE (default: HEAD), including untracked files. A test file is selected if
+it, or a `conftest.py` above it, has changed or imports a changed module, directly or through other modules. A module
+name in a string counts as an import, because tables and entry points refer to modules in this way. The tests directly
+in `tests/`, which read files of all packages, are always selected.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed", "tools")
 EVERYTHING = ("pyproject.toml", "tests/conftest.py", "tests/plugins/", "requirements/")
-"""A change here may break any test."""
+"""Paths whose change may break any test."""
 
 _IMPORTS = ROOT / "build" / "imports.json"
 
 
 def find_changed_files(base: str) -> set[str]:
-    """Return the paths, from the top of the checkout, of files that differ from a commit, and of untracked ones."""
+    """Return the paths, relative to the checkout, of files that differ from a commit, and of untracked files."""
     paths: set[str] = set()
     for command in (["diff", "--name-only", base], ["ls-files", "--others", "--exclude-standard"]):
         listed = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -40,7 +40,7 @@ def name_module(path: Path) -> str:
 
 
 def find_names(path: Path, module: str) -> list[str]:
-    """Return the dotted names that a file imports, wherever in it, with their packages, and those in its strings."""
+    """Return the dotted names in a file's imports and strings, each with its parent packages; sorted."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -60,33 +60,33 @@ def find_names(path: Path, module: str) -> list[str]:
 
 
 class Imports:
-    """The names that files import, remembered in build/imports.json as long as a file stays as it is."""
+    """The names that files import, cached in build/imports.json by the modification time and size of each file."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Any] = json.loads(_IMPORTS.read_text()) if _IMPORTS.is_file() else {}
+        self._cache: dict[str, Any] = json.loads(_IMPORTS.read_text()) if _IMPORTS.is_file() else {}
 
     def __call__(self, path: Path) -> list[str]:
-        """Return the names that the file at this path, from the top of the checkout, imports."""
+        """Return the names that a file imports; `path` is relative to the checkout."""
         state = (ROOT / path).stat()
         stamp = [state.st_mtime_ns, state.st_size]
-        kept = self._kept.get(str(path))
-        if kept is None or kept[0] != stamp:
-            kept = self._kept[str(path)] = [stamp, find_names(ROOT / path, name_module(path))]
-        return list(kept[1])
+        entry = self._cache.get(str(path))
+        if entry is None or entry[0] != stamp:
+            entry = self._cache[str(path)] = [stamp, find_names(ROOT / path, name_module(path))]
+        return list(entry[1])
 
     def save(self) -> None:
-        """Write what was read for the next run."""
+        """Write the cache for the next run."""
         _IMPORTS.parent.mkdir(exist_ok=True)
-        _IMPORTS.write_text(json.dumps(self._kept))
+        _IMPORTS.write_text(json.dumps(self._cache))
 
 
 def find_affected(changed: set[str], importers: dict[str, set[str]]) -> set[str]:
-    """Return the changed modules and all that import them, at any depth."""
-    affected, waiting = set(changed), list(changed)
-    while waiting:
-        for importer in importers[waiting.pop()] - affected:
+    """Return the changed modules and all modules that import them, directly or indirectly."""
+    affected, pending = set(changed), list(changed)
+    while pending:
+        for importer in importers[pending.pop()] - affected:
             affected.add(importer)
-            waiting.append(importer)
+            pending.append(importer)
     return affected
 
 
@@ -111,7 +111,7 @@ def find_tests(changed_files: set[str]) -> list[str]:
     for file in map(Path, changed_files):
         module = name_module(file) if file.suffix == ".py" else ""
         changed.add(module)
-        if not importers[module]:  # found by its name at run time, or no module at all: its packages bring it
+        if not importers[module]:  # loaded by name at run time, or a data file: its packages count as changed
             rooms = file.parent.parts
             changed.update(".".join(rooms[:depth]) for depth in range(min(2, len(rooms)), len(rooms) + 1))
     affected = find_affected(changed & set(sources), importers)
@@ -121,18 +121,18 @@ def find_tests(changed_files: set[str]) -> list[str]:
 
     conftests = (path.relative_to(ROOT) for path in ROOT.glob("tests/*/**/conftest.py"))
     folders = {path.parent for path in conftests if is_touched(path)}
-    house = Path("tests")  # the tests there read files of all rooms, pages included
+    top = Path("tests")  # the tests directly in it read files of all packages, and the documentation
     files = [
         str(path)
         for path in tests
-        if path.parent == house or not folders.isdisjoint(path.parents) or is_touched(path)
+        if path.parent == top or not folders.isdisjoint(path.parents) or is_touched(path)
     ]
     imports.save()
     return files
 
 
 def main(arguments: list[str]) -> int:
-    """Print the test files, and how many of all they are on standard error."""
+    """Print the test files, and their number on standard error."""
     files = find_tests(find_changed_files(arguments[0] if arguments else "HEAD"))
     print(*files, sep="\n")
     print(f"{len(files)} test files may be broken by the change", file=sys.stderr)

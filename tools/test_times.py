@@ -1,10 +1,10 @@
-"""Tables of what the suite costs: `make test` ends with that of the lanes, `make test-times` prints all.
+"""Tables of the time that the test suite takes: `make test` prints that of the lanes, `make test-times` prints all.
 
 python -m tools.test_times lanes              the table of lanes
-python -m tools.test_times all [FILE]         lanes, the slowest files, tests and fixtures, and their shares
+python -m tools.test_times all [FILE]         lanes, and the slowest files, tests and fixtures with their shares
 python -m tools.test_times run LANE COMMAND   run a command, and record it as a lane
-python -m tools.test_times test LANE OPTIONS  run pytest as a lane, and what failed in it a second time
-python -m tools.test_times clear              forget all lanes
+python -m tools.test_times test LANE OPTIONS  run pytest as a lane, and failed tests a second time
+python -m tools.test_times clear              delete the records of all lanes
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from typing import Any
 
 TIMES = Path(__file__).resolve().parents[1] / "build" / "test-times.json"
 
-MOST_FLAKY = 3
-"""More tests than these do not fail by chance: they get no second try."""
+MAX_FLAKY = 3
+"""If more tests fail, the failure is not by chance, and there is no second run."""
 
 Spent = tuple[float, float]
 """Wall and processor time in s."""
 
 
 def read_lanes(path: Path = TIMES) -> dict[str, Any]:
-    """Return the entries of the lanes; none if nothing was recorded."""
+    """Return the entries of the lanes by name; {} if nothing was recorded."""
     return json.loads(path.read_text()) if path.is_file() else {}
 
 
 def format_lanes(lanes: dict[str, Any]) -> list[str]:
-    """Return the table of the lanes, and of all together: lanes may run side by side."""
+    """Return the table of the lanes with a total; the total wall time accounts for lanes that run in parallel."""
     rows = [(name, lane["tests"], lane["wall_s"], lane["processor_s"]) for name, lane in lanes.items()]
     tests, spent_s = (sum(row[column] for row in rows) for column in (1, 3))
     ends_s = [lane["ended_s"] for lane in lanes.values()]
@@ -47,7 +47,7 @@ def format_lanes(lanes: dict[str, Any]) -> list[str]:
 
 
 def format_slowest(title: str, spent: dict[str, Spent], rows: int) -> list[str]:
-    """Return the entries with the most processor time, and the share of the total that they make up so far."""
+    """Return the entries with the most processor time as lines, with their cumulative share of the total."""
     total_s = sum(processor for _, processor in spent.values()) or 1.0
     lines = ["", f"{title}: {len(spent)}, {total_s:.0f} s of processor time", "  processor      wall  so far"]
     so_far_s = 0.0
@@ -58,7 +58,7 @@ def format_slowest(title: str, spent: dict[str, Spent], rows: int) -> list[str]:
 
 
 def add_up(pairs: Iterable[tuple[str, Spent]]) -> dict[str, Spent]:
-    """Return the sum of the times under each name."""
+    """Return the total wall and processor time under each name."""
     sums: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for name, (wall, processor) in pairs:
         sums[name][0] += wall
@@ -67,7 +67,7 @@ def add_up(pairs: Iterable[tuple[str, Spent]]) -> dict[str, Spent]:
 
 
 def format_all(lanes: dict[str, Any], rows: int = 25) -> list[str]:
-    """Return the lanes, and of each that ran tests its slowest rooms, files, tests and fixtures."""
+    """Return the table of lanes, then for each lane with tests its slowest rooms, files, tests and fixtures."""
     lines = format_lanes(lanes)
     for name, lane in lanes.items():
         each = lane.get("each", {})
@@ -90,14 +90,14 @@ def format_all(lanes: dict[str, Any], rows: int = 25) -> list[str]:
 
 
 def run_lane(lane: str, command: list[str]) -> int:
-    """Run a command that is no pytest, record it as a lane, and return its exit code."""
-    began, before = time.perf_counter(), getrusage(RUSAGE_CHILDREN)
+    """Run a command other than pytest, record it as a lane, and return its exit code."""
+    start, before = time.perf_counter(), getrusage(RUSAGE_CHILDREN)
     code = subprocess.run(command, check=False).returncode
     after = getrusage(RUSAGE_CHILDREN)
     spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     entry = {
         "tests": 0,
-        "wall_s": time.perf_counter() - began,
+        "wall_s": time.perf_counter() - start,
         "ended_s": time.time(),
         "processor_s": spent_s,
     }
@@ -107,7 +107,7 @@ def run_lane(lane: str, command: list[str]) -> int:
 
 def _record(lane: str, entry: dict[str, Any]) -> None:
     TIMES.parent.mkdir(exist_ok=True)
-    with TIMES.with_suffix(".lock").open("w") as lock:  # lanes run beside one another
+    with TIMES.with_suffix(".lock").open("w") as lock:  # lanes run in parallel
         fcntl.flock(lock, fcntl.LOCK_EX)
         lanes = read_lanes(TIMES)
         TIMES.write_text(json.dumps(lanes | {lane: lanes.get(lane, {}) | entry}))
@@ -116,15 +116,15 @@ def _record(lane: str, entry: dict[str, Any]) -> None:
 def run_tests(lane: str, options: list[str]) -> int:
     """Run pytest as a lane, and return its exit code.
 
-    A test that fails among others and passes alone is flaky. It does not fail the run, as it says nothing of the
-    change that is tested; the table of lanes names it until somebody mends it.
+    A test that fails among others but passes in the second run is flaky. It does not fail the run, because the tested
+    change is not its cause; the table of lanes reports it.
     """
     pytest = [sys.executable, "-m", "pytest"]
     code = subprocess.run([*pytest, "--lane", lane, *options], check=False).returncode
     failed = read_lanes(TIMES).get(lane, {}).get("failed", [])
-    if code != 1 or not 0 < len(failed) <= MOST_FLAKY:
+    if code != 1 or not 0 < len(failed) <= MAX_FLAKY:
         return code
-    print("A second try, alone:", *failed, sep="\n  ", flush=True)
+    print("Second run of the failed tests:", *failed, sep="\n  ", flush=True)
     code = subprocess.run([*pytest, *failed], check=False).returncode
     if code == 0:
         _record(lane, {"flaky": failed})
@@ -132,7 +132,7 @@ def run_tests(lane: str, options: list[str]) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the arguments say (see above), and return the exit status."""
+    """Run the command of the arguments (see the module), and return the exit status."""
     match arguments:
         case ["lanes"]:
             print(*format_lanes(read_lanes()), sep="\n")

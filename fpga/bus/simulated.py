@@ -99,7 +99,9 @@ class SimulatedBus:
         self._pins = _Pins(datapath, engine)
         self._table = register_map(datapath)
         self._words = {
-            register.at(word): (register, word) for register in self._table for word in range(register.words)
+            register.offset_of(word): (register, word)
+            for register in self._table
+            for word in range(register.words)
         }
         self._reset()
 
@@ -174,7 +176,7 @@ class SimulatedBus:
         """Set the signal of a register to its value, the concatenation of its words."""
         value = 0
         for word in range(register.words):
-            value |= self._stored[register.at(word)] << register.width * word
+            value |= self._stored[register.offset_of(word)] << register.width * word
         if isinstance(register.signal, BlockPin):
             self._block(register.signal).write(register.signal.pin, value & (1 << register.signal.width) - 1)
         elif register.signal is not None:

@@ -70,7 +70,7 @@ def cosimulate(
     if as_json:
         print(
             json.dumps(
-                {"ok": equal, "datapath": datapath.name, "runs": [_plain(each) for each in comparisons]}
+                {"ok": equal, "datapath": datapath.name, "runs": [_make_plain(each) for each in comparisons]}
             )
         )
     else:
@@ -89,8 +89,8 @@ def _compare(datapath: Datapath, simulator: str, cycles: int, seed: int) -> Comp
     if simulator == "icarus":
         actual = icarus.run(datapath, inputs, episode=EPISODE)
     else:
-        actual = _in_episodes(verilated.build(datapath, optimise="-O1"), inputs)
-    return compare(datapath, simulator, inputs, _in_episodes(compile_datapath(datapath), inputs), actual)
+        actual = _run_in_episodes(verilated.build(datapath, optimise="-O1"), inputs)
+    return compare(datapath, simulator, inputs, _run_in_episodes(compile_datapath(datapath), inputs), actual)
 
 
 def stimulus(datapath: Datapath, cycles: int, seed: int) -> Rows:
@@ -104,7 +104,7 @@ def stimulus(datapath: Datapath, cycles: int, seed: int) -> Rows:
     return np.concatenate(rows)
 
 
-def _in_episodes(simulator: Simulator, inputs: Rows) -> Rows:
+def _run_in_episodes(simulator: Simulator, inputs: Rows) -> Rows:
     """Return the outputs of a run with a reset before every episode."""
     import numpy as np
 
@@ -115,7 +115,7 @@ def _in_episodes(simulator: Simulator, inputs: Rows) -> Rows:
     return np.concatenate(outputs)
 
 
-def _plain(comparison: Comparison) -> dict[str, Any]:
+def _make_plain(comparison: Comparison) -> dict[str, Any]:
     return {**asdict(comparison), "ok": comparison.mismatch is None}
 
 

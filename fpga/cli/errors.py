@@ -42,10 +42,10 @@ def print_errors(errors: Iterable[Diagnostic], *, as_json: bool) -> int:
 
 def print_message(message: str, *, as_json: bool) -> int:
     """Print an error without a source location, and return the exit code."""
-    return print_errors([_unlocated(message)], as_json=as_json)
+    return print_errors([_make_unlocated(message)], as_json=as_json)
 
 
-def _unlocated(message: str, hint: str = "") -> Diagnostic:
+def _make_unlocated(message: str, hint: str = "") -> Diagnostic:
     """Return an error without a source location."""
     from fpga.count_action.diagnostics import Diagnostic
 
@@ -55,10 +55,10 @@ def _unlocated(message: str, hint: str = "") -> Diagnostic:
 def diagnose_os_error(error: OSError) -> Diagnostic:
     """Return the diagnostic of an error of the operating system, with reason and hint."""
     if error.filename is None:
-        return _unlocated(error.strerror or str(error))
+        return _make_unlocated(error.strerror or str(error))
     path = Path(os.fsdecode(error.filename))
     why, hint = _reason(error, path)
-    return _unlocated(f"cannot use {str(path)!r}: {why}", hint)
+    return _make_unlocated(f"cannot use {str(path)!r}: {why}", hint)
 
 
 def _reason(error: OSError, path: Path) -> tuple[str, str]:

@@ -113,19 +113,19 @@ def _init(datapath: Datapath, path: Path, *, as_json: bool) -> int:
 def _simulate(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Run:
     from fpga.count_action.simulate.compiled.simulator import compile_datapath
     from fpga.count_action.simulate.reference import Reference
-    from fpga.count_action.simulate.stimuli.files import failures
+    from fpga.count_action.simulate.stimuli.files import find_failures
 
     if cycles is not None:
-        stimulus = _at_least(datapath, stimulus, cycles)
+        stimulus = _extend(datapath, stimulus, cycles)
     counts = sum(1 for _ in datapath.counts())
     short = len(stimulus.rows) * counts <= SHORT
     outputs = (Reference(datapath) if short else compile_datapath(datapath)).run(stimulus.rows)
     claims = any(module.claims for module in datapath.modules)
     violated = tuple(Reference(datapath).violations(stimulus.rows)) if claims else ()
-    return _Run(datapath, stimulus, outputs, failures(stimulus, outputs), violated)
+    return _Run(datapath, stimulus, outputs, find_failures(stimulus, outputs), violated)
 
 
-def _at_least(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
+def _extend(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
     """Return the stimulus, extended by idle cycles to at least `cycles`."""
     import numpy as np
 
@@ -183,7 +183,7 @@ def _document(run: _Run, paths: list[str]) -> dict[str, Any]:
 
 
 def _print_failures(run: _Run, stimulus: Path) -> None:
-    from fpga.count_action.simulate.stimuli.files import window
+    from fpga.count_action.simulate.stimuli.files import tabulate_window
 
     for failure in run.failed[:SHOWN]:
         print(f"error: {stimulus}:{failure.expected.line}:1: {failure}", file=sys.stderr)
@@ -199,7 +199,7 @@ def _print_failures(run: _Run, stimulus: Path) -> None:
     if run.failed:
         print(
             "",
-            *window(run.datapath, run.stimulus.rows, run.outputs, run.failed[0]),
+            *tabulate_window(run.datapath, run.stimulus.rows, run.outputs, run.failed[0]),
             sep="\n",
             file=sys.stderr,
         )

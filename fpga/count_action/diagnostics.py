@@ -69,10 +69,10 @@ class Refused(Exception):
 
     def __init__(self, at: Location, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.diagnostic = note(at, message, hint)
+        self.diagnostic = make_diagnostic(at, message, hint)
 
 
-def note(at: Location | None, message: str, hint: str = "") -> Diagnostic:
+def make_diagnostic(at: Location | None, message: str, hint: str = "") -> Diagnostic:
     """Return a diagnostic at a location; None stands for something that was built in Python."""
     if at is None:
         return Diagnostic("<python>", 0, 0, message, hint)
@@ -82,7 +82,9 @@ def note(at: Location | None, message: str, hint: str = "") -> Diagnostic:
 def find_out_of_range(what: str, value: int, low: int, high: int, at: Location | None) -> Diagnostics:
     """Yield a diagnostic if `value` is outside `low` to `high`, both included."""
     if not low <= value <= high:
-        yield note(at, f"the {what} is {value}, outside {low} to {high}", f"Choose {low} to {high}.")
+        yield make_diagnostic(
+            at, f"the {what} is {value}, outside {low} to {high}", f"Choose {low} to {high}."
+        )
 
 
 @dataclass

@@ -45,7 +45,7 @@ class Proof:
         """True if every applicable property is proven."""
         return all(each.verdict in {Verdict.PROVEN, Verdict.NOT_APPLICABLE} for each in self.results)
 
-    def of(self, module: str, name: str) -> Result:
+    def find_result(self, module: str, name: str) -> Result:
         """Return the result of the property `name` of a module. Raise KeyError if there is none."""
         for each in self.results:
             if (each.module, each.property) == (module, name):
@@ -76,9 +76,7 @@ def prove(
     claims = claims_to_prove(datapath, module)
     if claims:
         proof = _with_claims(proof, Specification(datapath, module, claims), depth, timeout_s)
-    return (
-        proof if allow_vacuous else replace(proof, results=tuple(_without_vacuous(datapath, proof.results)))
-    )
+    return proof if allow_vacuous else replace(proof, results=tuple(_mark_vacuous(datapath, proof.results)))
 
 
 def _with_claims(proof: Proof, specification: Specification, depth: int, timeout_s: float) -> Proof:
@@ -92,7 +90,7 @@ def _with_claims(proof: Proof, specification: Specification, depth: int, timeout
     )
 
 
-def _without_vacuous(datapath: Datapath, results: Iterable[Result]) -> Iterator[Result]:
+def _mark_vacuous(datapath: Datapath, results: Iterable[Result]) -> Iterator[Result]:
     """Yield the results; `fires` becomes VACUOUS in modules with a count that can never count."""
     for each in results:
         counts = datapath.module(each.module).counts

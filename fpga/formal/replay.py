@@ -35,7 +35,7 @@ class Difference:
     seen: int
 
 
-def differences(datapath: Datapath, expected: Rows, actual: Rows) -> tuple[Difference, ...]:
+def find_differences(datapath: Datapath, expected: Rows, actual: Rows) -> tuple[Difference, ...]:
     """Return the first difference of every element, causes first.
 
     In the first differing cycle, consequences are left out: a fire follows from registers, and a ready from a fire.
@@ -46,17 +46,17 @@ def differences(datapath: Datapath, expected: Rows, actual: Rows) -> tuple[Diffe
         at_once = [
             replace(each, cycle=cycle) for each in _compare_cycle(datapath, expected[rows], actual[rows])
         ]
-        for each in at_once if first else _causes(at_once):
+        for each in at_once if first else _select_causes(at_once):
             first.setdefault(each.element, each)
     return tuple(first.values())
 
 
-def causes(differences: tuple[Difference, ...]) -> tuple[Difference, ...]:
+def select_causes(differences: tuple[Difference, ...]) -> tuple[Difference, ...]:
     """Return the differences in the cycle of the first one."""
     return tuple(each for each in differences if each.cycle == differences[0].cycle)
 
 
-def _causes(candidates: list[Difference]) -> list[Difference]:
+def _select_causes(candidates: list[Difference]) -> list[Difference]:
     for stage in ({"counts", "sticky", "data", "flags"}, {"beats"}, {"fires"}):
         direct = [each for each in candidates if each.property in stage and _READY not in each.element]
         if direct:

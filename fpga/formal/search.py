@@ -15,7 +15,7 @@ import numpy as np
 
 from fpga.count_action.simulate import Reference
 from fpga.formal import sby
-from fpga.formal.replay import Difference, differences
+from fpga.formal.replay import Difference, find_differences
 from fpga.formal.specification import Specification
 from fpga.formal.subjects import subjects
 from fpga.hdl import icarus
@@ -145,7 +145,7 @@ def run_differences(specification: Specification, design: Design, seed: int = 0)
     parts = [generate_stimulus(datapath, _EPISODE, seed + place) for place in range(_EPISODES)]
     actual = icarus.run(design, np.concatenate(parts), episode=_EPISODE)
     expected = [Reference(datapath).run(part) for part in parts]
-    all_differences = differences(datapath, np.concatenate(expected), actual)
+    all_differences = find_differences(datapath, np.concatenate(expected), actual)
     only = (each for each in all_differences if specification.only in {None, each.module})
     return tuple(replace(each, cycle=each.cycle % _EPISODE) for each in only)
 

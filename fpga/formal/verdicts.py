@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from fpga.formal import sby
 from fpga.formal.properties import PROPERTIES, STATED, properties_of
-from fpga.formal.replay import Difference, causes, part_of, replay, target_differences
+from fpga.formal.replay import Difference, part_of, replay, select_causes, target_differences
 from fpga.formal.search import Findings, read_vcd, simulate_differences
 from fpga.formal.specification import Specification
 from fpga.formal.subjects import subjects, targets_check
@@ -105,7 +105,9 @@ def _result(
             )
     undecided = any(subject in subjects(specification, assertion) for assertion in findings.open)
     # Later differences may only follow from the first; they decide where no proof does.
-    for each in findings.differences if undecided or findings.timed_out else causes(findings.differences):
+    for each in (
+        findings.differences if undecided or findings.timed_out else select_causes(findings.differences)
+    ):
         if subject == (each.module, each.property):
             part = part_of(each.element)
             return Result(

@@ -41,7 +41,7 @@ def bits_of(rows: Rows, port: Port) -> NDArray[np.bool_]:
     return bits[:, : port.width].astype(np.bool_)
 
 
-def first_mismatch(datapath: Datapath, expected: Rows, actual: Rows) -> Mismatch | None:
+def find_first_mismatch(datapath: Datapath, expected: Rows, actual: Rows) -> Mismatch | None:
     """Return the first mismatch of two runs, or None if they are equal.
 
     Raise ValueError for runs of unequal shape.
@@ -61,7 +61,7 @@ def first_mismatch(datapath: Datapath, expected: Rows, actual: Rows) -> Mismatch
     return Mismatch(int(cycles[0]), ports, len(cycles))
 
 
-def window(
+def tabulate_window(
     datapath: Datapath, mismatch: Mismatch, inputs: Rows, expected: Rows, actual: Rows
 ) -> Iterator[str]:
     """Yield a table of eight cycles around a mismatch: inputs that are not 0 (except data), and differing ports."""
@@ -103,7 +103,7 @@ class Coverage:
     """Fires at the end of a chain of three modules, each one cycle after the module that it counts."""
 
 
-def coverage(datapath: Datapath, inputs: Rows, outputs: Rows) -> Coverage:
+def measure_coverage(datapath: Datapath, inputs: Rows, outputs: Rows) -> Coverage:
     """Return the coverage of a run of a datapath."""
     ports = ports_of(datapath)
     fires = bits_of(outputs, ports.output("fire_o"))
@@ -199,6 +199,6 @@ class Comparison:
 
 def compare(datapath: Datapath, simulator: str, inputs: Rows, expected: Rows, actual: Rows) -> Comparison:
     """Compare the run of a simulator with the expected run."""
-    mismatch = first_mismatch(datapath, expected, actual)
-    lines = tuple(window(datapath, mismatch, inputs, expected, actual)) if mismatch else ()
-    return Comparison(simulator, coverage(datapath, inputs, expected), mismatch, lines)
+    mismatch = find_first_mismatch(datapath, expected, actual)
+    lines = tuple(tabulate_window(datapath, mismatch, inputs, expected, actual)) if mismatch else ()
+    return Comparison(simulator, measure_coverage(datapath, inputs, expected), mismatch, lines)

@@ -29,7 +29,7 @@ def generate_stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
     for signal in datapath.inputs:
         if signal.kind is SignalKind.NUMBER:
             _put(rows, ports.input(f"{signal.name}_i"), _numbers(random, cycles, signal))
-    _targets(random, datapath, ports, rows)
+    _write_targets(random, datapath, ports, rows)
     return rows
 
 
@@ -71,7 +71,7 @@ def _numbers(random: np.random.Generator, cycles: int, signal: Signal) -> NDArra
     return _as_bits(values, signal.width).reshape(cycles, -1)
 
 
-def _targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows: Rows) -> None:
+def _write_targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows: Rows) -> None:
     """Write the targets to commit into the shadow bank: new random ones for every phase."""
     phases = -(-len(rows) // _PHASE)
     bits = [
@@ -100,11 +100,11 @@ def _reachable(
 
 
 def _reach(datapath: Datapath, count: Count) -> int:
-    increment = min(_LARGE, count.constant + sum(_largest(datapath, ref) for ref in count.terms))
+    increment = min(_LARGE, count.constant + sum(_max_term(datapath, ref) for ref in count.terms))
     return max(1, increment if count.kind is CountKind.LEVEL else increment + _FEW_CYCLES)
 
 
-def _largest(datapath: Datapath, ref: Ref) -> int:
+def _max_term(datapath: Datapath, ref: Ref) -> int:
     """Return the largest value of a term in a typical cycle."""
     if ref.module is None and datapath.input(ref.name).kind is SignalKind.NUMBER:
         return 3

@@ -25,7 +25,7 @@ from fpga.photonic_mac.cycles import (
     cycles_of,
     total_cycles,
 )
-from fpga.photonic_mac.network import beats_of
+from fpga.photonic_mac.network import count_beats
 
 _LIBRARY = Path(__file__).resolve().parents[1] / "library"
 
@@ -135,7 +135,7 @@ class _Loop:
 
 def _control_targets(shape: tuple[int, int], layers: int, preamble: int) -> int:
     """Return the concatenated targets of `photonic_mac_control` for a layer, as in `photonic_inference.sv`."""
-    outputs, beats = shape[0], beats_of(shape[1])
+    outputs, beats = shape[0], count_beats(shape[1])
     fields = (
         *((1, 16), (preamble, 16), (beats, 16), (outputs * beats, 24), (outputs, 16)),
         *((beats, 16), (1, 16), (layers, 16), (1, 16), (0, 32)),

@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga.photonic_mac.network import beats_of
+from fpga.photonic_mac.network import count_beats
 
 MEMORY = 2
 """Cycles from an address to the converters: memory and scaling."""
@@ -84,7 +84,7 @@ def cycles_of(shapes: Sequence[tuple[int, int]], timing: Timing | None = None) -
     """
     timing = timing or Timing()
     return tuple(
-        LayerCycles(outputs * beats_of(inputs), timing.preamble, DETECTION, timing.fill, TURNAROUND)
+        LayerCycles(outputs * count_beats(inputs), timing.preamble, DETECTION, timing.fill, TURNAROUND)
         for outputs, inputs in shapes
     )
 
@@ -136,27 +136,28 @@ def measure_layers(trace: Trace) -> tuple[LayerCycles, ...]:
 
 def _layer(trace: Trace, cycles: int) -> LayerCycles:
     """Return the measured cycles of one layer, from its start to the next."""
-    head, preamble = _first(trace.heading), int(trace.heading.sum())
-    arrival = _first(trace.light)
-    opened = head + _first(trace.open[head:])  # before `head` it may still be open from the previous layer
+    head, preamble = _first_set(trace.heading), int(trace.heading.sum())
+    arrival = _first_set(trace.light)
+    # Before `head` it may still be open from the previous layer.
+    opened = head + _first_set(trace.open[head:])
     there_and_back = arrival - head
-    adding = _first(trace.partial) - opened
-    accumulation = _last(trace.result) - _last(trace.partial)
+    adding = _first_set(trace.partial) - opened
+    accumulation = _last_set(trace.result) - _last_set(trace.partial)
     return LayerCycles(
         beats=int(trace.sending.sum()),
         preamble=preamble,
         detection=opened - arrival - preamble,
         fill=there_and_back + adding + accumulation,
-        turnaround=cycles - _last(trace.result) + head - 1,  # a start is in the cycle before its preamble
+        turnaround=cycles - _last_set(trace.result) + head - 1,  # a start is in the cycle before its preamble
     )
 
 
-def _first(bits: Bits) -> int:
+def _first_set(bits: Bits) -> int:
     indices = np.flatnonzero(bits)
     if not indices.size:
         raise ValueError("a signal of the run never rose: the layer did not end.")
     return int(indices[0])
 
 
-def _last(bits: Bits) -> int:
-    return len(bits) - 1 - _first(bits[::-1])
+def _last_set(bits: Bits) -> int:
+    return len(bits) - 1 - _first_set(bits[::-1])

@@ -177,7 +177,7 @@ def accuracy(results: NDArray[np.int16], labels: ArrayLike) -> float:
     return float((results.argmax(axis=1) == np.asarray(labels)).mean())
 
 
-def beats_of(inputs: int) -> int:
+def count_beats(inputs: int) -> int:
     """Return the number of cycles for one output."""
     return -(-inputs // LANES)
 
@@ -198,7 +198,7 @@ def noisy_results(
 
 def _light(weights: Integers, activations: Integers, optics: Optics, first: int) -> NDArray[np.int16]:
     outputs, inputs = weights.shape
-    spare = beats_of(inputs) * LANES - inputs
+    spare = count_beats(inputs) * LANES - inputs
     padded = np.pad(weights, ((0, 0), (0, spare))).reshape(-1, LANES)
     repeated = np.tile(np.pad(activations, (0, spare)).reshape(-1, LANES), (outputs, 1))
     magnitudes = optics.light((repeated * np.abs(padded)) >> 8, first)

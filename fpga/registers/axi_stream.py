@@ -17,8 +17,8 @@ from fpga.registers.register_blocks import (
     extend,
     instance,
     join,
+    list_omitted_bits,
     pad,
-    rest,
 )
 from fpga.registers.register_list import output_streams
 from fpga.registers.text import CORE_RESET, HELD
@@ -66,7 +66,7 @@ def _end_out(stream: str, wire: str, end: str, lanes: int, width: int) -> Fragme
     return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tkeep = {bytes_of_lanes};",))
 
 
-def _whole_bytes(bits: int) -> int:
+def _round_up_to_bytes(bits: int) -> int:
     return -(-bits // 8) * 8
 
 
@@ -74,7 +74,7 @@ def _slave(signal: Signal, index: int) -> Fragment:
     several = signal.size > 1
     prefix = f"s_axis_{signal.name}" + (f"_{index}" if several else "")
     bits = signal.lanes * signal.width
-    whole = _whole_bytes(bits)
+    whole = _round_up_to_bytes(bits)
     bit = f"[{index}]" if several else ""
     span = f"[{index * bits}+:{bits}]" if several else ""
     return Fragment(
@@ -88,13 +88,13 @@ def _slave(signal: Signal, index: int) -> Fragment:
             f"assign dp_{signal.name}_data_i{span} = {cut(f'{prefix}_tdata', whole, bits)};",
             f"assign {prefix}_tready = dp_{signal.name}_ready_o{bit} && !{HELD};",
         ),
-        unused=rest(f"{prefix}_tdata", whole, bits),
+        unused=list_omitted_bits(f"{prefix}_tdata", whole, bits),
     )
 
 
 def _master(stream: str, bits: int, width: int, ends: list[tuple[str, int]], *, signed: bool) -> Fragment:
     """Return the fragment of an output stream. Its beats survive a reset of the datapath; padding repeats the sign."""
-    whole = _whole_bytes(bits)
+    whole = _round_up_to_bytes(bits)
     wires_by_port = {f"dp_{stream}_data_o": (f"held_{stream}_data", bits)}
     wires_by_port |= {f"dp_{end}_o": (f"held_{end}", lanes) for end, lanes in ends}
     wires = [f"wire {bit_range(number)}{name};" for name, number in wires_by_port.values()]

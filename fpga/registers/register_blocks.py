@@ -57,7 +57,7 @@ def cut(wire: str, whole: int, width: int) -> str:
     return wire if width == whole else f"{wire}[{width - 1}:0]"
 
 
-def rest(wire: str, whole: int, width: int) -> tuple[str, ...]:
+def list_omitted_bits(wire: str, whole: int, width: int) -> tuple[str, ...]:
     """Return the bits that `cut` leaves out; empty if there are none."""
     return () if width == whole else (f"{wire}[{whole - 1}:{width}]",)
 
@@ -198,8 +198,8 @@ class _Source:
                 *instance(_Source.module, f"source_{name}", ports, Streams=streams),
             ),
             unused=(
-                *rest(f"{data.name}_o", data.bits, bits),
-                *rest(f"{push.name}_o", push.bits, streams),
+                *list_omitted_bits(f"{data.name}_o", data.bits, bits),
+                *list_omitted_bits(f"{push.name}_o", push.bits, streams),
             ),
         )
 

@@ -104,7 +104,7 @@ def to_ip_registers(table: RegisterMap) -> str:
         for word in range(register.words):
             name = f"{register.name}_{word}" if register.words > 1 else register.name
             properties = {
-                "address_offset": f"0x{register.at(word):X}",
+                "address_offset": f"0x{register.offset_of(word):X}",
                 "size": str(WORD_BITS),
                 "access": _IP_ACCESS[register.access],
                 "description": f"{{{register.description}}}",

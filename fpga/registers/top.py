@@ -26,8 +26,8 @@ from fpga.registers.register_blocks import (
     cut,
     instance,
     join,
+    list_omitted_bits,
     pad,
-    rest,
 )
 from fpga.registers.register_list import COMMIT, HOLD, RESET, Streams, register_map
 from fpga.registers.text import CORE_RESET, HELD, RESET_SIGNAL
@@ -77,7 +77,7 @@ class Top:
         """
         _check_distinct(self.name, self.ports)
         levels = join(_connections(self.table))
-        unread = _unread(self.datapath, self.table)
+        unread = _list_unread(self.datapath, self.table)
         blocks = (
             _wires(self.datapath, self.table),
             levels.body,
@@ -175,7 +175,7 @@ def _port(register: Register, signal: PortBits) -> Fragment:
     wire = f"{register.name}_o"
     return Fragment(
         body=(f"assign dp_{signal.port} = {cut(wire, register.bits, signal.width)};",),
-        unused=rest(wire, register.bits, signal.width),
+        unused=list_omitted_bits(wire, register.bits, signal.width),
     )
 
 
@@ -186,7 +186,7 @@ def _portal(table: RegisterMap) -> Iterator[Fragment]:
             yield BLOCKS[block].instantiate(name, pins)
 
 
-def _unread(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
+def _list_unread(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
     """Yield the outputs of the datapath that are connected to no register and no stream port."""
     visible = {each.signal.port for each in table if isinstance(each.signal, PortBits)}
     streams = (

@@ -48,10 +48,10 @@ class Read:
     wait: int
 
 
-def random_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], list[Read]]:
+def draw_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], list[Read]]:
     """Return the writes and reads of a run; if an address has no register, it is read, too."""
     draw = random.Random(seed)
-    words = [(register, register.at(word)) for register in table for word in range(register.words)]
+    words = [(register, register.offset_of(word)) for register in table for word in range(register.words)]
     rounds = max(_ROUNDS, -(-_MIN_ACCESSES // len(words)))
     writable = [pair for pair in words if pair[0].access not in {Access.CONSTANT, Access.READ}]
     single = writable * rounds

@@ -45,7 +45,7 @@ class StreamPins:
     into: bool
 
 
-def random_datapath_text(datapath: Datapath, seed: int = 0) -> str:
+def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
     """Return the text of a module with the ports of the datapath and random outputs, which writes `datapath.log`."""
     ports = ports_of(datapath)
     streams = [port.name[: -len("_valid_o")] for port in ports.outputs if port.name.endswith("_valid_o")]
@@ -135,13 +135,13 @@ def bench_text(
     lines += [
         '    log = $fopen("top.log", "w");',
         f"    seed = {3 + 1000 * seed}; aclk = 0; aresetn = 0; busy = 8;",
-        *(f"    {name}_patient = 1; {name}_low = 0;" for name in _answering(listed)),
+        *(f"    {name}_patient = 1; {name}_low = 0;" for name in _ready_channels(listed)),
         "    aw = 0; w = 0; b = 0; ar = 0; r = 0; aw_wait = 2; w_wait = 0; ar_wait = 5;",
         f"    for (cycle = 0; cycle < {cycles}; cycle = cycle + 1) begin",
         "      if (cycle == 4) aresetn = 1;",
         "      if (cycle % 64 == 0) busy = 1 + $urandom(seed) % 16;",
         f"      if (cycle >= {BEGIN}) begin",
-        *(f"        {line}" for line in _driving(listed, len(writes), len(reads))),
+        *(f"        {line}" for line in _drive_statements(listed, len(writes), len(reads))),
         "      end",
         f"      #1 $fdisplay(log, {_format(['aresetn', *(pin.name for pin in pins)])});",
         "      #1 aclk = 1; #1 aclk = 0;",
@@ -150,7 +150,7 @@ def bench_text(
         "    $finish(0);",
         "  end",
     ]
-    lines += [f"  integer {name}_patient, {name}_low;" for name in _answering(listed)]
+    lines += [f"  integer {name}_patient, {name}_low;" for name in _ready_channels(listed)]
     # Handshakes are sampled at the edge, because the pins change after it.
     lines += [f"  reg {name}_moves;" for name in _channels(listed)]
     lines.append("  always @(posedge aclk) begin")
@@ -194,7 +194,7 @@ def _channels(streams: Iterable[StreamPins]) -> dict[str, tuple[str, str]]:
     return {name: (f"{name}{valid}", f"{name}{ready}") for name, (valid, ready) in names.items()}
 
 
-def _driving(streams: Iterable[StreamPins], writes: int, reads: int) -> Iterator[str]:
+def _drive_statements(streams: Iterable[StreamPins], writes: int, reads: int) -> Iterator[str]:
     """Yield the statements that drive the pins at the start of a cycle; a valid stays until its ready."""
     for name, number in (("aw", writes), ("w", writes), ("ar", reads)):
         source = "reads[ar]" if name == "ar" else f"writes[{name}]"
@@ -208,7 +208,7 @@ def _driving(streams: Iterable[StreamPins], writes: int, reads: int) -> Iterator
         yield f"  end else {name}_wait = {name}_wait + 1;"
         yield "end"
     for name in ("s_axi_b", "s_axi_r"):
-        yield from _ready(name, "$urandom(seed) % 4 != 0")
+        yield from _ready_statements(name, "$urandom(seed) % 4 != 0")
     for stream in streams:
         if stream.into:
             yield f"if (!{stream.prefix}_tvalid && $urandom(seed) % 16 < busy) begin"
@@ -216,15 +216,15 @@ def _driving(streams: Iterable[StreamPins], writes: int, reads: int) -> Iterator
             yield from (f"  {pin.name} = {_random(pin.width)};" for pin in stream.payload)
             yield "end"
         else:
-            yield from _ready(f"{stream.prefix}_t", "$urandom(seed) % 16 >= busy / 2")
+            yield from _ready_statements(f"{stream.prefix}_t", "$urandom(seed) % 16 >= busy / 2")
 
 
-def _answering(streams: Iterable[StreamPins]) -> list[str]:
+def _ready_channels(streams: Iterable[StreamPins]) -> list[str]:
     """Return the channels on which the bench drives ready."""
     return ["s_axi_b", "s_axi_r", *(f"{stream.prefix}_t" for stream in streams if not stream.into)]
 
 
-def _ready(name: str, usual: str) -> Iterator[str]:
+def _ready_statements(name: str, usual: str) -> Iterator[str]:
     """Yield the statements for a ready. It sometimes waits for its valid, which must not wait for ready."""
     yield f"if ({name}_patient && !{name}valid && {name}_low < {PATIENCE}) begin"
     yield f"  {name}ready = 0; {name}_low = {name}_low + 1;"
@@ -234,7 +234,7 @@ def _ready(name: str, usual: str) -> Iterator[str]:
 def _handshakes(streams: Iterable[StreamPins]) -> Iterator[str]:
     """Yield the statements after the beats that moved."""
     listed = list(streams)
-    for name in _answering(listed):
+    for name in _ready_channels(listed):
         yield f"if ({name}_moves) begin {name}_patient = $urandom(seed) % 4 == 0; {name}_low = 0; end"
     for name in ("aw", "w", "ar"):
         yield f"if (s_axi_{name}_moves) begin s_axi_{name}valid = 0; {name} = {name} + 1; {name}_wait = 0; end"

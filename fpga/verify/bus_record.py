@@ -69,7 +69,7 @@ def read(log: Columns, reads: list[Read]) -> list[tuple[Read, Transaction, int]]
     ]
 
 
-def unstable(log: Columns, valid: str, ready: str, payload: list[str]) -> Iterator[Breach]:
+def find_unstable(log: Columns, valid: str, ready: str, payload: list[str]) -> Iterator[Breach]:
     """Yield the first change of `valid` or of the payload while a beat waits. A bus reset ends a beat."""
     for cycle in range(1, len(log[valid])):
         if not (log[valid][cycle - 1] and not log[ready][cycle - 1] and log["aresetn"][cycle]):
@@ -106,7 +106,7 @@ def waits_for_ready(
             return
 
 
-def late_answers(log: Columns) -> Iterator[Breach]:
+def find_late_answers(log: Columns) -> Iterator[Breach]:
     """Yield the answers that wait for their ready, the earliest first."""
     requests = {
         "b": [max(pair) for pair in zip(*(_moves(log, each) for each in ("aw", "w")), strict=False)],
@@ -130,7 +130,7 @@ def _moves(log: Columns, channel: str) -> list[int]:
     return handshakes(log, f"s_axi_{channel}valid", f"s_axi_{channel}ready")
 
 
-def errors(log: Columns, channel: str) -> Iterator[Breach]:
+def find_errors(log: Columns, channel: str) -> Iterator[Breach]:
     """Yield the first answer with an error code."""
     for cycle, (valid, answer) in enumerate(
         zip(log[f"s_axi_{channel}valid"], log[f"s_axi_{channel}resp"], strict=True)

@@ -43,7 +43,7 @@ class Delivered:
         listed = self.text(f"{Top(self.datapath, streams).name}.f").split()
         return {name: self.text(name) for name in listed}
 
-    def around(self, streams: Streams) -> dict[str, str]:
+    def files_around(self, streams: Streams) -> dict[str, str]:
         """Return the files of a top without the top module of the datapath."""
         own = f"{self.datapath.name}.sv"
         return {name: text for name, text in self.sources(streams).items() if name != own}

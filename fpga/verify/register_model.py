@@ -41,10 +41,10 @@ class Words:
     """Times in which the datapath may be held in reset: from a HOLD to the COMMIT that releases it."""
 
     @classmethod
-    def of(cls, table: RegisterMap, writes: list[tuple[Write, Transaction]]) -> Words:
+    def from_writes(cls, table: RegisterMap, writes: list[tuple[Write, Transaction]]) -> Words:
         """Return the words after these writes."""
         words = cls(table)
-        places = {register.at(word): register for register in table for word in range(register.words)}
+        places = {register.offset_of(word): register for register in table for word in range(register.words)}
         stored = {
             offset: each for offset, each in places.items() if each.access in {Access.WRITE, Access.PUSH}
         }
@@ -84,7 +84,7 @@ class Words:
         elif current and control & COMMIT and not control & HOLD:
             self.holds[-1] = Change(current.begins, ends, 1)
 
-    def possible(self, offset: int, first: int, last: int) -> list[Change]:
+    def possible_changes(self, offset: int, first: int, last: int) -> list[Change]:
         """Return the changes whose values a word may have at some time from cycle `first` to cycle `last`."""
         changes = self.changes[offset]
         ended = bisect_left(changes, first, key=attrgetter("ends"))
@@ -92,10 +92,10 @@ class Words:
 
     def values(self, offset: int, first: int, last: int) -> set[int]:
         """Return the values that a word may have at some time from cycle `first` to cycle `last`."""
-        return {each.value for each in self.possible(offset, first, last)}
+        return {each.value for each in self.possible_changes(offset, first, last)}
 
 
-def within(changes: list[Change], cycle: int) -> Iterator[Change]:
+def select_in_cycle(changes: list[Change], cycle: int) -> Iterator[Change]:
     """Yield the changes that may happen in a cycle."""
     return (each for each in changes if each.begins <= cycle <= each.ends)
 
@@ -117,7 +117,7 @@ def waiting_values(valid: list[int], pushes: list[Change], first: int, last: int
     values = []
     for cycle in range(first, last + 1):
         values.append(valid[cycle])
-        values += [valid[cycle] | each.value for each in within(pushes, cycle)]
+        values += [valid[cycle] | each.value for each in select_in_cycle(pushes, cycle)]
     return values
 
 
@@ -134,7 +134,7 @@ class SinkModel:
     ready: list[int]
 
     @classmethod
-    def of(cls, core: Columns, name: str, pops: list[Change], restarts: frozenset[int]) -> SinkModel:
+    def from_stream(cls, core: Columns, name: str, pops: list[Change], restarts: frozenset[int]) -> SinkModel:
         """Return the model for the stream of the datapath and the pops that were written."""
         valid, ready, data = (core[f"{name}_{each}"] for each in ("valid_o", "ready_i", "data_o"))
         # A possible state is (pops that have acted, beats that have left); a pop of an empty FIFO has no effect.
@@ -164,7 +164,7 @@ class SinkModel:
             for pushed, popped in self.states[cycle]
         ]
 
-    def ready_breaches(self, first: int) -> Iterator[Breach]:
+    def find_ready_breaches(self, first: int) -> Iterator[Breach]:
         """Yield the first cycle in which it is ready without room, or not ready with room."""
         for cycle in range(first, len(self.states)):
             possible = {int(pushed - popped < FIFO_DEPTH) for pushed, popped in self.states[cycle]}

@@ -12,7 +12,14 @@ from fpga.registers.register_list import CLEAR_STATUS, COMMIT
 from fpga.verify.accesses import Read
 from fpga.verify.bus_bench import BEGIN
 from fpga.verify.bus_record import Breach, Columns, Transaction
-from fpga.verify.register_model import Change, SinkModel, Words, pulses_before, waiting_values, within
+from fpga.verify.register_model import (
+    Change,
+    SinkModel,
+    Words,
+    pulses_before,
+    select_in_cycle,
+    waiting_values,
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class Record:
         return range(BEGIN, len(self.core["rst_i"]))
 
 
-def restarts_of(record: Record) -> frozenset[int]:
+def find_restarts(record: Record) -> frozenset[int]:
     """Return the cycles of complete resets, not of the datapath alone: at the start, and the first of each RESET."""
     cycles = {cycle for cycle in range(BEGIN) if record.core["rst_i"][cycle]}
     for each in record.words.resets:
@@ -60,12 +67,12 @@ def _find_driver(register: Register) -> tuple[str, int] | None:
 
 def _word_breaches(record: Record, register: Register, word: int, port: str, low: int) -> Iterator[Breach]:
     bits = min(register.width, register.signal_bits - word * register.width)
-    mask, offset = (1 << bits) - 1, register.at(word)
+    mask, offset = (1 << bits) - 1, register.offset_of(word)
     for cycle in record.cycles:
         actual = record.core[port][cycle] >> low & mask
         possible = {value & mask for value in record.words.values(offset, cycle, cycle)}
         if actual not in possible:
-            expected = record.words.possible(offset, cycle, cycle)[-1].value & mask
+            expected = record.words.possible_changes(offset, cycle, cycle)[-1].value & mask
             yield Breach(f"{register.name} at {port}", cycle, expected, actual)
             return
 
@@ -76,7 +83,7 @@ def control_breaches(record: Record) -> Iterator[Breach]:
     for port, bit in (("commit_i", COMMIT), ("clear_status_i", CLEAR_STATUS)):
         requests = [each for each in pulses if each.value & bit]
         cycles = [cycle for cycle in record.cycles if record.core[port][cycle]]
-        stray = [cycle for cycle in cycles if not any(within(requests, cycle))]
+        stray = [cycle for cycle in cycles if not any(select_in_cycle(requests, cycle))]
         if stray:
             yield Breach(port, stray[0], 0, 1)
         elif len(cycles) != len(requests):
@@ -87,7 +94,9 @@ def control_breaches(record: Record) -> Iterator[Breach]:
 def _reset_breaches(record: Record) -> Iterator[Breach]:
     resets = [*record.words.resets, *record.words.holds]
     stray = [
-        cycle for cycle in record.cycles if record.core["rst_i"][cycle] and not any(within(resets, cycle))
+        cycle
+        for cycle in record.cycles
+        if record.core["rst_i"][cycle] and not any(select_in_cycle(resets, cycle))
     ]
     if stray:
         yield Breach("rst_i", stray[0], 0, 1)
@@ -101,7 +110,7 @@ def _reset_breaches(record: Record) -> Iterator[Breach]:
             cycle for cycle in range(each.begins, each.ends + 1) if record.core["rst_i"][cycle]
         ]
         if len(resets_in_force) > 1 and not any(
-            within(record.words.holds, cycle) for cycle in resets_in_force
+            select_in_cycle(record.words.holds, cycle) for cycle in resets_in_force
         ):
             yield Breach("rst_i", resets_in_force[1], 0, 1)
             return
@@ -122,11 +131,13 @@ class ReadRules:
     def __init__(self, record: Record) -> None:
         self._record = record
         self._places = {
-            register.at(word): (register, word) for register in record.table for word in range(register.words)
+            register.offset_of(word): (register, word)
+            for register in record.table
+            for word in range(register.words)
         }
         self._sinks: dict[str, SinkModel] = {}
 
-    def breaches(self, reads: list[tuple[Read, Transaction, int]]) -> Iterator[Breach]:
+    def find_breaches(self, reads: list[tuple[Read, Transaction, int]]) -> Iterator[Breach]:
         """Yield the first wrong answer of every register."""
         wrong: set[str] = set()
         for read, transaction, answer in reads:
@@ -145,7 +156,7 @@ class ReadRules:
             case Access.CONSTANT:
                 return [register.reset]
             case Access.WRITE:
-                return [each.value for each in self._record.words.possible(offset, first, last)]
+                return [each.value for each in self._record.words.possible_changes(offset, first, last)]
             case Access.READ:
                 low = word * register.width
                 wide = self._find_port_values(register, first, last)
@@ -160,7 +171,7 @@ class ReadRules:
             return [value >> low & mask for value in core[signal.port][first : last + 1]]
         assert isinstance(signal, BlockPin)
         if signal.block == "pulses":
-            return pulses_before(core[f"{signal.name}_o"], restarts_of(self._record))[first : last + 1]
+            return pulses_before(core[f"{signal.name}_o"], find_restarts(self._record))[first : last + 1]
         if signal.block == "source":
             pushes = _push_changes(self._record, signal.name)
             return waiting_values(core[f"{signal.name}_valid_i"], pushes, first, last)
@@ -171,20 +182,22 @@ class ReadRules:
         if name not in self._sinks:
             pop = self._record.table.blocks()["sink", name]["pop"]
             pops = [each for each in self._record.words.pulses.get(pop.offset, []) if each.value & 1]
-            self._sinks[name] = SinkModel.of(self._record.core, name, pops, restarts_of(self._record))
+            self._sinks[name] = SinkModel.from_stream(
+                self._record.core, name, pops, find_restarts(self._record)
+            )
         return self._sinks[name]
 
     def sink_breaches(self) -> Iterator[Breach]:
         """Yield breaches of ready of the output streams, which must follow the room in their FIFOs."""
         for block, name in self._record.table.blocks():
             if block == "sink":
-                yield from self._sink(name).ready_breaches(BEGIN)
+                yield from self._sink(name).find_ready_breaches(BEGIN)
 
 
 def _push_changes(record: Record, name: str, *, certain: bool = False) -> list[Change]:
     """Return the pushes into an input stream, with the bits that they may offer, or (`certain`) do offer."""
     register = record.table.blocks()["source", name]["push"]
-    *before, last = (register.at(word) for word in range(register.words))
+    *before, last = (register.offset_of(word) for word in range(register.words))
     changes = []
     for each in record.words.pulses.get(last, []):
         mask = each.value << register.width * len(before)
@@ -203,12 +216,12 @@ def push_breaches(record: Record) -> Iterator[Breach]:
             continue
         pushes = _push_changes(record, name)
         valid, ready, resets = (record.core[each] for each in (f"{name}_valid_i", f"{name}_ready_o", "rst_i"))
-        restarts = restarts_of(record)
+        restarts = find_restarts(record)
         for cycle in record.cycles[:-1]:
             waiting = valid[cycle] & ~(0 if resets[cycle] else ready[cycle])
             expected = 0 if cycle in restarts else waiting
             offered = 0
-            for each in within(pushes, cycle):
+            for each in select_in_cycle(pushes, cycle):
                 offered |= each.value
             actual = valid[cycle + 1]
             if actual & ~(expected | offered) or expected & ~actual:

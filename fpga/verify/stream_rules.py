@@ -123,7 +123,7 @@ def _find_disorder(
     for number, (cycle, beat) in enumerate(received):
         reset = any(resets[before : cycle + 1])
         skips = range(1 + (IN_FLIGHT if reset else 0))
-        following = _until_reset(received[number : number + _COMPARED], resets)
+        following = _take_until_reset(received[number : number + _COMPARED], resets)
         skipped = next(
             (
                 skip
@@ -151,7 +151,7 @@ def _is_continued(sent: list[tuple[int, int]], received: list[tuple[int, int]]) 
     )
 
 
-def _until_reset(beats: list[tuple[int, int]], resets: list[int]) -> list[tuple[int, int]]:
+def _take_until_reset(beats: list[tuple[int, int]], resets: list[int]) -> list[tuple[int, int]]:
     """Return the first beat, and the following ones before the next reset."""
     prefix = beats[:1]
     for cycle, beat in beats[1:]:

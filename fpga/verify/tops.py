@@ -14,25 +14,25 @@ from fpga.hdl.tools import BadOutput, find_tool
 from fpga.registers.model import Access, RegisterMap
 from fpga.registers.register_list import Streams
 from fpga.registers.top import Top
-from fpga.verify.accesses import SEEDS, Read, Write, random_accesses
+from fpga.verify.accesses import SEEDS, Read, Write, draw_accesses
 from fpga.verify.bus_bench import (
     bench_text,
     list_datapath_log,
     list_top_log,
     memory_files,
-    random_datapath_text,
+    write_random_datapath,
 )
 from fpga.verify.bus_record import (
     Breach,
     Columns,
     Transaction,
-    errors,
     find_answered_writes,
+    find_errors,
+    find_late_answers,
     find_unanswered,
+    find_unstable,
     handshakes,
-    late_answers,
     read,
-    unstable,
 )
 from fpga.verify.register_model import Words
 from fpga.verify.register_rules import (
@@ -66,12 +66,12 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
     """Simulate a top made of `sources`, which lack the file of the datapath. Raise HdlError."""
     table = Top(datapath, streams).table
     ports = streams_of(datapath) if streams is Streams.AXI_STREAM else ()
-    writes, reads = random_accesses(table, seed)
+    writes, reads = draw_accesses(table, seed)
     waits = sum(each.wait_address for each in writes)
     cycles = 200 + waits + _CYCLES_OF_ACCESS * max(len(writes), len(reads))
     files = {
         **sources,
-        "random_datapath.sv": random_datapath_text(datapath, seed),
+        "random_datapath.sv": write_random_datapath(datapath, seed),
         "bench.sv": bench_text(table, [each.pins for each in ports], writes, reads, cycles, seed),
     }
     with tempfile.TemporaryDirectory(prefix="top-") as name:
@@ -85,7 +85,7 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
         inside = ["rst_i", *(port.name for port in list_datapath_log(datapath))]
         core = _columns(folder / "datapath.log", inside)
     answered = find_answered_writes(top, writes)
-    record = Record(table, top, core, Words.of(table, answered))
+    record = Record(table, top, core, Words.from_writes(table, answered))
     breaches: dict[str, Breach] = {}
     for title, breach in _breaches(record, ports, len(writes), len(reads), read(top, reads)):
         breaches.setdefault(title, breach)
@@ -117,7 +117,7 @@ def run_seeds(
 def _partial_writes(table: RegisterMap, answered: list[tuple[Write, Transaction]]) -> dict[str, int]:
     every = Counter(write.address for write, _ in answered if write.strobes != _ALL_BYTES)
     return {
-        each.name: min(every[each.at(word)] for word in range(each.words))
+        each.name: min(every[each.offset_of(word)] for word in range(each.words))
         for each in table
         if each.access not in {Access.CONSTANT, Access.READ}
     }
@@ -133,24 +133,24 @@ def _breaches(
     top = record.top
     rules = ReadRules(record)
     protocol = [
-        *late_answers(top),
+        *find_late_answers(top),
         *find_unanswered(top, writes, "b"),
         *find_unanswered(top, reads, "r"),
-        *unstable(top, "s_axi_bvalid", "s_axi_bready", ["s_axi_bresp"]),
-        *unstable(top, "s_axi_rvalid", "s_axi_rready", ["s_axi_rdata", "s_axi_rresp"]),
-        *errors(top, "b"),
-        *errors(top, "r"),
+        *find_unstable(top, "s_axi_bvalid", "s_axi_bready", ["s_axi_bresp"]),
+        *find_unstable(top, "s_axi_rvalid", "s_axi_rready", ["s_axi_rdata", "s_axi_rresp"]),
+        *find_errors(top, "b"),
+        *find_errors(top, "r"),
     ]
     for each in ports:
         prefix = each.pins.prefix
         payload = [pin.name for pin in each.pins.payload]
         protocol += stream_waits(each, top, record.core)
-        protocol += unstable(top, f"{prefix}_tvalid", f"{prefix}_tready", payload)
+        protocol += find_unstable(top, f"{prefix}_tvalid", f"{prefix}_tready", payload)
         yield from (("streams", breach) for breach in stream_breaches(each, top, record.core))
     yield from (("protocol", each) for each in protocol)
     yield from (("writes", each) for each in level_breaches(record))
     yield from (("control", each) for each in control_breaches(record))
-    yield from (("reads", each) for each in rules.breaches(answered))
+    yield from (("reads", each) for each in rules.find_breaches(answered))
     yield from (("streams", each) for each in (*push_breaches(record), *rules.sink_breaches()))
 
 

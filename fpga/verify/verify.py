@@ -68,12 +68,12 @@ def verify(folder: Path, *, depth: int = sby.DEPTH, timeout_s: float = 300) -> V
     core = tuple(_core(delivered, depth, timeout_s))
     tops = {streams: tuple(_top(delivered, streams)) for streams in Streams}
     properties = (*core, *(each for results in tops.values() for each in results))
-    bad = {streams: not _good(results) for streams, results in tops.items()}
-    files = tuple(_files(delivered, core_fails=not _good(core), top_fails=bad))
+    bad = {streams: not _are_good(results) for streams, results in tops.items()}
+    files = tuple(_files(delivered, core_fails=not _are_good(core), top_fails=bad))
     return Verification(delivered.datapath.name, files, properties)
 
 
-def _good(results: tuple[Result, ...]) -> bool:
+def _are_good(results: tuple[Result, ...]) -> bool:
     return all(each.verdict in _GOOD for each in results)
 
 
@@ -89,21 +89,21 @@ def _core(delivered: Delivered, depth: int, timeout_s: float) -> Iterator[Result
     except ToolMissing:
         raise
     except (NotListed, ToolFailed, BadOutput) as error:
-        yield Result(datapath.name, "sources", Verdict.FAILED, part=_short(error))
+        yield Result(datapath.name, "sources", Verdict.FAILED, part=_shorten(error))
 
 
 def _top(delivered: Delivered, streams: Streams) -> Iterator[Result]:
     """Yield the results of the simulation of a top."""
     top = Top(delivered.datapath, streams).name
     try:
-        result = run_seeds(delivered.datapath, streams, delivered.around(streams))
+        result = run_seeds(delivered.datapath, streams, delivered.files_around(streams))
     except ToolMissing:
         raise
     except BadOutput as error:
         yield Result(top, "protocol", Verdict.FAILED, error.port, error.cycle, error.port)
         return
     except (NotListed, HdlError) as error:
-        yield Result(top, "sources", Verdict.FAILED, part=_short(error))
+        yield Result(top, "sources", Verdict.FAILED, part=_shorten(error))
         return
     for name in TOP_PROPERTIES:
         yield _report_test(top, name, result.breaches.get(name))
@@ -117,7 +117,7 @@ def _report_test(top: str, name: str, breach: Breach | None) -> Result:
     )
 
 
-def _short(error: Exception) -> str:
+def _shorten(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
 
 

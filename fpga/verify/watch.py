@@ -52,12 +52,12 @@ class Watch:
         """Total number of fires of all counts."""
         return sum(value.bit_count() for value in self._series["fire_o"])
 
-    def differences(self) -> tuple[Difference, ...]:
+    def find_differences(self) -> tuple[Difference, ...]:
         """Return the first difference of every element of a port from the language."""
         return replay(self._datapath, {name: tuple(values) for name, values in self._series.items()})
 
 
-def random_beats(datapath: Datapath, random: np.random.Generator, beats: int) -> Mapping[str, Beats]:
+def draw_beats(datapath: Datapath, random: np.random.Generator, beats: int) -> Mapping[str, Beats]:
     """Return random beats for every input stream; with several streams under a name, each is valid in 80 % of them."""
     beats_by_stream = {}
     for signal in datapath.inputs:
@@ -70,7 +70,7 @@ def random_beats(datapath: Datapath, random: np.random.Generator, beats: int) ->
     return beats_by_stream
 
 
-def random_levels(datapath: Datapath, random: np.random.Generator) -> Mapping[tuple[str, int], int]:
+def draw_levels(datapath: Datapath, random: np.random.Generator) -> Mapping[tuple[str, int], int]:
     """Return random values for the input flags and numbers, by name and index; flags are mostly 1."""
     levels = {}
     for signal in datapath.inputs:

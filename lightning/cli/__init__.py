@@ -1,8 +1,8 @@
-"""`lightning`: the command line of those who compute with the kit, or with its twin.
+"""`lightning`: the command line for computing with the photonic kit or its twin.
 
-Every command lives in a module of its own with a function `register(app)`, which is imported only when the command
-is asked for. Exit codes: 0 done, 1 error (usage errors too), 130 interrupted; `run` gives the script's own. `--json`
-prints one document, of an error too: `{"ok": false, "error": {"code", "message", "device", "hint"}}`.
+Every command has a module with a function `register(app)`, which is imported only when the command is used. Exit codes:
+0 success, 1 error (usage errors too), 130 interrupted; `run` returns the exit code of the script. `--json` prints one
+document, for an error too: `{"ok": false, "error": {"code", "message", "device", "hint"}}`.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ COMMANDS = {
         "dot",
         "Add up products of two vectors by light, many in one acquisition: sum of weights times inputs over 255.",
     ),
-    "scope": ("scope", "Draw what the detector sees, and decode it where there is a calibration."),
+    "scope": ("scope", "Plot the detector signal, and decode it if the device is calibrated."),
     "calibrate": (
         "calibrate",
-        "Set up a kit step by step, measure its modulators, and keep the calibration.",
+        "Set up a kit step by step, measure its modulators, and save the calibration.",
     ),
     "sweep": ("sweep", "Sweep the gain word of a modulator, and fit its transfer curve."),
     "run": ("run", "Run a QICK script with a device as its QickSoc; the exit code is the script's."),
     "doctor": (
         "doctor",
-        "Look at this environment, and at a device if one is named; exit code 1 when something is bad.",
+        "Check this environment, and a device if --device is given; exit code 1 if a check fails.",
     ),
     "compile": (
         "compile",
-        "Quantise a trained network, tile it over lanes, wavelengths and cores, and say what became of every layer.",
+        "Quantise a trained network, tile it over lanes, wavelengths and cores, and report on every layer.",
     ),
     "explain": (
         "explain",
-        "Say layer by layer what light computes and what not, and why; cycles, memory, and where the model comes from.",
+        "Report which layers run on light and why, with cycles, memory, and the origin of the model.",
     ),
-    "infer": ("infer", "Ask a model what an image shows."),
-    "evaluate": ("evaluate", "Count right answers of a model on data."),
+    "infer": ("infer", "Classify an image with a model."),
+    "evaluate": ("evaluate", "Measure the accuracy of a model on a data set."),
     "sensitivity": (
         "sensitivity",
-        "Say what noise in each layer costs, and which sigma or averaging keeps the loss small.",
+        "Measure the accuracy lost to noise in each layer, and the sigma or averaging that limits the loss.",
     ),
     "energy": (
         "energy",
-        "Say what an image costs: time, energy with and without converters, and digital hardware for comparison.",
+        "Estimate time and energy of an image, with and without converters, compared with digital hardware.",
     ),
     "serve": (
         "serve",
-        "Answer questions over the network until SIGINT or SIGTERM: Open Inference Protocol over HTTP, and UDP.",
+        "Serve models over the network until SIGINT or SIGTERM: Open Inference Protocol over HTTP, and UDP.",
     ),
     "load": (
         "load",
-        "Ask a server at random times (Poisson), whether it answers or not; latency counts from the scheduled time.",
+        "Send requests to a server at random times (Poisson); latency counts from the scheduled time.",
     ),
 }
 """Commands, the modules of this package that hold them, and their lines in `--help`."""
@@ -69,7 +69,7 @@ INTERRUPTED = 130
 
 
 def build_app() -> CommandGroup:
-    """Return the application, none of whose commands is imported yet. Raises `ImportError` without typer."""
+    """Return the application, whose commands are imported at their first use. Raises `ImportError` without typer."""
     from lightbed.command_group import CommandGroup
 
     return CommandGroup(
@@ -81,22 +81,22 @@ def build_app() -> CommandGroup:
 
 
 def run_app(arguments: Sequence[str]) -> int:
-    """Run the command line and turn every ending into an exit code."""
+    """Run the command line, print errors, and return the exit code."""
     import typer
     from typer.exceptions import TyperException
 
-    # After `run SCRIPT` the words may be the script's.
+    # After `run SCRIPT`, `--json` may be an argument of the script.
     as_json = "--json" in arguments and arguments[0] != "run"
     try:
         result = build_app()(list(arguments), prog_name="lightning", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except LightningError as error:
-        return tell(error, as_json=as_json)
+        return report_error(error, as_json=as_json)
     except TyperException as error:
-        return tell(LightningError(error.format_message()), as_json=as_json)
-    except RuntimeError as error:  # QICK's own word for what a device or its firmware cannot do
-        return tell(_translate_error(error), as_json=as_json)
+        return report_error(LightningError(error.format_message()), as_json=as_json)
+    except RuntimeError as error:  # QICK raises it for what a device or its firmware cannot do
+        return report_error(_translate_error(error), as_json=as_json)
     return result if isinstance(result, int) else DONE
 
 
@@ -107,8 +107,8 @@ def _translate_error(error: RuntimeError) -> LightningError:
     )
 
 
-def tell(error: LightningError, *, as_json: bool) -> int:
-    """Print an error, and the exit code. Programs get it on standard output, where they look for a document."""
+def report_error(error: LightningError, *, as_json: bool) -> int:
+    """Print an error and return the exit code: on standard error, or as a document on standard output if `as_json`."""
     if as_json:
         from lightning.cli.output import document_of_error, print_document
 

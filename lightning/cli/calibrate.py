@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROLES = ("laser", "bias", "meter")
 OWN = "bench"
-"""In place of a resource: the instrument that a twin brings along."""
+"""Value of an instrument option that selects the simulated instrument of a twin."""
 INDENT = " " * 20
 
 Resource = str | None
@@ -40,7 +40,7 @@ Meter = Annotated[
     Resource,
     typer.Option(metavar="RESOURCE", help="VISA resource of an optical power meter; bench: the twin's own."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: for scripts, and once it is set up.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation, as in scripts.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -59,12 +59,12 @@ def calibrate(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> int:
-    """Set up a kit step by step, measure its modulators, and keep the calibration.
+    """Set up a kit step by step, measure its modulators, and save the calibration.
 
-    Every step passes or fails, with the figure, its limit and the hint. Instruments are optional: what needs one
-    that is not there is left to you. A twin brings its own; of sim:// only laser and meter are used by default, because
-    that twin begins again with every command and forgets what its supply was set to. The calibration is kept when
-    all steps pass. For example: lightning calibrate --device sim://kit
+    Every step passes or fails, and reports its measured figure, the limit and a hint. Instruments are optional: a step
+    whose instrument is missing is left to be done by hand. A twin has its own instruments. With sim:// only laser and
+    meter are used by default, because this twin restarts with every command and loses the setting of its supply. The
+    calibration is saved if all steps pass. For example: lightning calibrate --device sim://kit
     """
     from lightning.kit.calibration.guided import run_guided
     from lightning.kit.connection import connect
@@ -72,81 +72,86 @@ def calibrate(
 
     soc = connect(device)
     whose = identity_of(soc)
-    asked = {role: each for role, each in zip(ROLES, (laser, bias, meter), strict=True) if each}
-    named = resources(soc, asked, lasting=not device.startswith("sim://"))
+    options = {role: each for role, each in zip(ROLES, (laser, bias, meter), strict=True) if each}
+    resources = resources_of(soc, options, lasting=not device.startswith("sim://"))
     asks = not yes and not as_json and sys.stdin.isatty()
-    _permit({role: each for role, each in asked.items() if each != OWN}, whose, asks=asks, yes=yes)
-    with instruments(named, insisted=bool(asked)) as bench:
+    _confirm({role: each for role, each in options.items() if each != OWN}, whose, asks=asks, yes=yes)
+    with open_instruments(resources, required=bool(options)) as bench:
         run = run_guided(
             soc,
             instruments=bench,
             shots=shots,
-            report=None if as_json else _say,
+            report=None if as_json else _print_outcome,
             turn_paddles=_turn_paddles if asks and not whose.simulated else None,
         )
-    saved = _keep(run, png, whose)
+    saved = _save(run, png, whose)
     (_print_document if as_json else _print_end)(run, whose, saved, png)
     return DONE if run.passed else ERROR
 
 
-def resources(soc: Any, asked: dict[str, str], *, lasting: bool) -> dict[str, str]:
-    """Return VISA resources by role: the given ones, or a twin's own; its bias supply only if its state is `lasting`.
+def resources_of(soc: Any, options: dict[str, str], *, lasting: bool) -> dict[str, str]:
+    """Return VISA resources by role: those in `options`, or if there are none, those of a twin.
 
-    Raises `AddressError` for the own instruments of a device that has none.
+    The bias supply of a twin is used only if the state of the twin is `lasting`. Raises `AddressError` if an option is
+    `OWN` and the device has no such instrument.
     """
     bench = getattr(soc, "bench", None)
     own = bench() if soc.simulated and callable(bench) else {}
-    if not asked:
+    if not options:
         return {role: resource for role, resource in own.items() if lasting or role != "bias"}
-    for role, resource in asked.items():
+    for role, resource in options.items():
         if resource == OWN and role not in own:
             raise AddressError(
                 f"this device has no {role} of its own", hint="Give the VISA resource of yours"
             )
-    return {role: own[role] if resource == OWN else resource for role, resource in asked.items()}
+    return {role: own[role] if resource == OWN else resource for role, resource in options.items()}
 
 
 @contextlib.contextmanager
-def instruments(named: dict[str, str], *, insisted: bool) -> Iterator[Any]:
-    """Return the instruments at these resources; None for none, or, unless `insisted` on, where PyVISA is missing.
+def open_instruments(resources: dict[str, str], *, required: bool) -> Iterator[Any]:
+    """Open the instruments at these resources and yield their bench; None without resources.
 
-    Raises `MissingLibrary`, and the errors of the instruments.
+    Without PyVISA it raises `MissingLibrary` if the instruments are `required`, else it yields None. Raises the errors
+    of the instruments.
     """
     opened = None
-    if named:
+    if resources:
         from lightning.kit.instruments import open_bench
 
         try:
-            opened = open_bench(named)
+            opened = open_bench(resources)
         except MissingLibrary:
-            if insisted:
+            if required:
                 raise
     with opened or contextlib.nullcontext() as bench:
         yield bench
 
 
-def _permit(named: dict[str, str], whose: DeviceIdentity, *, asks: bool, yes: bool) -> None:
-    """Check that the user has confirmed changes to instruments that may be real, even with a simulated kit."""
-    if not named or yes:
+def _confirm(resources: dict[str, str], whose: DeviceIdentity, *, asks: bool, yes: bool) -> None:
+    """Ask the user to confirm changes to instruments, which may be real even with a simulated kit.
+
+    Raises `LightningError` if confirmation is needed and there is no terminal, and `typer.Abort` if the user declines.
+    """
+    if not resources or yes:
         return
     if not asks:
         raise LightningError(
-            f"{' and '.join(named)} would be set, but there is no terminal to ask for confirmation",
+            f"{' and '.join(resources)} would be set, but there is no terminal to ask for confirmation",
             device=whose.name,
             hint="Pass --yes",
         )
-    listed = "\n".join(f"  {role}: {resource}" for role, resource in named.items())
-    typer.confirm(f"These instruments will be switched on and set:\n{listed}\nGo on?", abort=True)
+    listed = "\n".join(f"  {role}: {resource}" for role, resource in resources.items())
+    typer.confirm(f"These instruments will be switched on and set:\n{listed}\nContinue?", abort=True)
 
 
 def _turn_paddles(brightness: Callable[[], float]) -> None:
-    """Ask a person to turn the polarisation controller, and read the light as often as wanted."""
+    """Ask the user to turn the polarisation controller, and show the brightness until the user is done."""
     print("Turn the paddles of the polarisation controller until the reading is highest.")
     best = 0.0
     while True:
-        found = brightness()
-        best = max(best, found)
-        prompt = f"{INDENT}{found:6.1%} of the converter (best {best:.1%}). Enter reads again, d is done: "
+        reading = brightness()
+        best = max(best, reading)
+        prompt = f"{INDENT}{reading:6.1%} of the converter (best {best:.1%}). Enter reads again, d is done: "
         try:
             answer = input(prompt)
         except EOFError:
@@ -155,8 +160,8 @@ def _turn_paddles(brightness: Callable[[], float]) -> None:
             return
 
 
-def _keep(run: GuidedRun, png: Path | None, whose: DeviceIdentity) -> Path | None:
-    """Save what passed; the plot also of what did not, where there are sweeps."""
+def _save(run: GuidedRun, png: Path | None, whose: DeviceIdentity) -> Path | None:
+    """Save the calibration if all steps passed, and return its path; save the plot whenever there are sweeps."""
     from lightning.kit.calibration import store
 
     if png is not None and run.calibration is not None:
@@ -176,7 +181,7 @@ def _keep(run: GuidedRun, png: Path | None, whose: DeviceIdentity) -> Path | Non
         ) from error
 
 
-def _say(outcome: Outcome) -> None:
+def _print_outcome(outcome: Outcome) -> None:
     verdict = "skip" if outcome.skipped else "pass" if outcome.passed else "FAIL"
     _print_wrapped(f"{verdict}  {outcome.step:<13} {outcome.figure}; limit: {outcome.limit}")
     if outcome.hint:
@@ -195,9 +200,9 @@ def _print_end(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, png: P
         print(f"{whose.label}: {', '.join(failed)} failed; nothing was saved")
     else:
         print(f"{whose.label}: all {len(run.outcomes)} steps passed")
-    for kept in (saved, png if run.calibration is not None else None):
-        if kept is not None:
-            print(f"written: {kept}")
+    for file in (saved, png if run.calibration is not None else None):
+        if file is not None:
+            print(f"written: {file}")
 
 
 def _print_document(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, png: Path | None) -> None:
@@ -208,7 +213,7 @@ def _print_document(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, p
     }
     failed = next((each for each in run.outcomes if not each.passed), None)
     if failed is not None:
-        what = f"the step {failed.step!r} failed: {failed.figure}; wanted {failed.limit}"
+        what = f"step {failed.step!r} failed: {failed.figure}; required: {failed.limit}"
         error: dict[str, object] = {
             "code": CalibrationError.code,
             "message": what,

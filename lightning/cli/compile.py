@@ -1,4 +1,4 @@
-"""`lightning compile NETWORK -o MODEL.lng`: a trained network in integers for light."""
+"""`lightning compile NETWORK -o MODEL.lng`: quantisation of a trained network for photonic hardware."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="The .lng; NETWORK.lng here, if not given. NAME of a tensor: the network gives that one; repeatable.",
+        help="The .lng to write (default: NETWORK.lng here), or a tensor that the network returns; repeatable.",
     ),
 ]
 SchemeName = Annotated[
     str | None,
-    typer.Option("--scheme", help="published (an .npz without biases), or scaled (everything else)."),
+    typer.Option(
+        "--scheme", help="published (default for an .npz without biases) or scaled (default otherwise)."
+    ),
 ]
 Samples = Annotated[
     str | None,
@@ -42,16 +44,20 @@ Samples = Annotated[
         "nsl-kdd:DIR.",
     ),
 ]
-RangeName = Annotated[str, typer.Option("--ranges", help="error, min-max, percentile or entropy.")]
-Percentile = Annotated[float, typer.Option(help="Of magnitudes, with --ranges percentile.")]
+RangeName = Annotated[
+    str, typer.Option("--ranges", help="Choice of activation ranges: error, min-max, percentile or entropy.")
+]
+Percentile = Annotated[float, typer.Option(help="Percentile of the magnitudes, for --ranges percentile.")]
 Sigma = Annotated[
     float,
-    typer.Option(min=0, help="Noise of a readout, of 255, that ranges by error are chosen for."),
+    typer.Option(min=0, help="Noise of a readout, of 255, for which --ranges error chooses ranges."),
 ]
-PerTensor = Annotated[bool, typer.Option("--per-tensor", help="One weight scale a layer, not one a row.")]
+PerTensor = Annotated[bool, typer.Option("--per-tensor", help="Use one weight scale per layer, not per row.")]
 Wavelengths = Annotated[int, typer.Option(min=1, max=64, help="Products that share a detector sample.")]
-Cores = Annotated[int, typer.Option(min=1, max=65536, help="Each computes other rows.")]
-Lanes = Annotated[int, typer.Option(min=1, max=1024, help="Samples of a cycle.")]
+Cores = Annotated[
+    int, typer.Option(min=1, max=65536, help="Number of cores, each of which computes other rows.")
+]
+Lanes = Annotated[int, typer.Option(min=1, max=1024, help="Samples per clock cycle.")]
 SkipZeros = Annotated[bool, typer.Option("--skip-zeros", help="Do not send products whose weight is 0.")]
 Wrap = Annotated[bool, typer.Option("--wrap", help="Sums wrap to 16 bits, as in the published datapath.")]
 PerfectScaling = Annotated[
@@ -61,12 +67,16 @@ PerfectScaling = Annotated[
     ),
 ]
 Seed = Annotated[
-    int, typer.Option(min=0, help="Of the choice of samples, where there are more than are used.")
+    int, typer.Option(min=0, help="Seed of the selection of samples, if there are more than are used.")
 ]
-Scale = Annotated[float | None, typer.Option(help="Raw inputs are multiplied by it first.")]
-Mean = Annotated[str | None, typer.Option(metavar="M[,M...]", help="Then subtracted; one a channel.")]
-Deviation = Annotated[str | None, typer.Option(metavar="D[,D...]", help="Then divided by; one a channel.")]
-Layout = Annotated[str | None, typer.Option(help="Of raw inputs: as-is, or HWC (channels last).")]
+Scale = Annotated[float | None, typer.Option(help="Factor by which raw inputs are multiplied first.")]
+Mean = Annotated[
+    str | None, typer.Option(metavar="M[,M...]", help="Mean that is then subtracted, one per channel.")
+]
+Deviation = Annotated[
+    str | None, typer.Option(metavar="D[,D...]", help="Deviation by which is then divided, one per channel.")
+]
+Layout = Annotated[str | None, typer.Option(help="Layout of raw inputs: as-is, or HWC (channels last).")]
 
 
 def register(app: typer.Typer) -> None:
@@ -99,16 +109,16 @@ def compile_file(
     perfect_scaling: PerfectScaling = False,
     as_json: AsJson = False,
 ) -> int:
-    """Quantise a trained network, tile it over lanes, wavelengths and cores, and say what became of every layer.
+    """Quantise a trained network, tile it over lanes, wavelengths and cores, and report on every layer.
 
     For example: lightning compile digits.onnx --samples digits --scale 0.00392 -o digits.lng
     """
-    from lightning.cli.explain import summary
+    from lightning.cli.explain import summary_lines
     from lightning.compiler import Hardware, Options, load_or_compile, save_model
     from lightning.compiler.explain import report
     from lightning.compiler.options import Ranges, Scheme
     from lightning.networks.imports.onnx.choices import choices_of
-    from lightning.networks.preprocess import raw_of
+    from lightning.networks.preprocess import pack_named
 
     hardware = Hardware(lanes, wavelengths, cores, skip_zeros=skip_zeros)
     scheme = scheme or ("published" if perfect_scaling else None)
@@ -123,34 +133,44 @@ def compile_file(
         hardware=hardware,
         seed=seed,
     )
-    asked = _preprocessing(scale, mean, deviation, layout)
-    tensors, output_path = _outputs(network, output or [])
+    preprocessing = _preprocessing(scale, mean, deviation, layout)
+    tensors, output_path = _split_outputs(network, output or [])
     choices = choices_of(shape or [], value or [], tensors)
-    held = None if samples is None else raw_samples(samples)
+    samples_data = None if samples is None else load_samples(samples)
     if network.suffix == ".lng":
         raise OutOfRange(
             f"{network} is already compiled", hint="Give the .onnx or .npz file, or run `lightning explain`"
         )
-    model = load_or_compile(network, held, options, asked, choices, choose_scheme=scheme is None)
-    raw = raw_of(model.network, held) if isinstance(held, dict) else held
-    warnings = [] if raw is None or asked else warn(_warnings_of(model, str(samples), raw))
+    model = load_or_compile(
+        network, samples_data, options, preprocessing, choices, choose_scheme=scheme is None
+    )
+    raw = pack_named(model.network, samples_data) if isinstance(samples_data, dict) else samples_data
+    warnings = [] if raw is None or preprocessing else warn(_warnings_of(model, str(samples), raw))
     target = output_path or Path(f"{network.stem}.lng")
     save_model(model, target)
-    found = report(model)
+    compiled_report = report(model)
     if as_json:
-        print_document(None, {"written": [str(target)], "warnings": warnings, **found.document})
+        print_document(None, {"written": [str(target)], "warnings": warnings, **compiled_report.document})
     else:
-        print("\n".join([*summary(found), "", f"{found.cycles:,} cycles an image, written to {target}"]))
+        print(
+            "\n".join(
+                [
+                    *summary_lines(compiled_report),
+                    "",
+                    f"{compiled_report.cycles:,} cycles per image, written to {target}",
+                ]
+            )
+        )
     return DONE
 
 
-def _outputs(network: Path, given: list[str]) -> tuple[list[str], Path | None]:
-    """Return the tensors that are named among the outputs, and the file."""
+def _split_outputs(network: Path, values: list[str]) -> tuple[list[str], Path | None]:
+    """Split the values of --output into names of tensors and the file. Raises `OutOfRange` for two files."""
     from lightning.networks.imports.onnx.file import tensors_of
 
-    made = tensors_of(network) if given and network.suffix == ".onnx" else frozenset()
-    tensors = [each for each in given if each in made]
-    files = [Path(each) for each in given if each not in made]
+    known = tensors_of(network) if values and network.suffix == ".onnx" else frozenset()
+    tensors = [each for each in values if each in known]
+    files = [Path(each) for each in values if each not in known]
     if len(files) > 1:
         raise OutOfRange(
             f"--output names {files[0]} and {files[1]}; neither is a tensor of {network.name}",
@@ -160,14 +180,17 @@ def _outputs(network: Path, given: list[str]) -> tuple[list[str], Path | None]:
 
 
 def _warnings_of(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
-    """Return warnings about samples that are not preprocessed, unless the user chose that."""
+    """Return the warnings about the range of the samples."""
     from lightning.evaluation.warnings import warnings_of_data
 
     return warnings_of_data(model, name, raw)
 
 
-def raw_samples(name: str) -> Any:
-    """Raw inputs in a .npy or of the training part of a data set; the arrays of an .npz. Raises `InputError`."""
+def load_samples(name: str) -> Any:
+    """Load samples: the array of a .npy, the arrays of an .npz by name, or the training part of a data set.
+
+    Raises `InputError` for a file without arrays, and `DatasetError`.
+    """
     from zipfile import BadZipFile
 
     import numpy as np
@@ -177,7 +200,7 @@ def raw_samples(name: str) -> Any:
 
         dataset = load_dataset(name)
         samples = dataset.with_samples().train_x
-        # A data set without a training part gives some of its other images, which the user must be told.
+        # Ranges from test images may flatter a later evaluation on them, so the user must know.
         if not len(dataset.train_x):
             sys.stderr.write(
                 f"warning: {name} has no training part; ranges are measured on {len(samples)} of its test images\n"
@@ -186,8 +209,8 @@ def raw_samples(name: str) -> Any:
     if not Path(name).is_file():
         raise InputError(f"there is no file {name}", hint="Check the path")
     try:
-        held = np.load(name, allow_pickle=False)
-        return held if isinstance(held, np.ndarray) else {each: held[each] for each in held.files}
+        arrays = np.load(name, allow_pickle=False)
+        return arrays if isinstance(arrays, np.ndarray) else {each: arrays[each] for each in arrays.files}
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise InputError(
             f"{name} holds no samples", hint="Give a .npy of raw inputs, or an .npz with an array x"

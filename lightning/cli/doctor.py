@@ -1,4 +1,4 @@
-"""`lightning doctor`: what is wrong here, and the hint."""
+"""`lightning doctor`: checks of the environment and of a device, with hints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MaybeDevice = Annotated[
     str | None,
     typer.Option(
-        "--device", "-d", metavar="ADDRESS", envvar="LIGHTBED_DEVICE", help="Look at this device, too."
+        "--device", "-d", metavar="ADDRESS", envvar="LIGHTBED_DEVICE", help="Also check this device."
     ),
 ]
 WORDS = {"ok": "ok  ", "warning": "warn", "bad": "BAD "}
@@ -29,26 +29,26 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(device: MaybeDevice = None, *, as_json: AsJson = False) -> int:
-    """Look at this environment, and at a device if one is named; exit code 1 when something is bad.
+    """Check this environment, and a device if --device is given; exit code 1 if a check fails.
 
-    The device runs one dark acquisition and, if it is calibrated, the products with which drift is watched; nothing
-    is changed. For example: lightning doctor --device sim://kit
+    The device runs one dark acquisition and, if it is calibrated, the reference products that show drift. Nothing is
+    changed. For example: lightning doctor --device sim://kit
     """
     findings = []
-    for finding in _all(device):
+    for finding in _findings(device):
         findings.append(finding)
         if not as_json:
             hint = f"\n      {finding.hint}" if finding.hint else ""
             print(f"{WORDS[finding.state]}  {finding.name}: {finding.found}{hint}", flush=True)
-    well = all(each.state != "bad" for each in findings)
+    passed = all(each.state != "bad" for each in findings)
     if as_json:
-        print_document(None, {"findings": [asdict(each) for each in findings]}, ok=well)
-    return DONE if well else ERROR
+        print_document(None, {"findings": [asdict(each) for each in findings]}, ok=passed)
+    return DONE if passed else ERROR
 
 
-def _all(device: str | None) -> Iterable[facts.Finding]:
+def _findings(device: str | None) -> Iterable[facts.Finding]:
     from lightning import doctor as facts
 
-    yield from facts.environment()
+    yield from facts.inspect_environment()
     if device is not None:
-        yield from facts.device(device)
+        yield from facts.inspect_device(device)

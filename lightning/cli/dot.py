@@ -1,4 +1,4 @@
-"""`lightning dot WEIGHTS INPUTS`: a dot product, or a matrix times a vector, by light."""
+"""`lightning dot WEIGHTS INPUTS`: a dot product, or a product of matrix and vector, computed by light."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HOW = "Whole numbers of -255 to 255 with commas, or a file (.npy, or text with 
 Weights = Annotated[str, typer.Argument(metavar="WEIGHTS", help=f"{_HOW} Lines are rows of a matrix.")]
 Inputs = Annotated[str, typer.Argument(metavar="INPUTS", help=f"{_HOW} As many as a row of weights.")]
 Plays = Annotated[
-    int, typer.Option("--shots", min=1, max=65535, help="Times that all is played, and averaged.")
+    int, typer.Option("--shots", min=1, max=65535, help="Repetitions of the acquisition, which are averaged.")
 ]
 
 
@@ -36,33 +36,36 @@ def dot(
     from lightning.kit.connection import connect
     from lightning.kit.devices.identity import identity_of
 
-    rows, column = numbers(weights), numbers(inputs)
+    rows, column = read_numbers(weights), read_numbers(inputs)
     soc = connect(device)
     whose = identity_of(soc)
     from lightning.kit.dot import VectorCore
 
-    found = np.asarray(VectorCore(soc).dot(rows, column, shots=shots))
+    result = np.asarray(VectorCore(soc).dot(rows, column, shots=shots))
     exact = np.round((rows * column).sum(axis=-1) / 255, 4)
     if as_json:
-        print_document(whose, {"result": found.tolist(), "exact": exact.tolist(), "shots": shots})
+        print_document(whose, {"result": result.tolist(), "exact": exact.tolist(), "shots": shots})
     else:
-        print(mark_simulated(f"{_list_values(found)}", whose))
+        print(mark_simulated(f"{_list_values(result)}", whose))
         print(f"exact: {_list_values(exact)}")
     return DONE
 
 
-def numbers(text: str) -> Any:
-    """Return an array of whole numbers from a list or a file. Raises `OutOfRange`."""
+def read_numbers(text: str) -> Any:
+    """Read an array from a comma-separated list or a file. Raises `OutOfRange` if it is neither.
+
+    Whole numbers become int64. Other numbers stay floats, which `VectorCore.dot` refuses.
+    """
     import numpy as np
 
     try:
-        found = _read(text)
+        values = _read(text)
     except (OSError, ValueError) as error:
         raise OutOfRange(
             f"{text!r} is not a valid list of numbers ({error})",
             hint="Write 1,2,3, or name a .npy or text file",
         ) from error
-    return found.astype(np.int64) if np.array_equal(found, np.rint(found)) else found
+    return values.astype(np.int64) if np.array_equal(values, np.rint(values)) else values
 
 
 def _read(text: str) -> Any:

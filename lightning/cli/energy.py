@@ -1,4 +1,4 @@
-"""`lightning energy MODEL`: latency and energy of an inference, part by part, compared with digital hardware."""
+"""`lightning energy MODEL`: latency and energy of an inference by part, compared with digital hardware."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ Presets = Annotated[
 Shot = Annotated[
     str | None,
     typer.Option(
-        "--shot-limit", metavar="DATA", help="Accuracy against photons on this data, as of `evaluate`."
+        "--shot-limit",
+        metavar="DATA",
+        help="Measure accuracy against photons on this data set (named as for `evaluate`).",
     ),
 ]
-Limit = Annotated[int, typer.Option(min=1, help="Images of the data.")]
+Limit = Annotated[int, typer.Option(min=1, help="Number of images for --shot-limit.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +46,7 @@ def energy(
     *,
     as_json: AsJson = False,
 ) -> int:
-    """Say what an image costs: time, energy with and without converters, and digital hardware for comparison.
+    """Estimate time and energy of an image, with and without converters, compared with digital hardware.
 
     For example: lightning energy model.lng --preset chip
     """
@@ -62,8 +64,8 @@ def energy(
         name = Path(model).stem
         save(shot_noise_plot(points, name, exact) if points else energy_bars(costs, name), png)
     if as_json:
-        limit_found = {"data": shot_limit, "images": limit, "seeds": SEEDS, "exact": exact} if points else {}
-        light = {**limit_found, "points": [asdict(point) for point in points]}
+        settings = {"data": shot_limit, "images": limit, "seeds": SEEDS, "exact": exact} if points else {}
+        light = {**settings, "points": [asdict(point) for point in points]}
         print_document(None, {**_origin(compiled), **_document(costs), "shot_limit": light})
         return DONE
     for each in costs:
@@ -101,12 +103,12 @@ def _document(costs: list[Costs]) -> dict[str, Any]:
     from lightning.costs import BASELINES
 
     return {
-        "presets": {each.preset.name: _of(each) for each in costs},
+        "presets": {each.preset.name: _preset_document(each) for each in costs},
         "baselines": [{**asdict(each), "joules_per_mac": each.joules_per_mac} for each in BASELINES],
     }
 
 
-def _of(costs: Costs) -> dict[str, Any]:
+def _preset_document(costs: Costs) -> dict[str, Any]:
     return {
         "cycles": costs.work.cycles,
         "clock_hz": costs.clock_hz,
@@ -121,31 +123,31 @@ def _of(costs: Costs) -> dict[str, Any]:
 
 
 def _table(costs: Costs) -> list[str]:
-    from lightning.costs.presets import in_joules
+    from lightning.costs.presets import format_joules
 
     cycles = f"{costs.work.cycles:,} cycles at {costs.clock_hz / 1e6:g} MHz"
     lines = [
         f"{costs.preset.name}: {costs.preset.title}",
-        f"  {cycles}: {costs.latency_s * 1e6:.1f} us an image",
+        f"  {cycles}: {costs.latency_s * 1e6:.1f} us per image",
     ]
     sources = list(dict.fromkeys(_cite_source(line.each) for line in costs.lines))
     lines += [
-        f"  {line.name:<32}{in_joules(line.joules):>10}   {line.count:>8.4g} x {_each(line.each):<9}"
+        f"  {line.name:<32}{format_joules(line.joules):>10}   {line.count:>8.4g} x {_format_figure(line.each):<9}"
         f" ({sources.index(_cite_source(line.each)) + 1})"
         for line in costs.lines
     ]
     lines.append(
-        f"  {'all':<32}{in_joules(costs.joules_per_image):>10}   {in_joules(costs.joules_per_mac)} a MAC"
+        f"  {'all':<32}{format_joules(costs.joules_per_image):>10}   {format_joules(costs.joules_per_mac)} per MAC"
     )
-    lines.append(f"  {'without converters':<32}{in_joules(costs.joules_without_converters):>10}")
+    lines.append(f"  {'without converters':<32}{format_joules(costs.joules_without_converters):>10}")
     lines += [f"  ({number}) {source}" for number, source in enumerate(sources, 1)]
-    return [*lines, f"  Not in it: {costs.preset.left_out}", ""]
+    return [*lines, f"  Not included: {costs.preset.left_out}", ""]
 
 
-def _each(figure: Figure) -> str:
-    from lightning.costs.presets import in_joules
+def _format_figure(figure: Figure) -> str:
+    from lightning.costs.presets import format_joules
 
-    return in_joules(figure.value) if figure.unit == "J" else f"{figure.value:.4g} {figure.unit}"
+    return format_joules(figure.value) if figure.unit == "J" else f"{figure.value:.4g} {figure.unit}"
 
 
 def _cite_source(figure: Figure) -> str:
@@ -154,26 +156,26 @@ def _cite_source(figure: Figure) -> str:
 
 def _baseline_table(macs: int) -> list[str]:
     from lightning.costs import BASELINES
-    from lightning.costs.presets import in_joules
+    from lightning.costs.presets import format_joules
 
-    lines = [f"digital hardware, {macs:,} MACs an image"]
+    lines = [f"digital hardware, {macs:,} MACs per image"]
     lines += [
-        f"  {each.name:<32}{in_joules(each.joules_per_mac * macs):>10}   {in_joules(each.joules_per_mac)} a MAC:"
-        f" {each.assumption} ({each.source})"
+        f"  {each.name:<32}{format_joules(each.joules_per_mac * macs):>10}   "
+        f"{format_joules(each.joules_per_mac)} per MAC: {each.assumption} ({each.source})"
         for each in BASELINES
     ]
     return lines
 
 
 def _shot_table(points: tuple[ShotPoint, ...], exact: float) -> list[str]:
-    from lightning.costs.presets import in_joules
-    from lightning.costs.shot_noise import FEW_PHOTONS
+    from lightning.costs.presets import format_joules
+    from lightning.costs.shot_noise import MIN_NORMAL_PHOTONS
 
     head = f"shot noise alone (accuracy without noise: {100 * exact:.2f} %)"
     lines = [
-        f"  {point.photons:>8g} photons a multiply  {in_joules(point.joules):>10}  {100 * point.accuracy:6.2f} %"
-        f" +- {100 * point.spread:.2f}{'  *' if point.photons < FEW_PHOTONS else ''}"
+        f"  {point.photons:>8g} photons per product  {format_joules(point.joules):>10}  {100 * point.accuracy:6.2f} %"
+        f" +- {100 * point.spread:.2f}{'  *' if point.photons < MIN_NORMAL_PHOTONS else ''}"
         for point in points
     ]
-    few = f"  * below {FEW_PHOTONS} photons a count is not a normal variable, as which it is drawn"
-    return ["", head, *lines, *([few] if points[0].photons < FEW_PHOTONS else [])]
+    few = f"  * below {MIN_NORMAL_PHOTONS} photons a count is not normally distributed, unlike the noise drawn here"
+    return ["", head, *lines, *([few] if points[0].photons < MIN_NORMAL_PHOTONS else [])]

@@ -1,4 +1,4 @@
-"""`lightning evaluate MODEL DATA`: how many answers are right, and the same network side by side."""
+"""`lightning evaluate MODEL DATA`: accuracy of a model, and comparison with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from lightning.cli import noise_options as how
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, print_document, saturation, warn
+from lightning.cli.output import DONE, collect_saturation, print_document, warn
 from lightning.errors import ConfigError, OutOfRange
 from lightning.evaluation.sources import NAMES
 
@@ -26,18 +26,22 @@ if TYPE_CHECKING:
 Data = Annotated[str, typer.Argument(metavar="DATA", help=f"{NAMES}.")]
 Seeds = Annotated[
     int | None,
-    typer.Option("--seeds", min=1, help="Seeds of the noise, from --seed on; 1, and 5 in the table."),
+    typer.Option(
+        "--seeds", min=1, help="Number of seeds of the noise, from --seed on; default 1, with --compare 5."
+    ),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first images.")]
-Part = Annotated[str, typer.Option("--part", help="test, or train where there is such a part.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Use only the first N images.")]
+Part = Annotated[str, typer.Option("--part", help="Part of the data: test or train.")]
 Compare = Annotated[
     str | None,
-    typer.Option("--compare", metavar="WITH", help="onnxruntime: the table, with float32 and int8."),
+    typer.Option(
+        "--compare", metavar="WITH", help="onnxruntime: compare with ONNX Runtime in float32 and int8."
+    ),
 ]
 
 SEEDS_OF_TABLE = 5
-PACE_SECONDS = 0.3
-"""For which each row of the table is timed."""
+TIMING_S = 0.3
+"""Time for which the throughput of each row of the table is measured."""
 
 
 def register(app: typer.Typer) -> None:
@@ -65,11 +69,11 @@ def evaluate_command(
     calibrated: how.Calibrated = False,
     as_json: AsJson = False,
 ) -> int:
-    """Count right answers of a model on data.
+    """Measure the accuracy of a model on a data set.
 
     For example: lightning evaluate weights.npz mnist:DIR --noise per-product --seeds 5
     """
-    how.one_of("compare", compare or "onnxruntime", ("onnxruntime",))
+    how.check_choice("compare", compare or "onnxruntime", ("onnxruntime",))
     run = how.choose_run(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
     if fault and compare:
         raise ConfigError(
@@ -77,37 +81,37 @@ def evaluate_command(
             hint="Leave --fault or --compare out",
         )
     compared = compare is not None
-    used = _seeds(run, seed, seeds, compared=compared)
+    noise_seeds = _seeds(run, seed, seeds, compared=compared)
     from lightning.evaluation.datasets import load_dataset
-    from lightning.evaluation.models import load_for
+    from lightning.evaluation.models import load_model_and_data
     from lightning.evaluation.result import describe_preprocessing, round_values
     from lightning.evaluation.warnings import warnings_of_clipping, warnings_of_data
     from lightning.execution.noise import Noise
 
-    compiled, dataset = load_for(model, part_of(load_dataset(data), part))
+    compiled, dataset = load_model_and_data(model, part_of(load_dataset(data), part))
     dataset = dataset.first(limit)
     warnings = warn(warnings_of_data(compiled, dataset.name, dataset.x))
-    run_with = used if run.fidelity == "noisy" else used[:1]
-    found = count_evaluations(run, compiled, dataset, run_with)
-    warnings += warn(warnings_of_clipping(compiled, len(run_with) * len(dataset.x), counters_of(found)))
+    run_with = noise_seeds if run.fidelity == "noisy" else noise_seeds[:1]
+    evaluations = evaluate_seeds(run, compiled, dataset, run_with)
+    warnings += warn(warnings_of_clipping(compiled, len(run_with) * len(dataset.x), counters_of(evaluations)))
     origin = run.provenance(compiled, run_with)
-    rows = _table(compiled, dataset, run.noise or Noise(), used) if compared else []
+    rows = _table(compiled, dataset, run.noise or Noise(), noise_seeds) if compared else []
     if as_json:
         about = {"data": dataset.name, "data_origin": dict(dataset.origin), "warnings": warnings}
         table = {"table": [round_values(asdict(row)) for row in rows]} if rows else {}
-        print_document(None, {**origin.document, **about, **figures(found), **table})
+        print_document(None, {**origin.document, **about, **summarise(evaluations), **table})
     else:
-        _say(origin, dataset, found)
+        _print_evaluations(origin, dataset, evaluations)
         if Path(model).suffix != ".lng":
-            print(f"compiled on the way, {describe_preprocessing(compiled.network.preprocessing)}")
-        _say_table(rows, run.noise or Noise(), used)
+            print(f"compiled for this run, {describe_preprocessing(compiled.network.preprocessing)}")
+        _print_table(rows, run.noise or Noise(), noise_seeds)
     return DONE
 
 
 def _seeds(run: how.Run, first: int | None, several: int | None, *, compared: bool) -> tuple[int, ...]:
-    """Return the seeds of the noise, in the table too.
+    """Return the seeds of the noise; `compared` says that there is a table, which always has noise.
 
-    Raises `OutOfRange` and `ConfigError` where nothing has a seed.
+    Raises `OutOfRange` for several seeds and `ConfigError` for a given seed if nothing is random.
     """
     count = several or (SEEDS_OF_TABLE if compared else 1)
     if count > 1 and run.fidelity != "noisy" and not compared:
@@ -119,54 +123,57 @@ def _seeds(run: how.Run, first: int | None, several: int | None, *, compared: bo
 
 
 def part_of(dataset: Dataset, part: str) -> Dataset:
-    """Return the data with the part to be tested on in its place. Raises `OutOfRange` and `DatasetError`."""
-    how.one_of("part", part, ("test", "train"))
+    """Return the data with `part` as the test part.
+
+    Raises `OutOfRange` for an unknown part, and `DatasetError` if there is no training part.
+    """
+    how.check_choice("part", part, ("test", "train"))
     return dataset.of_training() if part == "train" else dataset
 
 
-def count_evaluations(
+def evaluate_seeds(
     run: how.Run, model: CompiledModel, dataset: Dataset, seeds: Sequence[int]
 ) -> list[Evaluation]:
-    """Return one evaluation for each seed."""
+    """Evaluate the model once for each seed."""
     from lightning.evaluation.accuracy import evaluate
 
-    found = []
+    evaluations = []
     for seed in seeds:
         executor = run.open(model, seed)
         try:
-            with saturation():
-                found.append(evaluate(executor, dataset))
+            with collect_saturation():
+                evaluations.append(evaluate(executor, dataset))
         finally:
             executor.close()
-    return found
+    return evaluations
 
 
-def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
-    """Return the means over seeds, and what they are means of."""
+def summarise(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+    """Return the means over seeds, the accuracy of each seed, and the counters, as plain values."""
     import numpy as np
 
     from lightning.evaluation.result import round_values
     from lightning.evaluation.table import spread_of
 
-    each = [evaluation.accuracy for evaluation in found]
+    each = [evaluation.accuracy for evaluation in evaluations]
     means = {
         "accuracy": float(np.mean(each)),
         "spread": spread_of(each),
-        "images": found[0].images,
-        "images_per_s": round(sum(e.images for e in found) / sum(e.seconds for e in found), 3),
-        "cycles": found[0].cycles,
+        "images": evaluations[0].images,
+        "images_per_s": round(sum(e.images for e in evaluations) / sum(e.seconds for e in evaluations), 3),
+        "cycles": evaluations[0].cycles,
     }
     return {
         **round_values(means),
         "accuracies": [round(accuracy, 6) for accuracy in each],
-        "counters": counters_of(found),
+        "counters": counters_of(evaluations),
     }
 
 
-def counters_of(found: Sequence[Evaluation]) -> dict[str, int]:
-    """Return the counters of all seeds together."""
+def counters_of(evaluations: Sequence[Evaluation]) -> dict[str, int]:
+    """Return the counters, summed over all seeds."""
     counters: Counter[str] = Counter()
-    for evaluation in found:
+    for evaluation in evaluations:
         counters.update(evaluation.counters)
     return dict(counters)
 
@@ -174,13 +181,13 @@ def counters_of(found: Sequence[Evaluation]) -> dict[str, int]:
 def _table(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: Sequence[int]) -> list[Any]:
     from lightning.evaluation.table import compare
 
-    return compare(model, dataset, noise, seeds, seconds=PACE_SECONDS)
+    return compare(model, dataset, noise, seeds, seconds=TIMING_S)
 
 
-def _say(origin: Provenance, dataset: Dataset, found: Sequence[Evaluation]) -> None:
-    from lightning.evaluation.warnings import activations_counted
+def _print_evaluations(origin: Provenance, dataset: Dataset, evaluations: Sequence[Evaluation]) -> None:
+    from lightning.evaluation.warnings import count_clippable_activations
 
-    means = figures(found)
+    means = summarise(evaluations)
     document = origin.document
     print(
         f"{dataset.name}: {means['images']:,} images; {document['model']},"
@@ -189,25 +196,25 @@ def _say(origin: Provenance, dataset: Dataset, found: Sequence[Evaluation]) -> N
     spread = "" if means["spread"] is None else f" (spread {100 * means['spread']:.2f})"
     mark = "  SIMULATED" if origin.device.simulated else ""
     print(
-        f"{origin.line}: {100 * means['accuracy']:.2f} %{spread}, {in_figures(means['images_per_s'])} images/s{mark}"
+        f"{origin.line}: {100 * means['accuracy']:.2f} %{spread}, {format_rate(means['images_per_s'])} images/s{mark}"
     )
-    activations = sum(each.images for each in found) * activations_counted(origin.model)
+    activations = sum(each.images for each in evaluations) * count_clippable_activations(origin.model)
     for name, count in means["counters"].items():
         if count:
             of = f" of {activations:,}" if name == "clipped_activations" else ""
             print(f"{name.replace('_', ' ')}: {count:,}{of}")
 
 
-def in_figures(pace: float) -> str:
-    """Return a pace in figures, however slow.
+def format_rate(rate: float) -> str:
+    """Format a rate without decimals, or with two significant digits if it is below 10.
 
-    >>> in_figures(12345.6), in_figures(0.2289)
+    >>> format_rate(12345.6), format_rate(0.2289)
     ('12,346', '0.23')
     """
-    return f"{pace:,.0f}" if pace >= 10 else f"{pace:.2g}"
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
-def _say_table(rows: Sequence[Any], noise: Noise, seeds: Sequence[int]) -> None:
+def _print_table(rows: Sequence[Any], noise: Noise, seeds: Sequence[int]) -> None:
     from lightning.evaluation.table import as_text
 
     if rows:

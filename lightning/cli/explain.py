@@ -1,4 +1,4 @@
-"""`lightning explain FILE`: what becomes of every layer, cycles line by line, memory."""
+"""`lightning explain FILE`: where every layer runs, its cycles by kind, and memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def explain(
     *,
     as_json: AsJson = False,
 ) -> int:
-    """Say layer by layer what light computes and what not, and why; cycles, memory, and where the model comes from.
+    """Report which layers run on light and why, with cycles, memory, and the origin of the model.
 
     An .onnx needs no samples. For example: lightning explain model.lng
     """
@@ -39,27 +39,38 @@ def explain(
         from lightning.costs.file_report import file_report
         from lightning.networks.imports.onnx.choices import choices_of
 
-        account = file_report(model, choices_of(shape or [], value or [], output or []))
+        onnx_report = file_report(model, choices_of(shape or [], value or [], output or []))
         if as_json:
-            print_document(None, {"file": str(model), **account.document})
+            print_document(None, {"file": str(model), **onnx_report.document})
         else:
-            print("\n".join(file_lines(model.name, account.document)))
+            print("\n".join(file_lines(model.name, onnx_report.document)))
         return DONE
     from lightning.compiler import load_or_compile
     from lightning.compiler.explain import report
 
     compiled = load_or_compile(model)
-    found = report(compiled)
+    model_report = report(compiled)
     if as_json:
-        print_document(None, {"model": str(model), **found.document, "origin": dict(compiled.origin)})
+        print_document(None, {"model": str(model), **model_report.document, "origin": dict(compiled.origin)})
         return DONE
-    print("\n".join([*summary(found), "", *cycle_table(found), "", *memory_lines(found), *_origin(compiled)]))
+    print(
+        "\n".join(
+            [
+                *summary_lines(model_report),
+                "",
+                *cycle_table(model_report),
+                "",
+                *memory_lines(model_report),
+                *_origin(compiled),
+            ]
+        )
+    )
     return DONE
 
 
 def file_lines(name: str, document: dict[str, Any]) -> list[str]:
-    """Return the account of an ONNX file as lines."""
-    to = "" if document["converted_to"] is None else f", converted to {document['converted_to']}"
+    """Return the report on an ONNX file as lines."""
+    conversion = "" if document["converted_to"] is None else f", converted to {document['converted_to']}"
     ports = [
         f"{kind}: {each['name']} {each['shape']} {each['type']}"
         for kind in ("input", "output")
@@ -67,9 +78,14 @@ def file_lines(name: str, document: dict[str, Any]) -> list[str]:
     ]
     names = ["node", "operation", "where", "MACs", "cycles", "energy (J)", "reason"]
     rows = [_file_row(each) for each in document["nodes"]]
-    lines = [f"{name}, opset {document['opset']}{to}", *ports, "", *(table(names, rows) if rows else [])]
+    lines = [
+        f"{name}, opset {document['opset']}{conversion}",
+        *ports,
+        "",
+        *(format_table(names, rows) if rows else []),
+    ]
     share = f"{100 * document['photonic_share']:.2f} % of multiply-accumulates by light"
-    lines += ["", f"{share}; energy of preset chip; activations that nothing rectifies count as signed"]
+    lines += ["", f"{share}; energy of preset chip; activations without a rectifier count as signed"]
     lines += [f"note: {note}" for note in document["notes"]]
     for each in document["refusals"]:
         title = f"{each['node']} ({each['operation']}) " if each["node"] else ""
@@ -82,42 +98,42 @@ def _file_row(node: dict[str, Any]) -> list[str]:
     return [node["name"], node["operation"], node["where"], *numbers, node["reason"]]
 
 
-def summary(found: Report) -> list[str]:
-    """Return the model in a few lines, then every node."""
+def summary_lines(report: Report) -> list[str]:
+    """Return the summary of a model as lines, with a table of its nodes."""
     return [
-        f"{found.name}, scheme {found.scheme}, sha256 {found.sha256[:16]}",
-        f"{100 * found.photonic_share:.2f} % of {found.macs:,} multiply-accumulates by light",
+        f"{report.name}, scheme {report.scheme}, sha256 {report.sha256[:16]}",
+        f"{100 * report.photonic_share:.2f} % of {report.macs:,} multiply-accumulates by light",
         "",
-        *table(
-            ["node", "operation", "runs", "gives", "MACs", "zeros", "passes", "why"], map(_row, found.nodes)
+        *format_table(
+            ["node", "operation", "runs", "gives", "MACs", "zeros", "passes", "why"], map(_row, report.nodes)
         ),
-        *[f"note: {note}" for note in found.notes],
+        *[f"note: {note}" for note in report.notes],
     ]
 
 
-def cycle_table(found: Report) -> list[str]:
-    """Return the cycles of one image: a line a layer, a column a kind."""
+def cycle_table(report: Report) -> list[str]:
+    """Return a table of the cycles of one image, with a row per layer and a column per kind of cycle."""
     from fpga.photonic_mac.cycles import LINES
 
-    layers = [node for node in found.nodes if node.cycles is not None]
+    layers = [node for node in report.nodes if node.cycles is not None]
     rows = [[node.name, *_cycles([node])] for node in layers]
     rows.append(["all", *_cycles(layers)])
     return [
-        *table(["cycles", *LINES.values(), "total"], rows),
-        f"{found.cycles:,} cycles, {found.latency_s * 1e6:.1f} us at {found.clock_hz / 1e6:g} MHz, light alone",
+        *format_table(["cycles", *LINES.values(), "total"], rows),
+        f"{report.cycles:,} cycles, {report.latency_s * 1e6:.1f} us at {report.clock_hz / 1e6:g} MHz, light alone",
     ]
 
 
-def memory_lines(found: Report) -> list[str]:
-    """Return what activations take."""
-    plan = found.memory
+def memory_lines(report: Report) -> list[str]:
+    """Return the memory of the activations as lines."""
+    plan = report.memory
     return [
-        f"activations: {plan.size:,} bytes in {len(plan.buffers)} buffers ({plan.unshared:,} if none shared its place)"
+        f"activations: {plan.size:,} bytes in {len(plan.buffers)} buffers ({plan.unshared:,} without shared memory)"
     ]
 
 
-def table(names: list[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the columns as wide as they must be, those of numbers to the right."""
+def format_table(names: list[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Format rows as a text table with aligned columns; columns of numbers are right-aligned."""
     columns = [_column(name, list(cells)) for name, cells in zip(names, zip(*rows, strict=True), strict=True)]
     return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
 
@@ -143,7 +159,7 @@ def _row(node: NodeReport) -> list[str]:
 
 
 def _cycles(layers: Sequence[NodeReport]) -> list[str]:
-    """Return every line, then all of them, added up over layers."""
+    """Return the cycles of each kind, then the total, summed over the layers."""
     from fpga.photonic_mac.cycles import LINES
 
     return [f"{sum(getattr(node.cycles, line) for node in layers):,}" for line in (*LINES, "total")]
@@ -151,5 +167,5 @@ def _cycles(layers: Sequence[NodeReport]) -> list[str]:
 
 def _origin(model: CompiledModel) -> list[str]:
     source = model.origin.get("source") or {}
-    made = f"compiled by lightbed {model.origin.get('toolkit', 'unknown')}"
-    return [f"{made} from {source['file']}, sha256 {source['sha256'][:16]}" if source else made]
+    compiler = f"compiled by lightbed {model.origin.get('toolkit', 'unknown')}"
+    return [f"{compiler} from {source['file']}, sha256 {source['sha256'][:16]}" if source else compiler]

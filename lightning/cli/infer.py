@@ -1,4 +1,4 @@
-"""`lightning infer MODEL IMAGE`: the answer for one image, or for one array of raw values."""
+"""`lightning infer MODEL IMAGE`: classification of one image or one array of raw values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from lightning.cli import noise_options as how
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, print_document, saturation, warn
+from lightning.cli.output import DONE, collect_saturation, print_document, warn
 
 if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
@@ -23,13 +23,13 @@ Image = Annotated[
         metavar="IMAGE", help="An image (.png), an .npy of raw values, or an .npz of inputs by name."
     ),
 ]
-Resize = Annotated[bool, typer.Option("--resize", help="Scale an image of another size.")]
+Resize = Annotated[bool, typer.Option("--resize", help="Scale the image to the size that the model takes.")]
 Key = Annotated[
-    int, typer.Option("--key", min=0, max=2**64 - 1, help="Which image it is: another key, other noise.")
+    int, typer.Option("--key", min=0, max=2**64 - 1, help="Key of the image; another key draws other noise.")
 ]
 
 BEST = 5
-"""Classes that are listed."""
+"""Number of classes to list."""
 
 
 def register(app: typer.Typer) -> None:
@@ -55,7 +55,7 @@ def infer(
     resize: Resize = False,
     as_json: AsJson = False,
 ) -> int:
-    """Ask a model what an image shows.
+    """Classify an image with a model.
 
     For example: lightning infer model.lng seven.png --fidelity noisy
     """
@@ -72,23 +72,23 @@ def infer(
     warnings += warn(warnings_of_clipping(compiled, 1, answers.counters))
     origin = run.provenance(compiled, (seed,))
     if as_json:
-        found = {"image": str(image), "key": key, **_document_of(compiled, answers)}
-        print_document(None, {**origin.document, **found, "warnings": warnings})
+        answer = {"image": str(image), "key": key, **_document_of(compiled, answers)}
+        print_document(None, {**origin.document, **answer, "warnings": warnings})
     else:
         mark = "  SIMULATED" if origin.device.simulated else ""
         print(f"class {answers.classes[0]} ({origin.line}){mark}")
-        print("\n".join(f"  {each['class']:>5}  {each['score']:g}" for each in best_of(answers)))
+        print("\n".join(f"  {each['class']:>5}  {each['score']:g}" for each in list_best(answers)))
     return DONE
 
 
 def _document_of(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:
-    """Return the answer, with the outputs by name where the network came with fixed shapes."""
+    """Return the answer, with the outputs by name if the network has named outputs."""
     from lightning.networks.preprocess import unpack
 
-    found = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
+    answer = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
     named = unpack(compiled.network, answers.scores) if compiled.network.outputs else {}
     outputs = {"outputs": {name: array[0].tolist() for name, array in named.items()}} if named else {}
-    return {**found, **outputs, "cycles": answers.cycles, "counters": dict(answers.counters)}
+    return {**answer, **outputs, "cycles": answers.cycles, "counters": dict(answers.counters)}
 
 
 def _answer(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int) -> Answers:
@@ -96,7 +96,7 @@ def _answer(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int
 
     executor = run.open(compiled, seed)
     try:
-        with saturation():
+        with collect_saturation():
             return executor.run(raw, np.array([key], dtype=np.uint64))
     finally:
         executor.close()
@@ -108,11 +108,11 @@ def _warnings_of(compiled: CompiledModel, image: Path, raw: Raw) -> Iterator[str
 
     yield from warnings_of_data(compiled, image.name, raw)
     if loses_colours(image, compiled.network):
-        yield f"{image.name} has colours, and {compiled.network.name} takes grey levels: they are mixed"
+        yield f"{image.name} has colours, and {compiled.network.name} takes grey levels: colours become grey"
 
 
-def best_of(answers: Answers) -> list[dict[str, Any]]:
-    """Return the largest scores of the one image, the first of equal ones first."""
+def list_best(answers: Answers) -> list[dict[str, Any]]:
+    """Return the `BEST` classes with the largest scores, largest first; equal scores in order of class."""
     import numpy as np
 
     scores = answers.scores[0].ravel()

@@ -1,4 +1,4 @@
-"""`lightning load URL`: requests at random times, and how long answers took."""
+"""`lightning load URL`: load generator with requests at random times, and latency of the answers."""
 
 from __future__ import annotations
 
@@ -27,30 +27,40 @@ Model = Annotated[
     typer.Option(
         "--model",
         metavar="NAME",
-        help="Over HTTP by default the only one; packets name models by number, 1 by default.",
+        help="Model to query: over HTTP a name (default: the only model), in packets a number (default: 1).",
     ),
 ]
 Rates = Annotated[
-    list[float] | None, typer.Option("--rate", metavar="R", help="Requests a second; repeatable. 1000.")
+    list[float] | None,
+    typer.Option("--rate", metavar="R", help="Requests per second; repeatable (default: 1000)."),
 ]
-Seconds = Annotated[float, typer.Option("--seconds", metavar="S", help="How long, at each rate.")]
+Seconds = Annotated[float, typer.Option("--seconds", metavar="S", help="Duration of the load at each rate.")]
 Data = Annotated[
-    str, typer.Option("--data", metavar="DATA", help="random, digits, mnist:DIR, nsl-kdd:DIR, or FILE.npy.")
+    str,
+    typer.Option(
+        "--data", metavar="DATA", help="Inputs: random, digits, mnist:DIR, nsl-kdd:DIR, or FILE.npy."
+    ),
 ]
-Size = Annotated[int, typer.Option("--size", min=1, help="Values of a random row, for packets.")]
-Binary = Annotated[bool, typer.Option("--binary", help="Tensors as bytes, not as JSON.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of times and of random rows.")]
+Size = Annotated[int, typer.Option("--size", min=1, help="Number of values in a random input, for packets.")]
+Binary = Annotated[bool, typer.Option("--binary", help="Send tensors as bytes instead of JSON.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the times and of the random inputs.")]
 Deadline = Annotated[
     int,
-    typer.Option("--deadline-us", metavar="US", min=0, help="Answers that take longer are late; 0: none."),
+    typer.Option(
+        "--deadline-us", metavar="US", min=0, help="Answers that take longer count as late; 0: no deadline."
+    ),
 ]
-Connections = Annotated[int, typer.Option("--connections", min=1, max=1000, help="Over HTTP.")]
-Echo = Annotated[bool, typer.Option("--echo", help="Start an echo, and see what the generator can do.")]
+Connections = Annotated[
+    int, typer.Option("--connections", min=1, max=1000, help="Number of HTTP connections.")
+]
+Echo = Annotated[
+    bool, typer.Option("--echo", help="Load a local echo server instead, to measure the generator itself.")
+]
 
 RATE = 1000.0
 
 FIRST = "1"
-"""The number that the first model has in packets."""
+"""Number of the first model in packets."""
 
 
 def register(app: typer.Typer) -> None:
@@ -74,15 +84,15 @@ def load(
     echo: Echo = False,
     as_json: AsJson = False,
 ) -> int:
-    """Ask a server at random times (Poisson), whether it answers or not; latency counts from the scheduled time.
+    """Send requests to a server at random times (Poisson); latency counts from the scheduled time.
 
     For example: lightning load udp://127.0.0.1:8500 --size 784 --rate 5000 --rate 10000 --png latency.png
     """
-    from lightning.load.http import only_model
-    from lightning.load.outcome import find_unanswered
+    from lightning.load.http import find_only_model
+    from lightning.load.outcome import describe_failure
 
     with _server(url, echo=echo) as target:
-        model = model or (only_model(target) if target.scheme == "http" and not echo else FIRST)
+        model = model or (find_only_model(target) if target.scheme == "http" and not echo else FIRST)
         how: dict[str, Any] = {"data": data, "deadline_us": deadline_us}
         how |= {"size": size} if target.scheme == "udp" else {"binary": binary, "connections": connections}
         drive = _driver(target, model, how, echo=echo)
@@ -90,20 +100,20 @@ def load(
     about = f"{'echo' if echo else target.url} · model {model} · {seconds:g} s at each rate · seed {seed}"
     if png is not None:
         from lightning.kit.plots import save
-        from lightning.load.latency_plot import latencies
+        from lightning.load.latency_plot import plot_latencies
 
-        save(latencies(outcomes, about), png)
+        save(plot_latencies(outcomes, about), png)
     if as_json:
-        asked = {"target": target.url, "echo": echo, "model": model, "data": data, "binary": binary}
-        return _print_document({**asked, "seed": seed, "seconds": seconds}, outcomes, png)
-    _say(outcomes, about, list_written((png,)))
-    if (failure := find_unanswered(outcomes)) is not None:
+        settings = {"target": target.url, "echo": echo, "model": model, "data": data, "binary": binary}
+        return _print_document({**settings, "seed": seed, "seconds": seconds}, outcomes, png)
+    _print_outcomes(outcomes, about, list_written((png,)))
+    if (failure := describe_failure(outcomes)) is not None:
         raise failure
     return DONE
 
 
 def _driver(target: Target, model: str, how: dict[str, Any], *, echo: bool) -> Callable[..., Outcome]:
-    """Return what makes a load on the target, in packets or over HTTP."""
+    """Return a function that puts a load on the target, by packets or over HTTP, and returns its outcome."""
     from lightning.load import drive_datagrams, drive_http
     from lightning.load.http import ECHOED
 
@@ -112,25 +122,25 @@ def _driver(target: Target, model: str, how: dict[str, Any], *, echo: bool) -> C
     return partial(drive_http, target, model, into=ECHOED if echo else None, **how)
 
 
-def _print_document(asked: dict[str, Any], outcomes: list[Outcome], png: Path | None) -> int:
-    """Print the document, and return the exit code: an error where nothing was answered."""
+def _print_document(settings: dict[str, Any], outcomes: list[Outcome], png: Path | None) -> int:
+    """Print the document and return the exit code, an error if a load has no answers."""
     from lightning.compiler.compilation import toolkit_version
-    from lightning.load.outcome import find_unanswered
+    from lightning.load.outcome import describe_failure
 
-    failure = find_unanswered(outcomes)
-    found = {"results": [each.figures() for each in outcomes], "written": list_written((png,))}
+    failure = describe_failure(outcomes)
+    results = {"results": [each.figures() for each in outcomes], "written": list_written((png,))}
     error = {} if failure is None else {"error": document_of_error(failure)}
-    print_document(None, {"version": toolkit_version(), **asked, **found, **error}, ok=failure is None)
+    print_document(None, {"version": toolkit_version(), **settings, **results, **error}, ok=failure is None)
     return ERROR if failure else DONE
 
 
 @contextlib.contextmanager
 def _server(url: str, *, echo: bool) -> Iterator[Target]:
     from lightning.load.echo import running_echo
-    from lightning.load.targets import LoadError, target_of
+    from lightning.load.targets import LoadError, parse_target
 
     if not echo:
-        yield target_of(url)
+        yield parse_target(url)
         return
     scheme = url.partition(":")[0]
     if scheme not in ("http", "udp"):
@@ -150,7 +160,7 @@ def _number(model: str) -> int:
     return int(model)
 
 
-def _say(outcomes: Sequence[Outcome], about: str, files: Sequence[str]) -> None:
+def _print_outcomes(outcomes: Sequence[Outcome], about: str, files: Sequence[str]) -> None:
     print(about)
     heads = ("rate/s", "answered/s", "p50 µs", "p99 µs", "p99.9 µs", "lost", "late", "lag p99 µs", "refused")
     print("".join(f"{head:>12}" for head in heads[:-1]), "", heads[-1])

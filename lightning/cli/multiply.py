@@ -1,4 +1,4 @@
-"""`lightning multiply A B`: one product of light."""
+"""`lightning multiply A B`: one product, computed by light."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Device, Shots
-from lightning.cli.output import DONE, mark_simulated, print_document, saturation
+from lightning.cli.output import DONE, collect_saturation, mark_simulated, print_document
 
 First = Annotated[int, typer.Argument(metavar="A", help="A whole number of -255 to 255.")]
 Second = Annotated[int, typer.Argument(metavar="B", help="A whole number of -255 to 255.")]
@@ -29,13 +29,13 @@ def multiply(a: First, b: Second, device: Device = TWIN, shots: Shots = 4, *, as
 
     soc = connect(device)
     compute = LightningCompute(soc, shots=shots)
-    with saturation() as too_bright:
+    with collect_saturation() as too_bright:
         analogue = float(compute.analogue_product(a, b))
     result, exact, whose = min(max(round(analogue), -255), 255), a * b / 255, identity_of(soc)
     if as_json:
-        found = {"a": a, "b": b, "result": result, "analogue": round(analogue, 4), "exact": round(exact, 4)}
+        figures = {"a": a, "b": b, "result": result, "analogue": round(analogue, 4), "exact": round(exact, 4)}
         details = {"saturated": bool(too_bright), "shots": shots}
-        print_document(whose, {**found, **details, "calibration": compute.calibration.describe()})
+        print_document(whose, {**figures, **details, "calibration": compute.calibration.describe()})
     else:
         print(mark_simulated(f"{a} × {b} / 255 = {result}", whose))
         print(f"measured {analogue:.2f}, exact {exact:.2f}; {compute.calibration.describe()}")

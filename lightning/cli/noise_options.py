@@ -1,4 +1,4 @@
-"""Options of how a model is run, which `infer`, `evaluate` and `sensitivity` share, and what they amount to."""
+"""Options of fidelity and noise that several commands share, and the `Run` that they select."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Fidelities = Annotated[
     typer.Option(
         "--fidelity",
         metavar="KIND",
-        help="exact, noisy, device or datapath; exact where nothing is said of noise.",
+        help="exact, noisy, device or datapath; default noisy with noise options, else exact.",
     ),
 ]
 Places = Annotated[
@@ -38,31 +38,33 @@ Sigma = Annotated[
     float | None,
     typer.Option("--sigma", min=0, max=65535, help="Noise of a readout, of 255; default 1.657, as measured."),
 ]
-Mean = Annotated[float | None, typer.Option("--mean", help="Error that is always there, of 255.")]
-Average = Annotated[int, typer.Option("--average", min=1, help="Readouts of which the mean is taken.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**64 - 1, help="Of the noise.")]
-MaybeSeed = Annotated[int | None, typer.Option("--seed", min=0, max=2**64 - 1, help="Of the noise; 0.")]
+Mean = Annotated[float | None, typer.Option("--mean", help="Constant error of a readout, of 255.")]
+Average = Annotated[int, typer.Option("--average", min=1, help="Number of readouts to average.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**64 - 1, help="Seed of the noise.")]
+MaybeSeed = Annotated[
+    int | None, typer.Option("--seed", min=0, max=2**64 - 1, help="Seed of the noise; default 0.")
+]
 MaybeDevice = Annotated[
     str | None,
     typer.Option(
         "--device",
         "-d",
         metavar="ADDRESS",
-        help="Of --fidelity device, and of --calibrated; LIGHTBED_DEVICE, if not given.",
+        help="Device for --fidelity device and for --calibrated; default LIGHTBED_DEVICE.",
     ),
 ]
 Bus = Annotated[
-    str | None, typer.Option("--bus", metavar="ADDRESS", help="Of --fidelity datapath, e.g. fastsim://.")
+    str | None, typer.Option("--bus", metavar="ADDRESS", help="Bus for --fidelity datapath, e.g. fastsim://.")
 ]
 Calibrated = Annotated[
-    bool, typer.Option("--calibrated", help="Noise as the calibration of --device measured it.")
+    bool, typer.Option("--calibrated", help="Use the noise that the calibration of --device measured.")
 ]
 FaultNames = Annotated[
     list[str] | None,
     typer.Option(
         "--fault",
         metavar="NAME",
-        help="As the published emulator: last-layer-normalised, signs-dropped, or emulator for both.",
+        help="Reproduce a fault of the published emulator: last-layer-normalised, signs-dropped, or emulator for both.",
     ),
 ]
 
@@ -72,32 +74,32 @@ NO_QUIRKS = Quirks()
 
 @dataclass(frozen=True)
 class Run:
-    """Fidelity, noise and whereabouts, checked."""
+    """Checked settings of a run: fidelity, noise, and device or bus."""
 
     fidelity: Fidelity
     noise: Noise | None
     device: Any
-    """A soc of `--fidelity device`, connected already; of the others nothing."""
+    """The connected soc for fidelity `device`, else None."""
     bus: str
     average: int
     quirks: Quirks = NO_QUIRKS
 
-    def seed_of(self, given: int | None, *, compared: bool = False) -> int:
-        """Return the first seed, 0 unless one was given. Raises `ConfigError` where nothing is random.
+    def seed_of(self, seed: int | None, *, compared: bool = False) -> int:
+        """Return the given seed, 0 by default. Raises `ConfigError` for a seed if nothing is random.
 
-        `compared`: with noise, which is in the table whatever the fidelity is.
+        `compared` says that the run includes the table, which has noise at every fidelity.
         """
-        if given is not None and self.fidelity in ("exact", "datapath") and not compared:
+        if seed is not None and self.fidelity in ("exact", "datapath") and not compared:
             raise ConfigError(
                 f"a seed is given, but fidelity {self.fidelity} is deterministic",
                 hint="Leave --seed out, or use --fidelity noisy",
             )
-        return given or 0
+        return seed or 0
 
     def open(self, model: CompiledModel, seed: int) -> Executor:
-        """Return an executor for this model.
+        """Open an executor for the model.
 
-        Raises `ConfigError` for faults of a scheme that the model does not have.
+        Raises `ConfigError` for quirks if the model is not of the `published` scheme.
         """
         from lightning.execution import open_executor
 
@@ -118,7 +120,7 @@ class Run:
         )
 
     def provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
-        """Return what a result says of its origin."""
+        """Return the provenance of a result of this run."""
         return replace(self._provenance(model, seeds), faults=names_of(self.quirks))
 
     def _provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
@@ -149,11 +151,15 @@ def choose_run(
     *,
     calibrated: bool = False,
 ) -> Run:
-    """Return what the options amount to. Raises `OutOfRange` and `ConfigError` for what does not go together."""
+    """Return the run that the options select, connected to its device for fidelity `device`.
+
+    Raises `OutOfRange` for an unknown value, `ConfigError` for options that contradict each other, and what connecting
+    raises.
+    """
     from lightning.execution.interface import Fidelity
 
     noise_given = calibrated or any(each is not None for each in (place, sigma, mean))
-    kind = one_of("fidelity", fidelity or ("noisy" if noise_given else "exact"), get_args(Fidelity))
+    kind = check_choice("fidelity", fidelity or ("noisy" if noise_given else "exact"), get_args(Fidelity))
     if noise_given and kind != "noisy":
         raise ConfigError(
             f"noise options are given, but fidelity {kind} has no noise",
@@ -163,7 +169,7 @@ def choose_run(
         raise ConfigError(
             f"fidelity {kind} has nothing to average", hint="Leave --average out, or use --fidelity noisy"
         )
-    # Nobody is to believe that a device or a bus answered which was not asked.
+    # A device or bus that is not used is refused, so that no result is mistaken for its answer.
     if device is not None and kind != "device" and not calibrated:
         raise ConfigError(
             f"a device is given, but fidelity {kind} uses none",
@@ -175,20 +181,20 @@ def choose_run(
             hint="Use --fidelity datapath, or leave --bus out",
         )
     noise = noise_of(place, sigma, mean, average, device, calibrated=calibrated) if kind == "noisy" else None
-    departures = quirks_of(faults or ())
+    quirks = quirks_of(faults or ())
     soc = _connect(device) if kind == "device" else None
-    return Run(kind, noise, soc, bus or SIMULATED_BUS, average, departures)
+    return Run(kind, noise, soc, bus or SIMULATED_BUS, average, quirks)
 
 
 def quirks_of(names: Sequence[str]) -> Quirks:
-    """Return the quirks of these names. Raises `OutOfRange`.
+    """Return the quirks of these names. Raises `OutOfRange` for an unknown name.
 
     >>> quirks_of(["signs-dropped"])
     Quirks(last_layer_normalised=False, signs_dropped=True)
     """
-    every = names_of(EMULATOR)
-    asked = {one_of("fault", each, (*every, "emulator")) for each in names}
-    return Quirks(**{each.replace("-", "_"): True for each in every if asked & {each, "emulator"}})
+    known = names_of(EMULATOR)
+    chosen = {check_choice("fault", each, (*known, "emulator")) for each in names}
+    return Quirks(**{each.replace("-", "_"): True for each in known if chosen & {each, "emulator"}})
 
 
 def names_of(quirks: Quirks) -> tuple[str, ...]:
@@ -197,7 +203,7 @@ def names_of(quirks: Quirks) -> tuple[str, ...]:
     >>> names_of(EMULATOR)
     ('last-layer-normalised', 'signs-dropped')
     """
-    return tuple(name.replace("_", "-") for name, there in asdict(quirks).items() if there)
+    return tuple(name.replace("_", "-") for name, is_set in asdict(quirks).items() if is_set)
 
 
 def noise_of(
@@ -209,13 +215,17 @@ def noise_of(
     *,
     calibrated: bool,
 ) -> Noise:
-    """Return the noise as given, as measured on the prototype, or as a device's calibration has it."""
+    """Return the noise: from the calibration of a device if `calibrated`, else as given.
+
+    The default sigma is that of the prototype. Raises `OutOfRange` for an unknown place, and `ConfigError` for sigma or
+    mean with `calibrated`.
+    """
     from lightning.compiler.measured import MEASURED_SIGMA
     from lightning.execution.noise import PLACES, Noise
 
-    where: Place = one_of("noise", place or "per-product", tuple(PLACES))
+    noise_place: Place = check_choice("noise", place or "per-product", tuple(PLACES))
     if not calibrated:
-        return Noise(where, MEASURED_SIGMA if sigma is None else sigma, mean or 0.0, average=average)
+        return Noise(noise_place, MEASURED_SIGMA if sigma is None else sigma, mean or 0.0, average=average)
     if sigma is not None or mean is not None:
         raise ConfigError(
             "--calibrated takes sigma and mean from a calibration, but others are given",
@@ -224,11 +234,11 @@ def noise_of(
     from lightning.execution.multipliers.device import noise_of_calibration
     from lightning.kit.calibration.store import require
 
-    return replace(noise_of_calibration(require(_connect(device))), place=where, average=average)
+    return replace(noise_of_calibration(require(_connect(device))), place=noise_place, average=average)
 
 
-def one_of(option: str, word: str, known: tuple[str, ...]) -> Any:
-    """Return the word, if it is known. Raises `OutOfRange`."""
+def check_choice(option: str, word: str, known: tuple[str, ...]) -> Any:
+    """Return the value of an option. Raises `OutOfRange` if it is not one of the known values."""
     if word not in known:
         raise OutOfRange(f"--{option} {word!r} is not known", hint=f"Choose {', '.join(known)}")
     return word

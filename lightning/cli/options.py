@@ -17,12 +17,12 @@ Device = Annotated[
         help="sim://kit, qick://HOST, qick://local, replay://FILE.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-Shots = Annotated[int, typer.Option(min=1, max=65535, help="Readings that are averaged.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
+Shots = Annotated[int, typer.Option(min=1, max=65535, help="Number of readings to average.")]
 
-Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the numbers.")]
+Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the numbers to this file.")]
 TWIN = "sim://kit"
-"""What a command takes when no device is named."""
+"""Default device."""
 Shapes = Annotated[
     list[str] | None,
     typer.Option(
@@ -36,13 +36,13 @@ Values = Annotated[
 Outputs = Annotated[
     list[str] | None,
     typer.Option(
-        "--output", metavar="NAME", help="A tensor that the network gives, in place of its outputs."
+        "--output", metavar="NAME", help="Tensor that the network returns instead of its outputs; repeatable."
     ),
 ]
 
 
 def _drawable(file: Path | None) -> Path | None:
-    """Check the file before the work, whose result would be lost with it."""
+    """Check the file before the work starts, as a late failure would lose its result."""
     if file is None:
         return None
     from lightning.canvas import check_file

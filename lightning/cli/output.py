@@ -1,4 +1,4 @@
-"""Output of commands: lines for people, one document for programs."""
+"""Output of commands: lines for people, or one JSON document for programs."""
 
 from __future__ import annotations
 
@@ -27,19 +27,22 @@ class FileError(LightningError, code="file"):
 
 
 def print_document(device: DeviceIdentity | None, document: dict[str, Any], *, ok: bool = True) -> None:
-    """Print the document of a command, once."""
+    """Print the JSON document of a command; `device` adds its name and whether it is simulated."""
     whose = {} if device is None else {"device": device.name, "simulated": device.simulated}
     print(json.dumps({"ok": ok, **whose, **document}))
 
 
 def document_of_error(error: LightningError) -> dict[str, Any]:
-    """Return what a document says of what went wrong."""
+    """Return the `error` entry of a document."""
     return {"code": error.code, "message": error.what, "device": error.device, "hint": error.hint}
 
 
 @contextlib.contextmanager
-def saturation() -> Iterator[list[str]]:
-    """Yield a list for the warnings of too much light that are raised inside; other warnings are shown as usual."""
+def collect_saturation() -> Iterator[list[str]]:
+    """Yield a list that holds the saturation warnings of the block once the block has ended.
+
+    Saturation and darkness are also printed to standard error; all other warnings are issued again.
+    """
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SaturationWarning)
@@ -54,28 +57,28 @@ def saturation() -> Iterator[list[str]]:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
-def warn(found: Iterable[str]) -> list[str]:
-    """Print each warning as a line on standard error, and return all of them, for a document."""
-    printed = list(found)
+def warn(messages: Iterable[str]) -> list[str]:
+    """Print each warning as a line on standard error, and return the warnings for a document."""
+    printed = list(messages)
     for each in printed:
         sys.stderr.write(f"warning: {each}\n")
     return printed
 
 
 def mark_simulated(line: str, device: DeviceIdentity) -> str:
-    """Return the line, which says SIMULATED when its device is."""
+    """Return the line, with SIMULATED appended if the device is simulated."""
     return f"{line}  SIMULATED" if device.simulated else line
 
 
 def list_written(files: Iterable[Path | None]) -> list[str]:
-    """Return the names of the requested files."""
+    """Return the names of the files that are not None."""
     return [str(each) for each in files if each is not None]
 
 
 def write_csv(
     file: Path, names: Sequence[str], rows: Iterable[Sequence[Any]], device: DeviceIdentity
 ) -> None:
-    """Write a table with a line of names; the first line says whose it is. Raises `FileError`."""
+    """Write a CSV table: a comment that names the device, a line of column names, the rows. Raises `FileError`."""
     try:
         lines = io.StringIO(f"# {device.label}\n", newline="")
         lines.seek(0, io.SEEK_END)

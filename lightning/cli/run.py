@@ -1,4 +1,4 @@
-"""`lightning run SCRIPT`: an unmodified QICK script, on the twin or on any other device."""
+"""`lightning run SCRIPT`: execution of an unmodified QICK script on the twin or any other device."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Device = Annotated[
         "--device",
         metavar="ADDRESS",
         envvar="LIGHTBED_DEVICE",
-        help="As sim://kit, sim://loopback, qick://HOST.",
+        help="Device, e.g. sim://kit, sim://loopback, qick://HOST.",
     ),
 ]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command. What it does not know goes to the script; after `--` everything does."""
+    """Add the command. Unknown options are passed to the script, and so is everything after `--`."""
     app.command("run", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run)
 
 

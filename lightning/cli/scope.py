@@ -1,4 +1,4 @@
-"""`lightning scope [VALUES]`: one acquisition, as a plot."""
+"""`lightning scope [VALUES]`: a plot of one acquisition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Csv, Device
-from lightning.cli.output import DONE, list_written, mark_simulated, print_document, saturation, write_csv
+from lightning.cli.output import (
+    DONE,
+    collect_saturation,
+    list_written,
+    mark_simulated,
+    print_document,
+    write_csv,
+)
 from lightning.errors import ConfigError, LightningError, NotCalibrated, OutOfRange
 
 if TYPE_CHECKING:
@@ -18,15 +25,18 @@ if TYPE_CHECKING:
     from lightning.kit.waveform import Waveform
 
 Values = Annotated[
-    list[int] | None, typer.Argument(metavar="[VALUES]...", help="Of modulators 0 to 3, each 0 to 255.")
+    list[int] | None,
+    typer.Argument(metavar="[VALUES]...", help="Values of modulators 0 to 3, each 0 to 255."),
 ]
-PlotFile = Annotated[Path, typer.Option("--png", metavar="FILE", help="The plot (.png, .svg or .pdf).")]
+PlotFile = Annotated[
+    Path, typer.Option("--png", metavar="FILE", help="File of the plot (.png, .svg or .pdf).")
+]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting, e.g. soft_avgs=1; repeatable."),
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change a setting, e.g. soft_avgs=1; repeatable."),
 ]
 Record = Annotated[
-    Path | None, typer.Option("--record", metavar="FILE", help="Keep what happens for replay://FILE.")
+    Path | None, typer.Option("--record", metavar="FILE", help="Record the session for replay://FILE.")
 ]
 
 
@@ -45,10 +55,10 @@ def scope(
     *,
     as_json: AsJson = False,
 ) -> int:
-    """Draw what the detector sees, and decode it where there is a calibration.
+    """Plot the detector signal, and decode it if the device is calibrated.
 
-    Settings are those of LightningConfig; word_0=20000 drives a modulator past any encoder. With --record the
-    session is kept, also when it fails, and anybody can look at it again with --device replay://FILE. For example:
+    Settings are those of LightningConfig; word_0=20000 sets the gain word of a modulator directly, without encoding.
+    --record saves the session even if it fails; replay it with --device replay://FILE. For example:
     lightning scope 100 50 --png waveform.png
     """
     from lightning.kit.connection import connect
@@ -58,16 +68,16 @@ def scope(
     config = make_configuration(values or [], settings or [], soc if device.startswith("replay://") else None)
     with _record(soc, record) as used:
         waveform = LightningControl(used, config).acquire_decimated(used)
-    with saturation() as too_bright:
+    with collect_saturation() as too_bright:
         result, why = decode_waveform(waveform)
-    draw(waveform, result, png)
+    draw_waveform(waveform, result, png)
     files = list_written((png, csv, record))
     if csv is not None:
         write_csv(csv, *_table(waveform), waveform.device)
     if as_json:
-        plain = {"settings": waveform.origin.settings.as_dict(), "words": list(waveform.origin.words)}
+        origin = {"settings": waveform.origin.settings.as_dict(), "words": list(waveform.origin.words)}
         details = {"result": result, "why": why, "saturated": bool(too_bright)}
-        print_document(waveform.device, {**details, **plain, "written": files})
+        print_document(waveform.device, {**details, **origin, "written": files})
     else:
         print(mark_simulated(f"{_operands(waveform)}: {why or f'decoded {result}'}", waveform.device))
         for name in files:
@@ -76,9 +86,9 @@ def scope(
 
 
 def make_configuration(values: list[int], settings: list[str], recording: Any = None) -> Configuration:
-    """Return the configuration of the values and `KEY=VALUE` texts, on the defaults or on a recording's own.
+    """Return the defaults, or the configuration of a recording, changed by the values and the `KEY=VALUE` settings.
 
-    Raises `ConfigError` and what `Configuration` raises.
+    Raises `OutOfRange` for more than four values, `ConfigError`, and what `Configuration` raises.
     """
     from lightning.kit.config import Configuration
 
@@ -102,7 +112,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _number(text: str) -> Any:
-    """Return a number where it is one; the configuration says what is wrong with everything else."""
+    """Return the text as a number if it is one; else the text, which the configuration then refuses."""
     for kind in (int, float):
         with contextlib.suppress(ValueError):
             return kind(text)
@@ -121,7 +131,7 @@ def _record(soc: Any, file: Path | None) -> Iterator[Any]:
 
 
 def decode_waveform(waveform: Waveform) -> tuple[int | None, str]:
-    """Return the product (0..255) or the sum of two (0..510), or why there is none."""
+    """Decode the product (0..255) or the sum of two (0..510). Returns it and "", or None and why it was not decoded."""
     from lightning.kit.signal_processing import LightningSignalProcessing
 
     try:
@@ -132,8 +142,8 @@ def decode_waveform(waveform: Waveform) -> tuple[int | None, str]:
         return None, f"not decoded: {error.what}"
 
 
-def draw(waveform: Waveform, result: int | None, file: Path) -> None:
-    """Save the plot."""
+def draw_waveform(waveform: Waveform, result: int | None, file: Path) -> None:
+    """Save a plot of the waveform and its decoded result."""
     from lightning.kit import plots
 
     plots.save(plots.waveform(waveform, decoded=result), file)
@@ -146,7 +156,7 @@ def _operands(waveform: Waveform) -> str:
 
 
 def _table(waveform: Waveform) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """Time, then mean I and Q of every readout."""
+    """Return the columns of the CSV file: time, then mean I and Q of every readout."""
     names, columns = ["time_us"], [waveform.time_us(0).round(6).tolist()]
     for index, readout in enumerate(waveform.origin.settings.readouts):
         mean = waveform[index].mean(axis=0)

@@ -1,4 +1,4 @@
-"""`lightning sensitivity MODEL DATA`: which layer the noise hurts, and how much of it the network bears."""
+"""`lightning sensitivity MODEL DATA`: accuracy lost to noise in each layer, and the largest tolerable noise."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from lightning.evaluation.result import Provenance
     from lightning.evaluation.sensitivity import Sensitivity
 
-Loss = Annotated[float, typer.Option("--loss", help="Points of accuracy that may be lost.")]
-Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Seeds of which every figure is the mean.")]
+Loss = Annotated[float, typer.Option("--loss", help="Allowed loss of accuracy, in percentage points.")]
+Seeds = Annotated[
+    int, typer.Option("--seeds", min=1, help="Number of seeds over which every figure is averaged.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -45,100 +47,102 @@ def sensitivity(
     calibrated: how.Calibrated = False,
     as_json: AsJson = False,
 ) -> int:
-    """Say what noise in each layer costs, and which sigma or averaging keeps the loss small.
+    """Measure the accuracy lost to noise in each layer, and the sigma or averaging that limits the loss.
 
     For example: lightning sensitivity model.lng digits --loss 1 --png layers.png
     """
     from lightning.evaluation.datasets import load_dataset
-    from lightning.evaluation.models import load_for
-    from lightning.evaluation.sensitivity import sensitivity as losses_in
+    from lightning.evaluation.models import load_model_and_data
+    from lightning.evaluation.sensitivity import sensitivity as measure_sensitivity
 
     run = how.choose_run("noisy", noise, sigma, mean, average, device, calibrated=calibrated)
     assert run.noise is not None
-    compiled, dataset = load_for(model, part_of(load_dataset(data), part))
+    compiled, dataset = load_model_and_data(model, part_of(load_dataset(data), part))
     dataset = dataset.first(limit)
-    used = tuple(range(seed, seed + seeds))
-    found = losses_in(compiled, dataset, run.noise, used, loss)
-    origin = run.provenance(compiled, used)
+    noise_seeds = tuple(range(seed, seed + seeds))
+    result = measure_sensitivity(compiled, dataset, run.noise, noise_seeds, loss)
+    origin = run.provenance(compiled, noise_seeds)
     if png is not None:
         from lightning.evaluation.sensitivity_plot import layer_losses
         from lightning.kit.plots import save
 
-        save(layer_losses(found, compiled.network.name, short_name(dataset)), png)
-    (_print_document if as_json else _print_lines)(found, origin, dataset, list_written((png,)))
+        save(layer_losses(result, compiled.network.name, short_name(dataset)), png)
+    (_print_document if as_json else _print_lines)(result, origin, dataset, list_written((png,)))
     return DONE
 
 
-def _print_document(found: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
+def _print_document(result: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
     about = {"data": dataset.name, "data_origin": dict(dataset.origin), "images": len(dataset.x)}
-    print_document(None, {**origin.document, **about, "written": files, **document_of(found)})
+    print_document(None, {**origin.document, **about, "written": files, **document_of(result)})
 
 
-def _print_lines(found: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
-    print(f"{dataset.name}: {len(dataset.x):,} images; exact {100 * found.exact:.2f} %")
+def _print_lines(result: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
+    print(f"{dataset.name}: {len(dataset.x):,} images; exact {100 * result.exact:.2f} %")
     print(f"{origin.line}  SIMULATED")
-    width = max(len("all layers"), *(len(each.layer) for each in found.layers))
-    lines = [(each.layer, each.accuracy, each.loss) for each in found.layers]
-    everything = found.averaged[0]
-    lines.append(("all layers", everything.accuracy, found.loss(everything)))
+    width = max(len("all layers"), *(len(each.layer) for each in result.layers))
+    lines = [(each.layer, each.accuracy, each.loss) for each in result.layers]
+    everything = result.averaged[0]
+    lines.append(("all layers", everything.accuracy, result.loss(everything)))
     print(f"{'noise in':<{width}}  accuracy  points lost")
     for name, accuracy, lost in lines:
-        print(f"{name:<{width}}  {100 * accuracy:6.2f} %  {in_points(lost):>11}")
-    print(bearable(found))
-    print(averaging(found))
+        print(f"{name:<{width}}  {100 * accuracy:6.2f} %  {format_loss(lost):>11}")
+    print(describe_tolerable_noise(result))
+    print(describe_averaging(result))
     for name in files:
         print(f"written: {name}")
 
 
-def document_of(found: Sensitivity) -> dict[str, Any]:
-    """Plain values; `factor` and `sigma` are null where no limit was found."""
+def document_of(result: Sensitivity) -> dict[str, Any]:
+    """Return the result as plain values; `factor` and `sigma` are None if the search found no limit."""
     from lightning.evaluation.result import round_values
 
-    bounded = math.isfinite(found.factor)
+    bounded = math.isfinite(result.factor)
     return {
-        "exact": round(found.exact, 6),
-        "allowed_loss": found.allowed,
-        "layers": [round_values(asdict(each)) for each in found.layers],
-        "sigma": round(found.sigma, 4) if bounded else None,
-        "factor": round(found.factor, 4) if bounded else None,
-        "average": found.average,
+        "exact": round(result.exact, 6),
+        "allowed_loss": result.allowed,
+        "layers": [round_values(asdict(each)) for each in result.layers],
+        "sigma": round(result.sigma, 4) if bounded else None,
+        "factor": round(result.factor, 4) if bounded else None,
+        "average": result.average,
         "averages": [
-            {**round_values(asdict(each)), "loss": round(found.loss(each), 4)} for each in found.averaged
+            {**round_values(asdict(each)), "loss": round(result.loss(each), 4)} for each in result.averaged
         ],
-        "tried": [{**round_values(asdict(each)), "loss": round(found.loss(each), 4)} for each in found.tried],
+        "tried": [
+            {**round_values(asdict(each)), "loss": round(result.loss(each), 4)} for each in result.tried
+        ],
     }
 
 
 def short_name(dataset: Dataset) -> str:
-    """Without the folder."""
+    """Return the name of the data set without its folder."""
     return dataset.name.partition(":")[0]
 
 
-def in_points(lost: float) -> str:
-    """Return points with a sign, and without one where nothing is lost.
+def format_loss(lost: float) -> str:
+    """Format percentage points with a sign, but without one for zero.
 
-    >>> in_points(1.234), in_points(-0.5), in_points(-1e-15)
+    >>> format_loss(1.234), format_loss(-0.5), format_loss(-1e-15)
     ('+1.23', '-0.50', '0.00')
     """
     return f"{lost:+.2f}" if round(lost, 2) else "0.00"
 
 
-def bearable(found: Sensitivity) -> str:
-    """Return the noise that keeps the loss small, in words."""
-    from lightning.evaluation.sensitivity import points
+def describe_tolerable_noise(result: Sensitivity) -> str:
+    """Return the largest noise that keeps the allowed loss, in words."""
+    from lightning.evaluation.sensitivity import format_points
 
-    allowance = f"for a loss of at most {points(found.allowed)}"
-    if not found.factor:
+    allowance = f"for a loss of at most {format_points(result.allowed)}"
+    if not result.factor:
         return f"no sigma is small enough {allowance}: the mean error alone costs more"
-    if math.isinf(found.factor):
-        return f"no sigma that was looked at is too large {allowance}"
-    return f"{allowance}: sigma up to {found.sigma:.3g} of 255"
+    if math.isinf(result.factor):
+        return f"even the largest sigma that was tried is small enough {allowance}"
+    return f"{allowance}: sigma up to {result.sigma:.3g} of 255"
 
 
-def averaging(found: Sensitivity) -> str:
-    """Return the averaging that does, in words."""
-    if found.average is None:
-        return f"or averaging: a mean of {found.averaged[-1].average} is not enough"
-    if found.average == found.noise.average:
-        return f"no more averaging is needed at sigma {found.noise.sigma:.4g}"
-    return f"or averaging of {found.average} at sigma {found.noise.sigma:.4g}"
+def describe_averaging(result: Sensitivity) -> str:
+    """Return the smallest averaging that keeps the allowed loss, in words."""
+    if result.average is None:
+        return f"or averaging: a mean of {result.averaged[-1].average} is not enough"
+    if result.average == result.noise.average:
+        return f"no more averaging is needed at sigma {result.noise.sigma:.4g}"
+    return f"or averaging of {result.average} at sigma {result.noise.sigma:.4g}"

@@ -1,4 +1,4 @@
-"""`lightning serve MODEL ...`: answers over HTTP, and in UDP packets."""
+"""`lightning serve MODEL ...`: a server that runs models on requests over HTTP and UDP."""
 
 from __future__ import annotations
 
@@ -28,18 +28,24 @@ Models = Annotated[
     typer.Argument(metavar="MODEL...", help="Files (.lng, .npz, .onnx), or a directory of .lng files."),
 ]
 Host = Annotated[str, typer.Option("--host", help="Address to listen on.")]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Of HTTP; 0 takes a free one.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="HTTP port; 0 selects a free port.")]
 Udp = Annotated[
-    int | None, typer.Option("--udp", metavar="PORT", min=0, max=65535, help="Take packets, too.")
+    int | None,
+    typer.Option("--udp", metavar="PORT", min=0, max=65535, help="Also serve UDP packets on this port."),
 ]
 Realtime = Annotated[
-    bool, typer.Option("--realtime", help="Ordinary programs take no time from packets; needs privileges.")
+    bool, typer.Option("--realtime", help="Run packets with real-time priority; needs privileges.")
 ]
-Name = Annotated[str | None, typer.Option("--name", help="Of the one model; else files give the names.")]
-MaxBody = Annotated[int, typer.Option("--max-body", metavar="MIB", min=1, help="Of a request.")]
+Name = Annotated[
+    str | None,
+    typer.Option("--name", help="Name of the model, if there is only one; default: the name of its file."),
+]
+MaxBody = Annotated[
+    int, typer.Option("--max-body", metavar="MIB", min=1, help="Maximum size of a request body.")
+]
 
 LIBRARIES = ("fastapi", "uvicorn", "uvloop", "httptools", "orjson", "prometheus_client")
-"""Needed to serve; looked for before a model is loaded."""
+"""Required libraries, which are checked before any model is loaded."""
 
 
 def register(app: typer.Typer) -> None:
@@ -67,7 +73,7 @@ def serve(
     calibrated: how.Calibrated = False,
     as_json: AsJson = False,
 ) -> int:
-    """Answer questions over the network until SIGINT or SIGTERM: Open Inference Protocol over HTTP, and UDP.
+    """Serve models over the network until SIGINT or SIGTERM: Open Inference Protocol over HTTP, and UDP.
 
     For example: lightning serve lenet.lng --fidelity noisy --udp 8500
     """
@@ -76,7 +82,7 @@ def serve(
     run = how.choose_run(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
     from lightning.optional import require
 
-    # What serves is imported after the check that its libraries are there.
+    # The server is imported below, after this check of its libraries.
     for library in LIBRARIES:
         require(library, "to serve models")
     named = _files_by_model(models, name)
@@ -89,7 +95,7 @@ def serve(
         lambda model: run.open(model, seed), directory, lambda model: _origin(run.provenance(model, (seed,)))
     )
     limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
-    ready = partial(_say, seed=seed, as_json=as_json)
+    ready = partial(_print_ready, seed=seed, as_json=as_json)
     with contextlib.closing(repository), contextlib.closing(server.bind_socket(host, port)) as opened:
         _warn(host)
         for each, path in named.items():
@@ -99,43 +105,44 @@ def serve(
 
 
 def _files_by_model(paths: Sequence[Path], name: str | None) -> dict[str, Path]:
-    """Return the files by the names of their models. Raises `ConfigError`."""
+    """Return the files by the names of their models. Raises `ConfigError` for a name that occurs twice."""
     named: dict[str, Path] = {}
     for path in paths:
         for file in _files(path):
-            called = name or file.stem
-            if called in named:
+            model = name or file.stem
+            if model in named:
                 raise ConfigError(
-                    f"{str(named[called])!r} and {str(file)!r} would both be model {called!r}",
+                    f"{str(named[model])!r} and {str(file)!r} would both be model {model!r}",
                     hint="Rename one of them; --name is for a single file",
                 )
-            named[called] = file
+            named[model] = file
     return named
 
 
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = sorted(path.glob("*.lng"))
-    if not found:
+    files = sorted(path.glob("*.lng"))
+    if not files:
         raise ConfigError(
             f"{str(path)!r} contains no .lng file", hint="Create one with `lightning compile -o NAME.lng`"
         )
-    return found
+    return files
 
 
-def _origin(found: Provenance) -> dict[str, Any]:
-    """Return the origin that clients are given with that of every model."""
+def _origin(provenance: Provenance) -> dict[str, Any]:
+    """Return the part of the provenance that clients receive with every model."""
     return {
-        key: found.document[key] for key in ("version", "seed", "noise", "calibration", "device", "simulated")
+        key: provenance.document[key]
+        for key in ("version", "seed", "noise", "calibration", "device", "simulated")
     }
 
 
 def _warn(host: str) -> None:
-    """Warn where the server is reachable from beyond this machine. Names are looked up, as they are to listen."""
+    """Print a warning if the server is reachable from other machines. Host names are resolved."""
     with contextlib.suppress(OSError):
-        reached = {str(each[4][0]) for each in socket.getaddrinfo(host, None)}
-        if not all(ip_address(each.partition("%")[0]).is_loopback for each in reached):
+        addresses = {str(each[4][0]) for each in socket.getaddrinfo(host, None)}
+        if not all(ip_address(each.partition("%")[0]).is_loopback for each in addresses):
             print(
                 (
                     f"warning: {host} is reachable from other machines, and there is no password: anyone who "
@@ -145,16 +152,16 @@ def _warn(host: str) -> None:
             )
 
 
-def _say(found: dict[str, Any], *, seed: int = 0, as_json: bool) -> None:
-    """Print the line that says that the server is ready."""
+def _print_ready(state: dict[str, Any], *, seed: int = 0, as_json: bool) -> None:
+    """Print that the server is ready, with its models and addresses."""
     if as_json:
-        print(json.dumps({"ready": True, **found, "seed": seed, "pid": os.getpid()}), flush=True)
+        print(json.dumps({"ready": True, **state, "seed": seed, "pid": os.getpid()}), flush=True)
         return
-    models = ", ".join(f"{each['name']} ({_describe_models(each, found['udp'])})" for each in found["models"])
-    packets = f" and udp://{found['udp']}" if found["udp"] else ""
-    print(f"ready: {models} at {found['http']}{packets}", flush=True)
+    models = ", ".join(f"{each['name']} ({_describe_model(each, state['udp'])})" for each in state["models"])
+    packets = f" and udp://{state['udp']}" if state["udp"] else ""
+    print(f"ready: {models} at {state['http']}{packets}", flush=True)
 
 
-def _describe_models(model: dict[str, Any], packets: str | None) -> str:
-    """Return the lines that say by which number packets name each model."""
+def _describe_model(model: dict[str, Any], packets: str | None) -> str:
+    """Return the fidelity of a model, and its number in packets if the server takes packets."""
     return f"{model['fidelity']}, number {model['number']}" if packets else str(model["fidelity"])

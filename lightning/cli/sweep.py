@@ -1,4 +1,4 @@
-"""`lightning sweep MODULATOR`: the transfer curve of one modulator, with nothing known about it."""
+"""`lightning sweep MODULATOR`: the transfer curve of one modulator, without a calibration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lightning.kit.calibration.measurement.transfer import Sweep
 
 Modulator = Annotated[int, typer.Argument(min=0, max=3, metavar="MODULATOR", help="0 to 3.")]
-Points = Annotated[int, typer.Option(min=16, max=4096, help="Gain words over the range.")]
+Points = Annotated[int, typer.Option(min=16, max=4096, help="Number of gain words over the range.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -36,36 +36,44 @@ def sweep(
 ) -> int:
     """Sweep the gain word of a modulator, and fit its transfer curve.
 
-    Its partner stands open meanwhile, and the other pair is dark. No calibration is needed, and none is changed. For
-    example: lightning sweep 0 --png curve.png
+    Meanwhile the other modulator of its pair is fully open, and the other pair is dark. No calibration is needed, and
+    none is changed. For example: lightning sweep 0 --png curve.png
     """
     from lightning.kit.connection import connect
     from lightning.kit.devices.identity import identity_of
 
     soc = connect(device)
     whose = identity_of(soc)
-    found = measure_sweep(soc, modulator, points, shots)
+    measured = measure_sweep(soc, modulator, points, shots)
     if png is not None:
         from lightning.kit.plots import save, transfer_curves
 
-        save(transfer_curves({modulator: found}, whose), png)
+        save(transfer_curves({modulator: measured}, whose), png)
     if csv is not None:
         rows = zip(
-            found.words.tolist(), found.levels.tolist(), found.curve.level(found.words).tolist(), strict=True
+            measured.words.tolist(),
+            measured.levels.tolist(),
+            measured.curve.level(measured.words).tolist(),
+            strict=True,
         )
         write_csv(csv, ("word", "level", "fit"), rows, whose)
     if as_json:
-        samples = {"words": found.words.tolist(), "levels": [round(y, 3) for y in found.levels.tolist()]}
-        print_document(whose, {**_figures(found), **samples, "written": list_written((png, csv))})
+        samples = {
+            "words": measured.words.tolist(),
+            "levels": [round(y, 3) for y in measured.levels.tolist()],
+        }
+        print_document(whose, {**_figures(measured), **samples, "written": list_written((png, csv))})
     else:
-        figures = _figures(found)
-        print(mark_simulated(f"modulator {found.index} of {whose.name}, {found.words.size} points", whose))
+        figures = _figures(measured)
+        print(
+            mark_simulated(f"modulator {measured.index} of {whose.name}, {measured.words.size} points", whose)
+        )
         print(
             f"null at word {figures['null_word']:.0f}, quadrature {figures['quadrature_word']:.0f},"
             f" peak {figures['peak_word']:.0f}: V_pi is {figures['half_wave_word']:.0f} words"
         )
         print(
-            f"swing {figures['swing_counts']:.0f} counts; residual of the sin² fit {found.residual:.3%} "
+            f"swing {figures['swing_counts']:.0f} counts; residual of the sin² fit {measured.residual:.3%} "
             f"of the swing, of a polynomial of degree 2 {figures['polynomial_residual']:.2%}, of "
             f"Chebyshev of degree 3 {figures['chebyshev_residual']:.2%}"
         )
@@ -75,7 +83,7 @@ def sweep(
 
 
 def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
-    """Find when light answers, how bright it is, and sweep. Raises `CalibrationError` where no light answers."""
+    """Measure delay and brightness of the light, then sweep the modulator. Raises `CalibrationError` without light."""
     from lightning.kit.calibration.measurement.steps import Bench, delay, light
     from lightning.kit.calibration.measurement.transfer import sweep_all
     from lightning.kit.devices.identity import identity_of
@@ -83,7 +91,7 @@ def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
     bench = Bench(soc, shots=shots)
     try:
         for step in (delay, light):
-            _pass(step(bench), bench)
+            _check_passed(step(bench), bench)
         return sweep_all(bench.reader(), bench.rough, points=points, shots=shots, which=[modulator])[
             modulator
         ]
@@ -100,7 +108,7 @@ def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
         ) from error
 
 
-def _pass(outcome: Outcome, bench: Bench) -> None:
+def _check_passed(outcome: Outcome, bench: Bench) -> None:
     from lightning.kit.devices.identity import identity_of
 
     if not outcome.passed:
@@ -111,16 +119,16 @@ def _pass(outcome: Outcome, bench: Bench) -> None:
         )
 
 
-def _figures(found: Sweep) -> dict[str, Any]:
-    curve = found.curve
+def _figures(measured: Sweep) -> dict[str, Any]:
+    curve = measured.curve
     return {
-        "modulator": found.index,
+        "modulator": measured.index,
         "half_wave_word": round(curve.half_wave, 1),
         "null_word": round(curve.null, 1),
         "quadrature_word": round(curve.quadrature, 1),
         "peak_word": round(curve.peak, 1),
         "swing_counts": round(curve.amplitude, 1),
-        "residual": found.residual,
-        "polynomial_residual": found.polynomial_residual(),
-        "chebyshev_residual": found.chebyshev_residual(),
+        "residual": measured.residual,
+        "polynomial_residual": measured.polynomial_residual(),
+        "chebyshev_residual": measured.chebyshev_residual(),
     }

@@ -208,13 +208,13 @@ def check_model(model: CompiledModel) -> None:
     """
     _check_network(model.network)
     if model.scheme not in {"published", "scaled"}:
-        raise _unfit(f"unknown scheme {model.scheme!r}")
+        raise _make_unfit_error(f"unknown scheme {model.scheme!r}")
     if model.perfect_scaling and model.scheme != "published":
-        raise _unfit("perfect scaling requires the scheme `published`")
+        raise _make_unfit_error("perfect scaling requires the scheme `published`")
     nodes = {node.name: node for node in photonic_nodes(model.network)}
     if nodes.keys() != model.layers.keys():
         differing = ", ".join(sorted(nodes.keys() ^ model.layers.keys()))
-        raise _unfit(f"layers do not match the Gemm and Conv nodes of the network: {differing}")
+        raise _make_unfit_error(f"layers do not match the Gemm and Conv nodes of the network: {differing}")
     for name, layer in model.layers.items():
         _check_layer(model.network, nodes[name], layer)
     if model.scheme == "published":
@@ -223,28 +223,30 @@ def check_model(model: CompiledModel) -> None:
 
 def _check_network(network: Network) -> None:
     if not {network.input, network.output} <= network.shapes.keys():
-        raise _unfit("the network has no input or output")
+        raise _make_unfit_error("the network has no input or output")
     for name, shape in network.shapes.items():
         if min(shape, default=1) < 1 or prod(shape) > LARGEST:
-            raise _unfit(f"activation {name} has the impossible shape {shape}")
+            raise _make_unfit_error(f"activation {name} has the impossible shape {shape}")
     check_preprocessing(network.preprocessing, network.input_shape)
     for ports, tensor in ((network.inputs, network.input), (network.outputs, network.output)):
         if ports and sum(port.size for port in ports) != prod(network.shapes[tensor]):
-            raise _unfit(f"{', '.join(port.name for port in ports)} do not make up {tensor}")
+            raise _make_unfit_error(f"{', '.join(port.name for port in ports)} do not make up {tensor}")
     defined, names = {network.input, *network.constants}, set()
     for node in network.nodes:
         missing = [name for name in node.inputs if name and name not in defined]
         if missing or not node.inputs or node.output not in network.shapes:
-            raise _unfit(
+            raise _make_unfit_error(
                 f"{node.operation} {node.name} reads inputs that are not defined yet, or have no shape"
             )
         if node.output in defined or node.name in names:
-            raise _unfit(f"{node.operation} {node.name} is defined twice, or defines a tensor again")
+            raise _make_unfit_error(
+                f"{node.operation} {node.name} is defined twice, or defines a tensor again"
+            )
         _check_node(network, node)
         defined.add(node.output)
         names.add(node.name)
     if network.output not in defined:
-        raise _unfit("the network has no output")
+        raise _make_unfit_error("the network has no output")
 
 
 def _check_node(network: Network, node: Node) -> None:
@@ -258,11 +260,13 @@ def _check_node(network: Network, node: Node) -> None:
     try:
         shape = apply(node, empty, network.constants).shape
     except Exception as error:  # attributes may hold anything
-        raise _unfit(f"{node.operation} {node.name} cannot be computed ({error!r})") from error
+        raise _make_unfit_error(f"{node.operation} {node.name} cannot be computed ({error!r})") from error
     expected = network.shapes[node.output]
     as_many = node.operation != "Reshape" or prod(input_shapes[0]) == prod(expected)
     if shape != (0, *expected) or not as_many:
-        raise _unfit(f"{node.operation} {node.name} gives {shape[1:]} for an input instead of {expected}")
+        raise _make_unfit_error(
+            f"{node.operation} {node.name} gives {shape[1:]} for an input instead of {expected}"
+        )
 
 
 def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
@@ -273,16 +277,16 @@ def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
         lowered.geometry,
         lowered.vectors,
     ):
-        raise _unfit(f"layer {node.name} differs in size from its node")
+        raise _make_unfit_error(f"layer {node.name} differs in size from its node")
     if prod(network.shapes[node.output]) != layer.positions * prod(rows):
-        raise _unfit(f"layer {node.name} differs in output shape from its node")
+        raise _make_unfit_error(f"layer {node.name} differs in output shape from its node")
     if np.abs(layer.weights).max(initial=0) > FULL:
-        raise _unfit(f"layer {node.name} has weights beyond {FULL}")
+        raise _make_unfit_error(f"layer {node.name} has weights beyond {FULL}")
     if not (0 < layer.input_scale < np.inf and np.isfinite(layer.output_scale).all()):
-        raise _unfit(f"layer {node.name} has scales that are not positive numbers")
+        raise _make_unfit_error(f"layer {node.name} has scales that are not positive numbers")
 
 
-def _unfit(what: str) -> ModelFileError:
+def _make_unfit_error(what: str) -> ModelFileError:
     return ModelFileError(f"{what}", hint=_HINT)
 
 

@@ -45,9 +45,9 @@ class Options:
     """Seed of the choice of samples, if there are more than needed."""
 
     def __post_init__(self) -> None:
-        _one_of("scheme", self.scheme, get_args(Scheme))
-        _one_of("ranges", self.ranges, get_args(Ranges))
-        _one_of("rounding", self.rounding, get_args(Rounding))
+        _check_choice("scheme", self.scheme, get_args(Scheme))
+        _check_choice("ranges", self.ranges, get_args(Ranges))
+        _check_choice("rounding", self.rounding, get_args(Rounding))
         if self.perfect_scaling and self.scheme != "published":
             raise OutOfRange(
                 f"perfect scaling requires scheme published, but the scheme is {self.scheme}",
@@ -67,6 +67,6 @@ class Options:
         return {name: value for name, value in asdict(self).items() if name != "hardware"}
 
 
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise OutOfRange(f"{name} {value!r} is not known", hint=f"Choose one of: {', '.join(known)}")

@@ -3,17 +3,18 @@
     from lightning.costs import costs_of
     costs = costs_of(model, "chip")
     costs.latency_s, costs.joules_per_image, costs.joules_without_converters
-    for line in costs.lines: ...            # how many, of how much each, from where
+    for line in costs.lines: ...            # count, energy per item, source
 
-| module | what it is for |
+| module | contents |
 |---|---|
 | `presets` | figures with their sources: the prototype, a published library of parts, digital hardware |
-| `cost` | what an image makes the parts do; `costs_of` |
-| `file_report` | what could be computed of an ONNX file, without samples |
-| `shot_noise` | the limit that photons set, and accuracy against photons |
-| `energy_plot` | plots of both |
+| `cost` | `costs_of`: work of the parts for one image, and its energy |
+| `file_report` | where each node of an ONNX file would run, and its cost, without samples |
+| `shot_noise` | the limit by shot noise: accuracy against photons |
+| `energy_plot` | plots of energy, and of accuracy against photons |
 
-An optical figure alone is no system figure: converters and memory are most of it, and every total includes them.
+The energy of the optics alone says little about a system: most of it is that of converters and memory, which every
+total includes.
 """
 
 from __future__ import annotations

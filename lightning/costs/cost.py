@@ -11,35 +11,38 @@ from lightning.errors import OutOfRange
 from lightning.networks.work import macs_of
 
 MODULATORS = 2
-"""In series for a product: activation and weight."""
+"""Modulators in series for a product: activation and weight. Also its operands, of a byte each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Counts for one image."""
+    """Work of the hardware for one image."""
 
     cycles: int
     seconds: float
     core_seconds: float
     wavelength_seconds: float
     dac_samples: int
-    """Of all converters, preambles and pauses included: they do not rest while a layer lasts."""
+    """Samples of all converters, which run throughout a layer: preambles and pauses count."""
     adc_samples: int
     additions: int
     digital_macs: int
     memory_bytes: int
     macs: int
-    """Of the network on photonics, whatever was sent for them."""
+    """Multiply-accumulates of the photonic layers, zero weights included and passes not counted twice."""
 
 
 def layer_works(model: CompiledModel) -> dict[str, LayerWork]:
-    """Return the work by the name of the layer, in the order of the network."""
+    """Return the work of each photonic layer by its name, in the order of the network."""
     order = [node.name for node in model.network.nodes if node.name in model.layers]
     return {name: work_of(model.layers[name], model.hardware) for name in order}
 
 
 def work_of_model(model: CompiledModel, digital_macs: int = 0) -> Work:
-    """Return the sum over layers, at the clock of the model's hardware."""
+    """Return the total work of the photonic layers at the clock of the model's hardware.
+
+    `digital_macs` are the multiply-accumulates of the digital layers.
+    """
     works = layer_works(model).values()
     hardware = model.hardware
     cycles = sum(work.cycles for work in works)
@@ -61,7 +64,7 @@ def work_of_model(model: CompiledModel, digital_macs: int = 0) -> Work:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One part: how many of what, how much each."""
+    """Energy of one part: a count, what is counted (`per`), and the energy of each."""
 
     name: str
     group: Group
@@ -77,7 +80,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Costs:
-    """Energy and latency of one image: batch 1, nothing overlaps."""
+    """Energy and latency of one image, in a batch of 1 without overlap of layers."""
 
     preset: Preset
     clock_hz: float
@@ -87,7 +90,7 @@ class Costs:
 
     @property
     def latency_s(self) -> float:
-        """Cycles of all layers, as the datapath itemises them, over the clock; digital layers are not in it."""
+        """Time of all photonic layers; digital layers are not included."""
         return self.work.seconds
 
     @property
@@ -97,17 +100,17 @@ class Costs:
 
     @property
     def joules_without_converters(self) -> float:
-        """Energy of one image without converters, which is what optical figures often quote."""
+        """Energy of one image without converters, as optical publications often quote it."""
         return sum(line.joules for line in self.lines if line.group != "converters")
 
     @property
     def joules_per_mac(self) -> float:
-        """Over the multiply-accumulates that the network asks for on photonics, zeros included."""
+        """Energy of one multiply-accumulate of the photonic layers, zero weights included; 0 if there are none."""
         return self.joules_per_image / self.work.macs if self.work.macs else 0.0
 
     @property
     def images_per_s(self) -> float:
-        """Images per second, one at a time; infinite if no layer is photonic."""
+        """Images per second without overlap; infinite if no layer is photonic."""
         return 1.0 / self.latency_s if self.latency_s else float("inf")
 
     def joules_of(self, group: Group) -> float:
@@ -116,9 +119,9 @@ class Costs:
 
 
 def costs_of(model: CompiledModel, preset: str = "chip") -> Costs:
-    """Return what one image costs with a preset's parts, at the clock of the model's hardware.
+    """Return the costs of one image with the parts of a preset, at the clock of the model's hardware.
 
-    Raises `OutOfRange` for a preset that is not there.
+    Raises `OutOfRange` for an unknown preset.
     """
     if preset not in PRESETS:
         raise OutOfRange(f"no preset {preset!r}", hint=f"Choose one of {', '.join(PRESETS)}")

@@ -1,8 +1,8 @@
-"""An account of an ONNX file without samples: where every node runs, why, and what it costs.
+"""Report on an ONNX file without samples: where every node runs, why, and at which cost.
 
-`sketch_model` quantises the network without samples: sizes and signs of its weights are right, its scales are not.
-That is enough for what depends on no activation: cycles, energy and memory. Activations count as signed unless the
-network makes sure that they are not, so the passes are an upper bound.
+`sketch_model` quantises the network without samples. The sizes and signs of its weights are right, its scales are not.
+That suffices for cycles, energy and memory, which depend on no activation. Activations count as signed unless the
+network guarantees that they are not negative, so the number of passes is an upper bound.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BOTH_VARY = "multiplies activations by activations: computed by ONNX Runtime"
 
 @dataclass(frozen=True)
 class FileReport:
-    """An ONNX file, explained."""
+    """Report on an ONNX file."""
 
     inspection: Inspection
     nodes: tuple[dict[str, Any], ...]
@@ -44,37 +44,42 @@ class FileReport:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        found = self.inspection
+        """The report as plain values, for JSON."""
+        inspection = self.inspection
         return {
-            "opset": found.opset,
-            "converted_to": found.converted_to,
-            "inputs": list(found.inputs),
-            "outputs": list(found.outputs),
+            "opset": inspection.opset,
+            "converted_to": inspection.converted_to,
+            "inputs": list(inspection.inputs),
+            "outputs": list(inspection.outputs),
             "nodes": list(self.nodes),
             "photonic_share": self.photonic_share,
             "refusals": [
                 {"node": each.node, "operation": each.operation, "reason": each.why, "advice": each.advice}
-                for each in found.refusals
+                for each in inspection.refusals
             ],
-            "notes": list(found.network.notes) if found.network else [],
+            "notes": list(inspection.network.notes) if inspection.network else [],
         }
 
 
 def file_report(path: Path, choices: Choices | None = None) -> FileReport:
-    """Explain an ONNX file. Raises `NetworkError` for what is not one, never for what it holds."""
-    found = inspect_model(path, choices)
-    refused = [_refuse(each.node, each.operation, each.why) for each in found.refusals if each.node]
-    if found.network is None:
-        return FileReport(found, tuple(refused), 0.0)
-    model, macs = sketch_model(found.network), macs_of(found.network)
-    nodes = [_node(model, node, macs) for node in found.network.nodes]
-    return FileReport(found, (*nodes, *refused), photonic_share(found.network))
+    """Report where the nodes of an ONNX file run.
+
+    Raises `NetworkError` if the file is not a valid ONNX file. Nodes that cannot run are part of the report.
+    """
+    inspection = inspect_model(path, choices)
+    refused = [
+        _refused_node(each.node, each.operation, each.why) for each in inspection.refusals if each.node
+    ]
+    if inspection.network is None:
+        return FileReport(inspection, tuple(refused), 0.0)
+    model, macs = sketch_model(inspection.network), macs_of(inspection.network)
+    nodes = [_node(model, node, macs) for node in inspection.network.nodes]
+    return FileReport(inspection, (*nodes, *refused), photonic_share(inspection.network))
 
 
-def _refuse(node: str, operation: str, why: str) -> dict[str, Any]:
-    named = {"name": node, "operation": operation, "where": "refused", "reason": why}
-    return {**named, "macs": 0, "cycles": 0, "energy_j": 0.0}
+def _refused_node(node: str, operation: str, why: str) -> dict[str, Any]:
+    entry = {"name": node, "operation": operation, "where": "refused", "reason": why}
+    return {**entry, "macs": 0, "cycles": 0, "energy_j": 0.0}
 
 
 def _node(model: CompiledModel, node: Node, macs: Mapping[str, int]) -> dict[str, Any]:
@@ -102,7 +107,7 @@ def _why(node: Node) -> str:
 
 
 def sketch_model(network: Network, hardware: Hardware | None = None) -> CompiledModel:
-    """Return the model of a network of which no activations are known. It is not for execution."""
+    """Return a model of the network for cost estimates. Its scales are placeholders, so it must not be executed."""
     positive = never_negative(network)
     layers = {
         node.name: _layer(lower(network, node), signed=node.inputs[0] not in positive)

@@ -1,10 +1,10 @@
-"""Figures that other people measured or claimed, each with its source: presets of systems, and digital hardware.
+"""Published figures, measured or claimed, each with its source: presets of photonic systems, and digital hardware.
 
 >>> [part.name for part in PRESETS["prototype"].parts]
 ['digital computer', 'waveform generator', 'modulators', 'digitiser']
 
-Each part of a preset costs so much for each of what it does, or for each second. For digital hardware the assumptions
-decide more than the physics: both are always shown.
+Each part of a preset has an energy per operation, or a power. For digital hardware the assumptions matter more than the
+physics, so they are always shown with the figure.
 
 >>> [f"{each.joules_per_mac * 1e12:.2f} pJ" for each in BASELINES]
 ['25.65 pJ', '0.80 pJ', '5.21 pJ', '0.92 pJ']
@@ -39,19 +39,19 @@ Count = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number, its unit, and where it comes from; `assumed` where the source leaves room."""
+    """A number with its unit and its source."""
 
     value: float
     unit: str
     source: str
     assumed: str = ""
-    """What is assumed in using it so; empty where nothing is."""
+    """Assumption under which the source supports this use; empty for none."""
 
 
-def in_joules(value: float) -> str:
-    """Return an energy with a prefix.
+def format_joules(value: float) -> str:
+    """Format an energy with an SI prefix.
 
-    >>> in_joules(1.5e-12), in_joules(0.0)
+    >>> format_joules(1.5e-12), format_joules(0.0)
     ('1.5 pJ', '0 J')
     """
     for factor, prefix in _PREFIXES:
@@ -62,7 +62,7 @@ def in_joules(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One kind of part. `each` is in J for one of `per`, which is W where that is seconds."""
+    """One kind of part. `each` is the energy of one `per` in J; for seconds, that is the power in W."""
 
     name: str
     group: Group
@@ -72,7 +72,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """All parts of a system. What is not among them is named in `left_out`."""
+    """The parts of a system. `left_out` names the parts that are not included."""
 
     name: str
     title: str
@@ -81,8 +81,9 @@ class Preset:
 
 
 def laser_power_w(received_w: float, modulators: int, insertion_loss_db: float, efficiency: float) -> float:
-    """Electrical power of a laser for so much light on the detector, behind modulators in series.
+    """Return the electrical power of a laser that puts `received_w` on the detector through modulators in series.
 
+    `efficiency` is the wall-plug efficiency of the laser, above 0 and up to 1.
     By hand: 1 mW behind two modulators of 3 dB each is 3.98 mW of light; at 20 % efficiency 19.9 mW.
 
     >>> round(laser_power_w(1e-3, 2, 3.0, 0.2) * 1e3, 2)
@@ -174,7 +175,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType({"prototype": PROTOTYPE, "chip"
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """Energy of a multiply-accumulate on other hardware, and on what assumption."""
+    """Energy of a multiply-accumulate on digital hardware, with the assumption behind it."""
 
     name: str
     power_w: float
@@ -184,7 +185,7 @@ class Baseline:
 
     @property
     def joules_per_mac(self) -> float:
-        """Power over rate."""
+        """Energy of one multiply-accumulate: power over rate."""
         return self.power_w / self.macs_per_s
 
 
@@ -218,4 +219,4 @@ BASELINES = (
         LIGHTNING_ENERGY,
     ),
 )
-"""The first two are the two ways to count the same device: 32 times apart."""
+"""The first two count the same device in two ways, which differ by a factor of 32."""

@@ -1,7 +1,7 @@
-"""The limit that photons set: they are counted, and counts scatter by their square root.
+"""Shot noise: the limit of accuracy by the number of photons.
 
-A product of `level` 0 .. 255 lets n * level / 255 of n photons through; of these eta are detected. The count's variance
-is its mean (Poisson), so in LSB (255 are full scale) a readout has
+A product of `level` 0 .. 255 transmits n * level / 255 of n photons, and a share eta of these is detected. The variance
+of the count equals its mean (Poisson), so in LSB (255 is full scale) the variance of a readout is
 
     variance(level) = (255 / (eta n))^2 * eta n level / 255 = 255 level / (eta n)
 
@@ -24,15 +24,16 @@ from sim.models.photonics.laser import photon_energy_j
 
 WAVELENGTH_M = 1550e-9
 EFFICIENCY = 0.8
-"""Quantum efficiency of a responsivity of 1 A/W at 1550 nm."""
-FEW_PHOTONS = 10
-"""With fewer a count is plainly not normal, as it is drawn here; only sums of many products still are."""
+"""Quantum efficiency that corresponds to a responsivity of 1 A/W at 1550 nm."""
+MIN_NORMAL_PHOTONS = 10
+"""Photons below which the normal distribution, from which noise is drawn, is a poor model of a single count. It remains
+good for sums of many products."""
 SEEDS = 3
-"""Runs of which an accuracy is the mean."""
+"""Seeds of the noise over which an accuracy is averaged."""
 
 
 def shot_noise(photons: float, efficiency: float = EFFICIENCY) -> Noise:
-    """Return the shot noise of light, if a product of 255 and 255 has `photons` photons. Raise `OutOfRange` for none.
+    """Return the shot noise if a product of 255 and 255 has `photons` photons. Raises `OutOfRange` for no light.
 
     >>> shot_noise(255.0, 1.0).shot
     1.0
@@ -47,16 +48,16 @@ def shot_noise(photons: float, efficiency: float = EFFICIENCY) -> Noise:
 
 @dataclass(frozen=True, slots=True)
 class ShotPoint:
-    """Accuracy with so much light."""
+    """Accuracy at one light level."""
 
     photons: float
-    """In a product of 255 and 255, before the detector."""
+    """Photons in a product of 255 and 255, before the detector."""
     joules: float
-    """Of that light."""
+    """Energy of these photons."""
     accuracy: float
     """Mean over seeds, 0 .. 1."""
     spread: float
-    """Sample deviation over seeds; 0 of a single one."""
+    """Sample standard deviation over seeds; 0 for a single seed."""
 
 
 def shot_noise_curve(
@@ -68,9 +69,9 @@ def shot_noise_curve(
     efficiency: float = EFFICIENCY,
     seeds: int = SEEDS,
 ) -> tuple[ShotPoint, ...]:
-    """Accuracy against photons a multiply, no other noise: what no receiver can beat with this scheme.
+    """Measure accuracy against photons per product, with shot noise only: an upper limit for every receiver.
 
-    `inputs` are raw (images, ...), `labels` (images,). Raises as executors do.
+    `inputs` are raw (images, ...), `labels` (images,). Raises the errors of executors, and `OutOfRange` for no light.
     """
     return tuple(_point(model, inputs, labels, each, efficiency, seeds) for each in photons)
 
@@ -86,9 +87,9 @@ def _point(
     from lightning.execution import open_executor
 
     truth = np.asarray(labels)
-    found = []
+    accuracies = []
     for seed in range(seeds):
         executor = open_executor(model, "noisy", noise=shot_noise(photons, efficiency), seed=seed)
-        found.append(float((executor.run(inputs).classes == truth).mean()))
-    spread = float(np.std(found, ddof=1)) if seeds > 1 else 0.0
-    return ShotPoint(photons, photons * photon_energy_j(WAVELENGTH_M), float(np.mean(found)), spread)
+        accuracies.append(float((executor.run(inputs).classes == truth).mean()))
+    spread = float(np.std(accuracies, ddof=1)) if seeds > 1 else 0.0
+    return ShotPoint(photons, photons * photon_energy_j(WAVELENGTH_M), float(np.mean(accuracies)), spread)

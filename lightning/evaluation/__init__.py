@@ -1,21 +1,21 @@
-"""Quality of a network on light: accuracy compared with ONNX Runtime, and which layer the noise hurts.
+"""Quality of a network on light: accuracy compared with ONNX Runtime, and sensitivity to noise by layer.
 
     from lightning.evaluation import evaluate, load_dataset
-    found = evaluate(executor, load_dataset("digits"))
-    print(found.accuracy, found.images_per_s)
+    result = evaluate(executor, load_dataset("digits"))
+    print(result.accuracy, result.images_per_s)
 
-| module | what it is for |
+| module | contents |
 |---|---|
-| `dataset` | `Dataset`: test images, and those of training |
+| `dataset` | `Dataset`: test images and training images, with their classes |
 | `datasets`, `nsl_kdd` | `load_dataset("digits")`, `mnist:DIR`, `nsl-kdd:DIR`, `FILE.npz` |
-| `models` | a model by its file name, compiled on the way where it is none yet |
-| `accuracy` | how many answers are right, and how fast they come |
+| `models` | loading of a model file; networks that are not compiled yet are compiled |
+| `accuracy` | accuracy and throughput of an executor |
 | `onnx_runtime` | the same network in float32 and in int8 under ONNX Runtime |
-| `table` | all of them side by side |
-| `sensitivity` | what one noisy layer costs; how much noise is bearable |
-| `warnings` | data unlike those that the model was made for |
-| `images` | one image or array as a model takes it |
-| `result` | what a result says of its origin: version, hashes, seed, calibration |
+| `table` | comparison of ONNX Runtime with photonic execution |
+| `sensitivity` | accuracy lost to noise in each layer, and the largest tolerable noise |
+| `warnings` | warnings about data outside the range that the model was compiled for |
+| `images` | conversion of images and arrays to the shape of a model's input |
+| `result` | provenance of a result: version, hashes, seed, calibration |
 """
 
 from __future__ import annotations

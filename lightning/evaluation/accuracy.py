@@ -1,4 +1,4 @@
-"""Accuracy: how many answers are right, and how fast they come."""
+"""Accuracy and throughput of an executor on a data set."""
 
 from __future__ import annotations
 
@@ -24,28 +24,30 @@ class Evaluation:
     """Result of one executor on one data set."""
 
     right: int
+    """Number of images that were classified correctly."""
     images: int
     seconds: float
-    """From raw inputs to scores, all images, after a warm start."""
+    """Time from raw inputs to scores for all images; `Executor.warm` is not included."""
     cycles: int = 0
-    """Of the datapath, for one image."""
+    """Cycles of the datapath for one image."""
     counters: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def accuracy(self) -> float:
-        """0 .. 1."""
+        """Share of images that were classified correctly, 0 .. 1."""
         return self.right / self.images
 
     @property
     def images_per_s(self) -> float:
-        """Images per second of this run; 0 if its time was not measurable."""
+        """Throughput in images per second; 0 if the time was too short to measure."""
         return self.images / self.seconds if self.seconds > 0 else 0.0
 
 
 def evaluate(executor: Executor, dataset: Dataset, *, batch: int = BATCH) -> Evaluation:
-    """Run all test images. An image's key is its place in the data set, so the size of batches changes no answer.
+    """Run all test images and count the correct answers.
 
-    Raises `InputError` where the model does not take such images, or has no such classes.
+    The key of an image, from which its noise is drawn, is its index in the data set. The result therefore does not
+    depend on `batch`. Raises `InputError` if the shape or the classes of the data do not fit the model.
     """
     network = executor.model.network
     inputs = fit_axes(dataset.x, network)
@@ -55,9 +57,9 @@ def evaluate(executor: Executor, dataset: Dataset, *, batch: int = BATCH) -> Eva
     for start in range(0, len(inputs), batch):
         part = slice(start, start + batch)
         keys = np.arange(start, start + len(inputs[part]), dtype=np.uint64)
-        begun = time.perf_counter()
+        begin = time.perf_counter()
         answers = executor.run(inputs[part], keys)
-        seconds += time.perf_counter() - begun
+        seconds += time.perf_counter() - begin
         right += count_right(answers.scores, dataset.y[part])
         cycles = max(cycles, answers.cycles)
         counters.update(answers.counters)
@@ -65,7 +67,8 @@ def evaluate(executor: Executor, dataset: Dataset, *, batch: int = BATCH) -> Eva
 
 
 def check_classes(dataset: Dataset, network: Network) -> None:
-    """Raise `InputError` where the data has classes that the network has no score for."""
+    """Raise `InputError` if the data has a class for which the network has no score."""
+    # A single score is the logit of two classes.
     scores = max(int(np.prod(network.output_shape)), 2)
     if dataset.y.min() < 0 or dataset.y.max() >= scores:
         raise InputError(
@@ -77,17 +80,20 @@ def check_classes(dataset: Dataset, network: Network) -> None:
         )
 
 
-def count_right(scores: npt.NDArray[np.float32], wanted: Classes) -> int:
-    """Return the answers whose class is the wanted one."""
-    return int((classes_of(scores) == wanted).sum())
+def count_right(scores: npt.NDArray[np.float32], labels: Classes) -> int:
+    """Return how many rows of `scores` are classified as the class in `labels`."""
+    return int((classes_of(scores) == labels).sum())
 
 
-def pace(run: Callable[[Raw], object], inputs: Raw, *, seconds: float = 0.3) -> float:
-    """Return the images a second of `run` on a batch, the median of three repeats or more that last `seconds`."""
+def measure_throughput(run: Callable[[Raw], object], inputs: Raw, *, seconds: float = 0.3) -> float:
+    """Return the images per second of `run` on one batch.
+
+    One untimed run warms up. The time is the median of at least three runs that together last at least `seconds`.
+    """
     run(inputs)
-    took: list[float] = []
-    while len(took) < 3 or sum(took) < seconds:
-        begun = time.perf_counter()
+    times: list[float] = []
+    while len(times) < 3 or sum(times) < seconds:
+        begin = time.perf_counter()
         run(inputs)
-        took.append(time.perf_counter() - begun)
-    return len(inputs) / max(float(np.median(took)), 1e-9)
+        times.append(time.perf_counter() - begin)
+    return len(inputs) / max(float(np.median(times)), 1e-9)

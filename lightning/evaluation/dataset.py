@@ -1,4 +1,4 @@
-"""Raw inputs as a data file holds them, and the class of each: those of a test, and those of training."""
+"""Data sets: raw inputs as stored in a data file, with their classes, in a test part and a training part."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ Raw = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]
 
 SAMPLES = 500
-"""Images by which ranges of activations are measured: enough for them to be stable, few enough to be quick."""
+"""Images from which activation ranges are measured: enough for stable ranges, few enough to be fast."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Raw inputs (n, ...) and their classes (n,): those to be tested on, and those that training may see."""
+    """Raw inputs (n, ...) and their classes (n,), for testing and for training."""
 
     name: str
     x: Raw
     y: Classes
     train_x: Raw
-    """As `x`; of length 0 where there is no training part."""
+    """Training inputs, shaped as `x`; of length 0 if there is no training part."""
     train_y: Classes
     origin: Mapping[str, str] = field(default_factory=dict)
-    """SHA-256 of every file by its name; versions of libraries that bring data along."""
+    """SHA-256 of every file by its name, and versions of libraries that bundle data."""
     classes: tuple[str, ...] = ()
-    """Names of the classes, where numbers do not say it."""
+    """Names of the classes; empty if the class numbers are the names."""
 
     def __post_init__(self) -> None:
         _check(self.x, self.y, self.name, "test")
@@ -43,11 +43,11 @@ class Dataset:
             raise DatasetError(f"{self.name} has no images", hint="Name data of at least one image")
 
     def first(self, count: int | None) -> Dataset:
-        """Return the data with no more than `count` images to test on."""
+        """Return the data with the first `count` test images, or all of them if `count` is None."""
         return self if count is None else replace(self, x=self.x[:count], y=self.y[:count])
 
     def of_training(self) -> Dataset:
-        """Return the training part in the place of the test part. Raises `DatasetError` where there is none."""
+        """Return the data with the training part as the test part. Raises `DatasetError` without a training part."""
         if not len(self.train_x):
             raise DatasetError(
                 f"{self.name} has no training part", hint="Put the training files next to the others"
@@ -55,10 +55,10 @@ class Dataset:
         return replace(self, x=self.train_x, y=self.train_y)
 
     def with_samples(self, count: int = SAMPLES) -> Dataset:
-        """Return the data with a training part: its own, or `count` images taken out of the test images.
+        """Return the data with a training part: its own, or else `count` images moved out of the test part.
 
-        Ranges of activations are taken from such samples, never from images that the accuracy is counted on. Raises
-        `DatasetError` where nothing would be left.
+        Activation ranges are measured on these samples, never on images on which the accuracy is measured. Raises
+        `DatasetError` if no test image would remain.
         """
         if len(self.train_x):
             return self
@@ -68,27 +68,27 @@ class Dataset:
                 hint="Add x_train and y_train, or compile the model with samples first: lightning compile",
             )
         aside = np.zeros(len(self.x), bool)
-        aside[evenly(len(self.x), count)] = True
+        aside[spread_indices(len(self.x), count)] = True
         return replace(self, x=self.x[~aside], y=self.y[~aside], train_x=self.x[aside], train_y=self.y[aside])
 
 
-def evenly(there: int, count: int) -> npt.NDArray[np.int64]:
-    """Return at most `count` indices from all over 0 .. there - 1: data may be sorted by class.
+def spread_indices(length: int, count: int) -> npt.NDArray[np.int64]:
+    """Return at most `count` evenly spaced indices below `length`: data may be sorted by class.
 
-    >>> evenly(10, 4).tolist(), evenly(2, 4).tolist()
+    >>> spread_indices(10, 4).tolist(), spread_indices(2, 4).tolist()
     ([0, 2, 5, 7], [0, 1])
     """
-    taken = min(there, count)
-    return np.arange(taken, dtype=np.int64) * there // max(taken, 1)
+    size = min(length, count)
+    return np.arange(size, dtype=np.int64) * length // max(size, 1)
 
 
 def sha256_of(content: bytes) -> str:
-    """Return the hash by which a file is known, in hexadecimal digits."""
+    """Return the SHA-256 hash as hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
 def content_of(path: Path) -> bytes:
-    """Return the bytes of a file. Raises `DatasetError`."""
+    """Read the bytes of a file. Raises `DatasetError` if it does not exist or cannot be read."""
     if not path.exists():
         raise DatasetError(f"there is no file {path}", hint="Check the path")
     try:

@@ -1,18 +1,18 @@
-"""Data to evaluate on, by name: raw inputs as a data file holds them, and the class of each.
+"""Data sets by name.
 
-| name | what it is | test part | training part |
+| name | contents | test part | training part |
 |---|---|---|---|
-| `digits` | scikit-learn's bundled 8 x 8 digits, levels 0 .. 16 spread over 0 .. 255 | the last 500 | the first 1,297 |
-| `mnist:DIR` | IDX files, compressed by gzip or not | `t10k-*` | `train-*`, where they are |
+| `digits` | scikit-learn's bundled 8 x 8 digits, levels 0 .. 16 scaled to 0 .. 255 | the last 500 | the first 1,297 |
+| `mnist:DIR` | IDX files, compressed by gzip or not | `t10k-*` | `train-*`, if present |
 | `nsl-kdd:DIR` | connections, normal or attack | `KDDTest+` | `KDDTrain+_20Percent`, or `KDDTrain+` |
-| `FILE.npz` | arrays of your own | `x`, `y` or `x_test`, `y_test` | `x_train`, `y_train`, where they are |
+| `FILE.npz` | arrays of your own | `x`, `y` or `x_test`, `y_test` | `x_train`, `y_train`, if present |
 
-Parts are fixed: two people who name the same data see the same images. Digits come writer by writer, so those who
-wrote the last ones did not write most of the first.
+The parts are fixed, so the same name always yields the same images. The digits are ordered by writer, so the writers of
+the test part wrote few of the training images.
 
-MNIST's files are IDX. Layout, as MNIST's page states it: two zero bytes, a byte for the type (8: unsigned bytes), a
-byte for the number of axes, the length of each axis as a big-endian 32-bit number, then the values, the last axis
-fastest.
+MNIST uses the IDX format. Its layout, as described on MNIST's page: two zero bytes, a byte for the type (8: unsigned
+bytes), a byte for the number of axes, the length of each axis as a big-endian 32-bit number, then the values, the last
+axis fastest.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lightning.optional import require
 
 DIGITS_OF_TRAINING = 1297
 
-_WANTED = "Write x (n, ...) and y (n,) with numpy.savez, and x_train and y_train if there are any"
+_EXPECTED_ARRAYS = "Write x (n, ...) and y (n,) with numpy.savez, and x_train and y_train if there are any"
 Bytes = npt.NDArray[np.uint8]
 UNSIGNED_BYTE = 8
 GZIP = b"\x1f\x8b"
@@ -43,7 +43,7 @@ _AGAIN = "Get the file again"
 
 
 def load_dataset(name: str | os.PathLike[str]) -> Dataset:
-    """Return data by its name (see above). Raises `DatasetError` for what is not there or cannot be read."""
+    """Load a data set by its name (see the module). Raises `DatasetError` if it is unknown, missing or unreadable."""
     text = os.fspath(name)
     kind, _, folder = text.partition(":")
     if text == "digits":
@@ -61,6 +61,7 @@ def _digits() -> Dataset:
     datasets = require("sklearn.datasets", "for its bundled digits")
     sklearn = require("sklearn", "for its bundled digits")
     bunch = datasets.load_digits()
+    # + 8 rounds to the nearest level.
     x = ((bunch.images.astype(np.int64) * 255 + 8) // 16).astype(np.uint8)
     y = bunch.target.astype(np.int64)
     train, test = slice(None, DIGITS_OF_TRAINING), slice(DIGITS_OF_TRAINING, None)
@@ -74,19 +75,23 @@ def _arrays(path: Path) -> Dataset:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (ValueError, OSError, EOFError, KeyError, NotImplementedError) as error:
-        raise DatasetError(f"{path} is not an .npz of plain arrays ({error})", hint=_WANTED) from error
+        raise DatasetError(
+            f"{path} is not an .npz of plain arrays ({error})", hint=_EXPECTED_ARRAYS
+        ) from error
     except Exception as error:  # zipfile and zlib have errors of their own
         raise DatasetError(f"{path} is damaged ({error})", hint="Write it again with numpy.savez") from error
     test = _part(arrays, ("x", "y"), ("x_test", "y_test"))
     if test is None:
-        raise DatasetError(f"{path} has the arrays {', '.join(sorted(arrays)) or 'none'}", hint=_WANTED)
+        raise DatasetError(
+            f"{path} has the arrays {', '.join(sorted(arrays)) or 'none'}", hint=_EXPECTED_ARRAYS
+        )
     train = _part(arrays, ("x_train", "y_train")) or (test[0][:0], test[1][:0])
-    kept = {path.name: sha256_of(content)}
-    return Dataset(path.name, test[0], _classes(test[1], path), train[0], _classes(train[1], path), kept)
+    origin = {path.name: sha256_of(content)}
+    return Dataset(path.name, test[0], _classes(test[1], path), train[0], _classes(train[1], path), origin)
 
 
 def _part(arrays: Mapping[str, Raw], *names: tuple[str, str]) -> tuple[Raw, Raw] | None:
-    """Return the inputs and classes under the first of these names that both are there."""
+    """Return the inputs and classes under the first pair of names that are both present, or None."""
     for x, y in names:
         if x in arrays and y in arrays:
             return arrays[x], arrays[y]
@@ -102,12 +107,12 @@ def _classes(y: Raw, path: Path) -> Classes:
 
 
 def read_idx(path: Path) -> Bytes:
-    """Return the array of one file. Raises `DatasetError` for another type, and for too few or too many values."""
+    """Read the array of an IDX file. Raises `DatasetError` for another type or a wrong number of values."""
     return parse_idx(content_of(path), str(path))
 
 
 def parse_idx(content: bytes, name: str = "the file") -> Bytes:
-    """Return the array in these bytes; `name` is for errors.
+    """Return the array in the content of an IDX file; `name` appears in errors.
 
     >>> parse_idx(bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9])).tolist()
     [[7, 8, 9]]
@@ -125,20 +130,21 @@ def parse_idx(content: bytes, name: str = "the file") -> Bytes:
     if len(plain) < start:
         raise DatasetError(f"{name} ends within its header", hint=_AGAIN)
     shape = tuple(np.frombuffer(plain, ">u4", plain[3], 4).tolist())
-    wanted = int(np.prod(shape, dtype=object))
-    if len(plain) - start != wanted:
-        raise DatasetError(f"{name} has {len(plain) - start} values instead of {wanted}", hint=_AGAIN)
+    # dtype=object: a forged header must not overflow 64 bits.
+    size = int(np.prod(shape, dtype=object))
+    if len(plain) - start != size:
+        raise DatasetError(f"{name} has {len(plain) - start} values instead of {size}", hint=_AGAIN)
     return np.frombuffer(plain, np.uint8, offset=start).reshape(shape)
 
 
 def load_mnist(folder: Path) -> Dataset:
-    """Test images of a folder, and the training images if they are there. Raises `DatasetError`."""
-    test, kept = _pair(folder, "t10k")
-    train, also_kept = test[0][:0], test[1][:0]
-    training: dict[str, str] = {}
+    """Load the test images of a folder, and the training images if present. Raises `DatasetError`."""
+    test, hashes = _pair(folder, "t10k")
+    train, train_classes = test[0][:0], test[1][:0]
+    train_hashes: dict[str, str] = {}
     if _find_file(folder, "train-images-idx3-ubyte") is not None:
-        (train, also_kept), training = _pair(folder, "train")
-    return Dataset(f"mnist:{folder}", test[0], test[1], train, also_kept, kept | training)
+        (train, train_classes), train_hashes = _pair(folder, "train")
+    return Dataset(f"mnist:{folder}", test[0], test[1], train, train_classes, hashes | train_hashes)
 
 
 def _pair(folder: Path, part: str) -> tuple[tuple[Bytes, npt.NDArray[np.int64]], dict[str, str]]:
@@ -156,17 +162,17 @@ def _pair(folder: Path, part: str) -> tuple[tuple[Bytes, npt.NDArray[np.int64]],
 
 
 def _require_file(folder: Path, name: str) -> Path:
-    found = _find_file(folder, name)
-    if found is None:
+    path = _find_file(folder, name)
+    if path is None:
         raise DatasetError(
             f"{folder} holds no {name}, nor {name}.gz" if folder.is_dir() else f"{folder} is not a folder",
             hint="Name the folder of MNIST's files",
         )
-    return found
+    return path
 
 
 def _find_file(folder: Path, name: str) -> Path | None:
-    """Return the file under its name, compressed or not, with a point for the second hyphen as some keep it."""
+    """Return the path of the file, or None. It may end in `.gz`, and some copies are named `.idx` instead of `-idx`."""
     dotted = name.replace("-idx", ".idx")
     names = (f"{each}{ending}" for each in (name, dotted) for ending in ("", ".gz"))
     return next((folder / each for each in names if (folder / each).is_file()), None)

@@ -1,4 +1,4 @@
-"""Raw inputs in the shape that a model takes them in: of a data set, of an image, of an array in a file."""
+"""Conversion of data sets, images and array files to the shape of a model's raw input."""
 
 from __future__ import annotations
 
@@ -13,67 +13,66 @@ import numpy.typing as npt
 from lightning.errors import InputError
 from lightning.execution.interface import raw_shape
 from lightning.networks.network import Network
-from lightning.networks.preprocess import raw_of
+from lightning.networks.preprocess import pack_named
 from lightning.optional import require
 
 Raw = npt.NDArray[Any]
 
 
 def fit_axes(x: Raw, network: Network) -> Raw:
-    """Return the inputs with the axes of the network's raw input: (n, 784) or (n, 1, 28, 28).
+    """Reshape inputs to the network's raw input, for example (n, 28, 28) to (n, 784) or (n, 1, 28, 28).
 
-    Nothing is cut, padded or exchanged. Raises `InputError` where the numbers are not as many.
+    Values are neither cropped, padded nor reordered. Raises `InputError` if the number of values differs.
     """
-    wanted = raw_shape(network)
-    if x.shape[1:] == wanted:
+    shape = raw_shape(network)
+    if x.shape[1:] == shape:
         return x
-    if math.prod(x.shape[1:]) != math.prod(wanted):
+    if math.prod(x.shape[1:]) != math.prod(shape):
         raise InputError(
-            f"an image has {_describe_shape(x.shape[1:])} values, but {network.name} takes {_describe_shape(wanted)}",
+            f"an image has {_describe_shape(x.shape[1:])} values, but {network.name} takes {_describe_shape(shape)}",
             hint="Use data that the network was trained for",
         )
-    return x.reshape(len(x), *wanted)
+    return x.reshape(len(x), *shape)
 
 
 def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
-    """Return the raw input from an image, an `.npy`, or an `.npz` of inputs by name, (1, ...). Raises `InputError`."""
+    """Read one raw input, (1, ...), from an image, an `.npy`, or an `.npz` of inputs by name. Raises `InputError`."""
     if not path.is_file():
         raise InputError(f"there is no file {path}", hint="Check the path")
     if path.suffix.lower() == ".npz":
-        return raw_of(network, _arrays(path))
+        return pack_named(network, _arrays(path))
     if path.suffix.lower() == ".npy":
         return fit_axes(_array(path)[None], network)
     return fit_axes(read_image(path, raw_shape(network), resize=resize)[None], network)
 
 
 def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> Raw:
-    """Return the levels 0 .. 255 of an image, (height, width), with 3 colours where the raw `shape` has them.
+    """Read an image as levels 0 .. 255: (height, width), (3, height, width) or (height, width, 3), after raw `shape`.
 
-    Colours come where `shape` has them, in front or behind. Raises `InputError` for what is not an image, and for
-    another size unless `resize`.
+    Raises `InputError` for a file that is not an image, and for another size unless `resize` is set.
     """
     image = require("PIL.Image", "to read images")
     width, height, colours = image_size(shape)
     try:
         with image.open(path) as opened:
-            found = opened.convert("RGB" if colours == 3 else "L")
+            picture = opened.convert("RGB" if colours == 3 else "L")
     except (OSError, ValueError, SyntaxError) as error:
         raise InputError(
             f"{path} is not an image that can be read", hint="Name a PNG, or an .npy of raw values"
         ) from error
-    if found.size != (width, height):
+    if picture.size != (width, height):
         if not resize:
             raise InputError(
-                f"{path} has {found.width} x {found.height} pixels, but the model takes {width} x {height}",
+                f"{path} has {picture.width} x {picture.height} pixels, but the model takes {width} x {height}",
                 hint="Pass --resize to scale it, or crop it yourself",
             )
-        found = found.resize((width, height), image.Resampling.BILINEAR)
-    levels = np.asarray(found, dtype=np.uint8)
+        picture = picture.resize((width, height), image.Resampling.BILINEAR)
+    levels = np.asarray(picture, dtype=np.uint8)
     return levels.transpose(2, 0, 1) if colours == 3 and shape[0] == 3 else levels
 
 
 def loses_colours(path: Path, network: Network) -> bool:
-    """Return whether an image has colours, and the model takes grey levels."""
+    """Return whether the image has colours while the model takes grey levels."""
     if path.suffix.lower() in {".npy", ".npz"} or image_size(raw_shape(network))[2] == 3:
         return False
     with require("PIL.Image", "to read images").open(path) as opened:
@@ -82,7 +81,9 @@ def loses_colours(path: Path, network: Network) -> bool:
 
 
 def image_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return width, height and colours of images for a raw input of this shape. Raises `InputError`.
+    """Return the width, height and number of colours of an image for a raw input of this shape.
+
+    A flat input counts as a square of grey levels. Raises `InputError` if the shape is not that of an image.
 
     >>> image_size((784,)), image_size((1, 8, 6)), image_size((32, 32, 3))
     ((28, 28, 1), (6, 8, 1), (32, 32, 3))
@@ -104,10 +105,10 @@ def image_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 def _array(path: Path) -> Raw:
     try:
-        found: Raw = np.load(path, allow_pickle=False)
+        values: Raw = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"{path} is not an array of numbers", hint="Write it with numpy.save") from error
-    return found
+    return values
 
 
 def _describe_shape(shape: tuple[int, ...]) -> str:
@@ -116,7 +117,7 @@ def _describe_shape(shape: tuple[int, ...]) -> str:
 
 def _arrays(path: Path) -> dict[str, Raw]:
     try:
-        with np.load(path, allow_pickle=False) as held:
-            return {name: held[name] for name in held.files}
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise InputError(f"{path} is not an .npz of arrays", hint="Write it with numpy.savez") from error

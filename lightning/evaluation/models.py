@@ -1,4 +1,4 @@
-"""Models by file name: compiled ones as they are, networks compiled on the way."""
+"""Loading of model files: compiled models as they are, trained networks after compilation."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import numpy as np
 
 from lightning.compiler import CompiledModel
 from lightning.compiler.compilation import load_or_compile
-from lightning.evaluation.dataset import SAMPLES, Dataset, evenly
+from lightning.evaluation.dataset import SAMPLES, Dataset, spread_indices
 from lightning.evaluation.images import fit_axes
 from lightning.networks.network import Preprocessing
 
 
-def load_for(path: str | Path, dataset: Dataset) -> tuple[CompiledModel, Dataset]:
-    """Return the model in this file, and the data to test it on.
+def load_model_and_data(path: str | Path, dataset: Dataset) -> tuple[CompiledModel, Dataset]:
+    """Load the model in a file, and return it with the data to test it on.
 
-    An `.onnx` or `.npz` is compiled with ranges from the training part. Where there is none and the scheme needs
-    ranges, images are put aside for them, and are not in the data that come back; so are those that a `.lng` was
-    compiled with. Weights in an `.npz` are for bytes as 0 .. 1, and for floats as they are. Raises what
-    `load_or_compile` raises, and `DatasetError` and `InputError` where the data do not do.
+    An `.onnx` or `.npz` is compiled with activation ranges measured on the training part. Without a training part, a
+    scheme that needs ranges takes some test images for them, which the returned data leaves out. Images on which the
+    ranges of a `.lng` were measured are left out, too. The weights of an `.npz` expect bytes scaled to 0 .. 1, and
+    floats without scaling. Raises what `load_or_compile` raises, `DatasetError` for too few images, and `InputError`
+    for images of another shape.
     """
     if Path(path).suffix == ".lng":
         model = load_or_compile(path)
@@ -28,16 +29,16 @@ def load_for(path: str | Path, dataset: Dataset) -> tuple[CompiledModel, Dataset
     from lightning.networks import load_network
 
     part = dataset.train_x if len(dataset.train_x) else dataset.x
-    samples = fit_axes(part[evenly(len(part), SAMPLES)], load_network(path))
-    of_floats = Path(path).suffix == ".npz" and samples.dtype.kind == "f"  # elsewhere the file's own holds
+    samples = fit_axes(part[spread_indices(len(part), SAMPLES)], load_network(path))
+    of_floats = Path(path).suffix == ".npz" and samples.dtype.kind == "f"  # other files define their own
     model = load_or_compile(path, samples, preprocessing=Preprocessing() if of_floats else None)
     return model, dataset if model.scheme == "published" else dataset.with_samples(SAMPLES)
 
 
 def _uses_dataset(model: CompiledModel, dataset: Dataset) -> bool:
-    """Return whether ranges come from images that would be put aside here, which are test images otherwise."""
-    seen = (model.origin.get("samples") or {}).get("sha256")
-    if not seen or len(dataset.train_x) or len(dataset.x) <= SAMPLES:
+    """Return whether the model's ranges were measured on the samples that `dataset.with_samples` takes out."""
+    sample_hash = (model.origin.get("samples") or {}).get("sha256")
+    if not sample_hash or len(dataset.train_x) or len(dataset.x) <= SAMPLES:
         return False
     aside = np.ascontiguousarray(dataset.with_samples().train_x)
-    return bool(hashlib.sha256(aside.tobytes()).hexdigest() == seen)
+    return bool(hashlib.sha256(aside.tobytes()).hexdigest() == sample_hash)

@@ -1,14 +1,14 @@
-"""NSL-KDD: connections of a network, normal or an attack, as 0 .. 1 for light.
+"""NSL-KDD: network connections, normal or attack, encoded as values 0 .. 1 for light.
 
-A line is 41 features, the name of the attack (or `normal`), and a difficulty that is left out. Three features are
-categories, which become one column for each category that the training part has; a category never seen is 0 in all of
-them. Rates are 0 .. 1 already. Everything that counts (seconds, bytes, times) becomes
+A line has 41 features, the name of the attack (or `normal`), and a difficulty, which is ignored. Three features are
+categories; each is one-hot encoded over the categories of the training part, and an unknown category is 0 in all its
+columns. Rates are already 0 .. 1. Counts, sizes and durations are encoded as
 
     log(1 + value) / log(1 + largest value in the training part)
 
-and is cut at 1. So no input is negative, and light needs one pass. Attacks of the test part that training has
-never seen are why KDDTest+, and no random split, is what a detector is judged by (M. Tavallaee et al., A detailed
-analysis of the KDD CUP 99 data set, CISDA 2009).
+and clipped at 1. No input is negative, so light needs a single pass. KDDTest+ contains attacks that do not occur in the
+training part; detectors are therefore judged on it and not on a random split (M. Tavallaee et al., A detailed analysis
+of the KDD CUP 99 data set, CISDA 2009).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Rows = list[list[str]]
 
 FEATURES = 41
 CATEGORIES = (1, 2, 3)
-"""Protocol, service, flag."""
+"""Columns of protocol, service and flag."""
 COUNTED = (0, 4, 5, 7, 8, 9, 10, 12, 15, 16, 17, 18, 19, 22, 23, 31, 32)
-"""Features without an upper end: seconds, bytes, times, and numbers of connections."""
+"""Columns of unbounded features: durations, bytes, and numbers of events and connections."""
 CLASSES = ("normal", "attack")
 TRAINING = ("KDDTrain+_20Percent", "KDDTrain+")
 TEST = ("KDDTest+",)
@@ -40,21 +40,21 @@ ENDINGS = (".txt", ".csv", ".txt.gz", ".csv.gz")
 
 @dataclass(frozen=True)
 class Encoding:
-    """Columns as the training part has them."""
+    """Encoding of features, fitted to the training part."""
 
     categories: tuple[tuple[str, ...], ...]
-    """Of each categorical feature, sorted."""
+    """The categories of each categorical feature, sorted."""
     largest: Floats
-    """(41 - 3,) of each other feature, at least 1, and 1 of those that are not counted."""
+    """Largest value of each numerical feature, (38,): at least 1; 1 for features that are not in `COUNTED`."""
 
     @property
     def width(self) -> int:
-        """Columns of an encoded connection."""
+        """Number of columns of an encoded connection."""
         return len(self.largest) + sum(map(len, self.categories))
 
 
 def load_nsl_kdd(folder: Path) -> Dataset:
-    """Return both parts, encoded by what the training part knows. Raises `DatasetError`."""
+    """Load both parts, encoded with the categories and largest values of the training part. Raises `DatasetError`."""
     paths = [_require_file(folder, names) for names in (TRAINING, TEST)]
     contents = [content_of(path) for path in paths]
     train, test = (parse_rows(content, str(path)) for content, path in zip(contents, paths, strict=True))
@@ -72,7 +72,7 @@ def load_nsl_kdd(folder: Path) -> Dataset:
 
 
 def parse_rows(content: bytes, name: str = "the file") -> Rows:
-    """Return lines as words. Raises `DatasetError` for a line that is not a connection; `name` is for errors."""
+    """Split the lines of a file into columns. Raises `DatasetError` for a malformed line; `name` appears in errors."""
     try:
         plain = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
         lines = plain.decode("ascii").splitlines()
@@ -91,18 +91,18 @@ def parse_rows(content: bytes, name: str = "the file") -> Rows:
 
 
 def encoding_of(rows: Rows) -> Encoding:
-    """Return the categories and largest values of these rows."""
+    """Return the encoding fitted to these rows."""
     columns = list(zip(*rows, strict=False))
     categories = tuple(tuple(sorted(set(columns[index]))) for index in CATEGORIES)
     largest = np.maximum(_numbers(rows).max(axis=0), 1)
-    counted = np.isin(_plain(), COUNTED)
+    counted = np.isin(_numerical_columns(), COUNTED)
     return Encoding(categories, np.where(counted, largest, 1).astype(np.float32))
 
 
 def encode(rows: Rows, encoding: Encoding) -> Floats:
-    """Return the rows as numbers 0 .. 1, (n, width): numbers first, then a column for each category."""
+    """Encode rows as values 0 .. 1, (n, width): numerical features first, then a column for each category."""
     numbers = _numbers(rows)
-    counted = np.isin(_plain(), COUNTED)
+    counted = np.isin(_numerical_columns(), COUNTED)
     scaled = np.where(counted, np.log1p(np.maximum(numbers, 0)) / np.log1p(encoding.largest), numbers)
     columns = [np.clip(scaled, 0, 1)]
     for index, known in zip(CATEGORIES, encoding.categories, strict=True):
@@ -116,14 +116,14 @@ def labels_of(rows: Rows) -> npt.NDArray[np.int64]:
     return np.array([row[FEATURES] != "normal" for row in rows], dtype=np.int64)
 
 
-def _plain() -> list[int]:
-    """Return the features that are numbers."""
+def _numerical_columns() -> list[int]:
+    """Return the columns of the numerical features."""
     return [index for index in range(FEATURES) if index not in CATEGORIES]
 
 
 def _numbers(rows: Rows) -> npt.NDArray[np.float64]:
     try:
-        return np.array([[float(row[index]) for index in _plain()] for row in rows])
+        return np.array([[float(row[index]) for index in _numerical_columns()] for row in rows])
     except ValueError as error:
         raise DatasetError(
             f"a feature is not a valid number ({error})", hint="Use NSL-KDD's own files"
@@ -132,12 +132,12 @@ def _numbers(rows: Rows) -> npt.NDArray[np.float64]:
 
 def _require_file(folder: Path, names: tuple[str, ...]) -> Path:
     candidates = [folder / f"{name}{ending}" for name in names for ending in ENDINGS]
-    found = next((path for path in candidates if path.is_file()), None)
-    if found is None:
+    path = next((path for path in candidates if path.is_file()), None)
+    if path is None:
         raise DatasetError(
             f"{folder} holds no {names[0]}.txt, nor {names[0]}.txt.gz"
             if folder.is_dir()
             else f"{folder} is not a folder",
             hint="Name the folder of NSL-KDD's text files",
         )
-    return found
+    return path

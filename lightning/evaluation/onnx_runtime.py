@@ -1,19 +1,20 @@
-"""The same network under ONNX Runtime, in float32 and in int8: what digital hardware makes of it.
+"""The same network under ONNX Runtime, in float32 and in int8, as a digital baseline.
 
-int8 is ONNX Runtime's static quantisation in its QDQ form, a scale for each channel of the weights, ranges of
-activations measured on samples (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html).
+int8 is ONNX Runtime's static quantisation in QDQ form, with one weight scale per channel and activation ranges measured
+on samples (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html).
 
-Activations are uint8 and weights int8, and both keep all 8 bits on every processor. An x86 processor without VNNI adds
-two such products in 16 bits, which saturate: there ONNX Runtime is made to take uint8 for the weights, too, which is
-exact and slower. LeNet-300-100 on MNIST, float32 96.03 %, one core of one processor with VNNI and with it masked:
+Activations are uint8 and weights int8; both keep all 8 bits on every processor. An x86 processor without VNNI adds
+two of their products in saturating 16-bit arithmetic. On such a processor ONNX Runtime is told to use uint8 weights,
+which is exact but slower. LeNet-300-100 on MNIST, float32 96.03 %, on one core of one processor, with VNNI and with
+VNNI masked:
 
 | | signal to noise | accuracy | images/s, VNNI | AVX2 only |
 |---|---|---|---|---|
-| uint8 x int8, nothing done | 36.6 dB, AVX2 only 21.1 dB | 95.99 %, AVX2 only 95.18 % | 932,000 | 319,000 |
-| uint8 x int8, exact where it would saturate (taken) | 36.6 dB | 95.99 % | 932,000 | 266,000 |
+| uint8 x int8, saturating | 36.6 dB, AVX2 only 21.1 dB | 95.99 %, AVX2 only 95.18 % | 932,000 | 319,000 |
+| uint8 x int8, exact sums if it would saturate (used here) | 36.6 dB | 95.99 % | 932,000 | 266,000 |
 | weights of 7 bits (`reduce_range`) | 34.3 dB | 95.98 % | 989,000 | 314,000 |
 | uint8 x uint8 everywhere | 36.3 dB | 96.03 % | 506,000 | 250,000 |
-| int8 x int8 | as nothing done | as nothing done | 991,000 | 307,000 |
+| int8 x int8 | as saturating | as saturating | 991,000 | 307,000 |
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import numpy.typing as npt
 
 from lightning.errors import DatasetError
 from lightning.evaluation.accuracy import BATCH, count_right
-from lightning.evaluation.dataset import SAMPLES, Dataset, Raw, evenly
+from lightning.evaluation.dataset import SAMPLES, Dataset, Raw, spread_indices
 from lightning.evaluation.images import fit_axes
 from lightning.networks.network import Network
 from lightning.networks.onnx_writer import IR_VERSION, OPSET, to_onnx
@@ -39,40 +40,43 @@ from lightning.optional import require
 Floats = npt.NDArray[np.float32]
 
 EXACT_SUMS = "session.x64quantprecision"
-"""ONNX Runtime's option for uint8 weights in place of int8 ones, on x86 processors alone."""
+"""ONNX Runtime's option to use uint8 weights instead of int8 weights, on x86 processors only."""
 
 _BATCH_OF_SAMPLES = 50
 
 
 @dataclass(frozen=True)
 class Session:
-    """A network in ONNX Runtime, one thread; raw inputs in, scores out, as an executor's."""
+    """A network in ONNX Runtime, on one thread, from raw inputs to scores like an executor."""
 
     network: Network
     session: Any
 
     def scores(self, raw: Raw) -> Floats:
-        """Return the scores, (images, ...), of raw inputs (images, ...)."""
+        """Return the scores (images, ...) of raw inputs (images, ...)."""
         from lightning.networks.preprocess import preprocess
 
-        (found,) = self.session.run(None, {self.session.get_inputs()[0].name: preprocess(self.network, raw)})
-        scores: Floats = found
+        (output,) = self.session.run(None, {self.session.get_inputs()[0].name: preprocess(self.network, raw)})
+        scores: Floats = output
         return scores
 
-    def right(self, dataset: Dataset) -> int:
-        """Return how many test images get their class."""
+    def count_correct(self, dataset: Dataset) -> int:
+        """Return how many test images are classified correctly."""
         inputs = fit_axes(dataset.x, self.network)
         parts = [slice(start, start + BATCH) for start in range(0, len(inputs), BATCH)]
         return sum(count_right(self.scores(inputs[part]), dataset.y[part]) for part in parts)
 
 
 def float32_session(network: Network) -> Session:
-    """Return the network as it was trained."""
+    """Return a session of the network in float32."""
     return Session(network, _open_session(to_onnx(network).SerializeToString()))
 
 
 def int8_session(network: Network, samples: Raw) -> Session:
-    """Return the network in int8, its ranges from raw samples (n, ...), which must not be tested on afterwards."""
+    """Return a session of the network in int8, with ranges measured on raw `samples` (n, ...).
+
+    The samples must not be test images.
+    """
     quantization = require("onnxruntime.quantization", "to compare with int8")
     shapes = require("onnxruntime.quantization.shape_inference", "to compare with int8")
     onnx = require("onnx", "to compare with int8")
@@ -94,7 +98,7 @@ def int8_session(network: Network, samples: Raw) -> Session:
 
 @cache
 def products_saturate() -> bool:
-    """Return True if ONNX Runtime's sums of uint8 x int8 are wrong on this processor, as tried on the largest."""
+    """Return whether ONNX Runtime's sums of uint8 x int8 saturate on this processor: multiplies the largest values."""
     onnx = require("onnx", "to compare with int8")
     helper, types = onnx.helper, onnx.TensorProto
     x, weights = np.full((4, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)
@@ -106,18 +110,19 @@ def products_saturate() -> bool:
         [onnx.numpy_helper.from_array(weights, "w")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-    (found,) = _open_session(model.SerializeToString()).run(None, {"x": x})
-    return bool((found != x.astype(np.int32) @ weights.astype(np.int32)).any())
+    (sums,) = _open_session(model.SerializeToString()).run(None, {"x": x})
+    return bool((sums != x.astype(np.int32) @ weights.astype(np.int32)).any())
 
 
 def samples_and_tests(dataset: Dataset) -> Iterator[tuple[Raw, Dataset]]:
-    """Return the samples for ranges, and the test images that they may serve; all test images once.
+    """Yield pairs of samples for ranges and data to test with these ranges; every test image occurs once.
 
-    Samples are of the training part. Where there is none, each half of the test images is served by samples of the
-    other half, so that no image is tested on ranges it had a part in. Raises `DatasetError` where there is no other.
+    The samples are from the training part. Without a training part, each half of the test images is tested with ranges
+    from the other half, so that no image contributes to the ranges that it is tested with. Raises `DatasetError` if
+    there is only one image.
     """
     if len(dataset.train_x):
-        yield _spread(dataset.train_x), dataset
+        yield _take_samples(dataset.train_x), dataset
         return
     if len(dataset.x) < 2:
         raise DatasetError(
@@ -127,11 +132,11 @@ def samples_and_tests(dataset: Dataset) -> Iterator[tuple[Raw, Dataset]]:
     half = (len(dataset.x) + 1) // 2
     halves = (slice(None, half), slice(half, None))
     for tested, other in (halves, halves[::-1]):
-        yield _spread(dataset.x[other]), _part(dataset, tested)
+        yield _take_samples(dataset.x[other]), _part(dataset, tested)
 
 
-def _spread(x: Raw) -> Raw:
-    return x[evenly(len(x), SAMPLES)]
+def _take_samples(x: Raw) -> Raw:
+    return x[spread_indices(len(x), SAMPLES)]
 
 
 def _part(dataset: Dataset, part: slice) -> Dataset:
@@ -139,7 +144,7 @@ def _part(dataset: Dataset, part: slice) -> Dataset:
 
 
 class _Samples:
-    """Batches of preprocessed samples, as ONNX Runtime's calibration asks for them."""
+    """Batches of preprocessed samples: a `CalibrationDataReader` of ONNX Runtime."""
 
     def __init__(self, network: Network, raw: Raw) -> None:
         starts = range(0, len(raw), _BATCH_OF_SAMPLES)
@@ -147,7 +152,7 @@ class _Samples:
         self._network = network
 
     def get_next(self) -> dict[str, Floats] | None:
-        """Return the next batch under the name of the input, or None after the last one."""
+        """Return the next batch by the name of the input, or None after the last batch."""
         from lightning.networks.preprocess import preprocess
 
         batch = next(self._batches, None)
@@ -158,7 +163,7 @@ def _open_session(model: bytes, *, exact_sums: bool = False) -> Any:
     runtime = require("onnxruntime", "to compare with ONNX Runtime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    options.log_severity_level = 3  # errors only
     if exact_sums:
         options.add_session_config_entry(EXACT_SUMS, "1")
     return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""Origin of a result, so that it can be distinguished from others and computed again."""
+"""Provenance of a result: all that is needed to reproduce it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lightning.kit.devices.identity import DeviceIdentity
 from lightning.networks.network import Preprocessing
 
 MODELLED = DeviceIdentity("model of light", simulated=True)
-"""Where no device took part: integers, with noise or not."""
+"""Device of a result that was computed without a device, with or without noise."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Provenance:
     noise: Noise | None = None
     device: DeviceIdentity = MODELLED
     calibration: str = ""
-    """Identity of the calibration that answers or noise come from."""
+    """Identity of the calibration that the device or the noise model used; empty for none."""
     faults: tuple[str, ...] = ()
-    """The reproduced quirks of the published artifact."""
+    """Names of the reproduced quirks of the published artifact."""
 
     @property
     def document(self) -> dict[str, Any]:
-        """The result as plain values, for programs."""
+        """The provenance as plain values, for JSON."""
         return {
             "version": toolkit_version(),
             "model": self.model.network.name,
@@ -53,7 +53,7 @@ class Provenance:
 
     @property
     def line(self) -> str:
-        """Description for people: `noisy, per-product, sigma 1.657 of 255, seed 0`, or `datapath, fastsim://`."""
+        """Description in words: `noisy, per-product, sigma 1.657 of 255, seed 0`, or `datapath, fastsim://`."""
         device = [] if self.device == MODELLED else [self.device.name]
         return ", ".join([self.fidelity, *device, *self._noise_words(), *self._seed_words(), *self.faults])
 
@@ -73,8 +73,8 @@ class Provenance:
         return [f"seed {first}" if first == last else f"seeds {first} to {last}"]
 
 
-def describe_preprocessing(given: Preprocessing) -> str:
-    """Return how raw inputs become a network's, in words.
+def describe_preprocessing(preprocessing: Preprocessing) -> str:
+    """Return a description of how raw inputs are preprocessed.
 
     >>> (
     ...     describe_preprocessing(Preprocessing(scale=0.5, mean=(1.0, 2.0))),
@@ -82,9 +82,9 @@ def describe_preprocessing(given: Preprocessing) -> str:
     ... )
     ('raw inputs times 0.5, less 1, 2', 'raw inputs as they are')
     """
-    steps = [f"times {given.scale:.6g}"] if given.scale != 1 else []
-    steps += [f"less {_list_values(given.mean)}"] if any(given.mean) else []
-    steps += [f"over {_list_values(given.deviation)}"] if set(given.deviation) != {1} else []
+    steps = [f"times {preprocessing.scale:.6g}"] if preprocessing.scale != 1 else []
+    steps += [f"less {_list_values(preprocessing.mean)}"] if any(preprocessing.mean) else []
+    steps += [f"over {_list_values(preprocessing.deviation)}"] if set(preprocessing.deviation) != {1} else []
     return f"raw inputs {', '.join(steps) or 'as they are'}"
 
 
@@ -93,7 +93,7 @@ def _list_values(values: tuple[float, ...]) -> str:
 
 
 def round_values(values: Mapping[str, Any], digits: int = 6) -> dict[str, Any]:
-    """Return the document with floats cut to what is measured."""
+    """Return the values with floats rounded to `digits` decimal places."""
     return {
         name: round(value, digits) if isinstance(value, float) else value for name, value in values.items()
     }

@@ -1,8 +1,8 @@
-"""Sensitivity: which layer the noise hurts, and how much of it the network bears.
+"""Sensitivity: the accuracy lost to noise in each layer, and the largest noise that the network tolerates.
 
-Noise is put into one layer at a time, all others exact; then into all, weaker and weaker until no more than the
-allowed accuracy is lost, or averaged over more and more readouts. Every figure is a mean over seeds, and all of
-them see the same images.
+First only one layer at a time is noisy and all others are exact. Then all layers are noisy: a search scales the noise
+until no more than the allowed accuracy is lost, and another averages more and more readouts. Every accuracy is a mean
+over seeds, always on the same images.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from lightning.execution.multipliers.exact import exact_multiplier
 from lightning.execution.multipliers.noisy import NoisyMultiplier
 from lightning.execution.noise import Noise
 
-PRECISE = 1.05
-"""The bearable noise is found to 5 %."""
-LEAST, MOST = 2.0**-10, 255.0
-"""What is looked at: from this times the given noise, to noise as large as the largest product."""
+FACTOR_PRECISION = 1.05
+"""The factor of the tolerable noise is determined to 5 %."""
+MIN_FACTOR, MAX_DEVIATION = 2.0**-10, 255.0
+"""Limits of the search: this factor of the given noise, and a standard deviation as large as the largest product."""
 AVERAGES = tuple(2**power for power in range(11))
 
 
 @dataclass(frozen=True, slots=True)
 class LayerLoss:
-    """Loss by noise in this layer alone."""
+    """Accuracy with noise in this layer only."""
 
     layer: str
     accuracy: float
     """0 .. 1, mean over seeds."""
     loss: float
-    """Points lost against no noise."""
+    """Percentage points lost compared with no noise."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """Noise in all layers, at one strength."""
+class NoiseTrial:
+    """Accuracy with noise of one strength in all layers."""
 
     sigma: float
-    """Of 255."""
+    """Standard deviation of a readout, in steps of 255."""
     average: int
     accuracy: float
     """0 .. 1, mean over seeds."""
@@ -57,56 +57,58 @@ class Tried:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Findings of a sensitivity run."""
+    """Result of a sensitivity analysis."""
 
     exact: float
     """Accuracy without noise, 0 .. 1."""
     noise: Noise
     allowed: float
-    """Points."""
+    """Allowed loss in percentage points."""
     layers: tuple[LayerLoss, ...]
-    """In the order of the network."""
-    tried: tuple[Tried, ...]
-    """Every strength that was looked at, by sigma."""
-    averaged: tuple[Tried, ...]
-    """The given noise, averaged."""
+    """Losses of the layers, in the order of the network."""
+    tried: tuple[NoiseTrial, ...]
+    """Every noise level that was evaluated, ordered by sigma."""
+    averaged: tuple[NoiseTrial, ...]
+    """The given noise, averaged over 1, 2, 4, ... times as many readouts."""
     factor: float
-    """Times the given noise is bearable: 0 where not even the weakest is, infinity where the strongest still is."""
+    """Largest tolerable multiple of the noise: 0 if the weakest loses too much, infinity if the strongest does not."""
 
     @property
     def sigma(self) -> float:
-        """Largest noise, of 255, with which no more than the allowed accuracy is lost."""
+        """Largest sigma, in steps of 255, that loses no more than the allowed accuracy."""
         return self.factor * self.noise.sigma
 
     @property
     def average(self) -> int | None:
-        """The smallest averaging with which no more is lost; None where none that was looked at is enough."""
-        return next((each.average for each in self.averaged if borne(self.exact, each, self.allowed)), None)
+        """Smallest number of averaged readouts that loses no more than allowed; None if no tried number is enough."""
+        return next(
+            (each.average for each in self.averaged if is_tolerable(self.exact, each, self.allowed)), None
+        )
 
     @property
     def weakest(self) -> LayerLoss:
-        """The layer whose noise costs most."""
+        """The layer whose noise loses the most accuracy."""
         return max(self.layers, key=lambda each: each.loss)
 
-    def loss(self, tried: Tried) -> float:
-        """Return the points lost against no noise."""
-        return 100 * (self.exact - tried.accuracy)
+    def loss(self, trial: NoiseTrial) -> float:
+        """Return the percentage points lost compared with no noise."""
+        return 100 * (self.exact - trial.accuracy)
 
 
 class OneNoisyLayer:
-    """Products of one layer with noise, of all others without."""
+    """Multiplier that adds noise in one layer and is exact in all others."""
 
     def __init__(self, exact: Multiplier, noisy: Multiplier, layer: str) -> None:
         self._exact, self._noisy, self._layer = exact, noisy, layer
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> npt.NDArray[Any]:
-        """Return the sums as every multiplier does."""
-        chosen = self._noisy if layer.name == self._layer else self._exact
-        return chosen.sums(layer, activations, keys)
+        """Return the sums of a layer, as `Multiplier.sums` does."""
+        multiplier = self._noisy if layer.name == self._layer else self._exact
+        return multiplier.sums(layer, activations, keys)
 
 
 def one_noisy_layer(model: CompiledModel, layer: str, noise: Noise, seed: int) -> Executor:
-    """Return an executor with noise in this layer alone."""
+    """Return an executor with noise in this layer only."""
     products = OneNoisyLayer(exact_multiplier(), NoisyMultiplier(model, noise, seed), layer)
     return Interpreter(model, products, "noisy")
 
@@ -118,12 +120,11 @@ def sensitivity(
     seeds: Sequence[int] = (0, 1, 2),
     allowed: float = 1.0,
 ) -> Sensitivity:
-    """Look at every layer and at all together. `allowed` is the bearable loss in points.
+    """Measure the loss by noise in each layer and in all layers. `allowed` is the tolerable loss in percentage points.
 
-    Raises `OutOfRange` for noise that is none, for a loss that is not above 0, and for a network without a layer that
-    light computes.
+    Raises `OutOfRange` if the noise is zero, if `allowed` is not positive, or if no layer of the network is photonic.
     """
-    if not brightest(noise):
+    if not full_light_deviation(noise):
         raise OutOfRange("there is no noise to vary", hint="Give a sigma above 0")
     if not allowed > 0:
         raise OutOfRange(f"a loss of {allowed} points is not positive", hint="Allow 1 point, or 0.5")
@@ -137,46 +138,50 @@ def sensitivity(
     layers = tuple(
         LayerLoss(name, accuracy, 100 * (exact - accuracy))
         for name, accuracy in (
-            (node.name, search.of_layer(node.name))
+            (node.name, search.measure_layer(node.name))
             for node in model.network.nodes
             if node.name in model.layers
         )
     )
     averaged = search.average_readouts()
-    factor = search.bearable()
+    factor = search.largest_factor()
     tried = tuple(sorted(search.tried, key=lambda each: each.sigma))
     return Sensitivity(exact, noise, allowed, layers, tried, averaged, factor)
 
 
-def borne(exact: float, tried: Tried, allowed: float) -> bool:
-    """Return whether no more than `allowed` points are lost; a loss of just as many is borne.
+def is_tolerable(exact: float, trial: NoiseTrial, allowed: float) -> bool:
+    """Return whether at most `allowed` percentage points are lost.
 
-    >>> borne(0.922, Tried(1.0, 1, 0.912), 1.0), borne(0.922, Tried(1.0, 1, 0.9119), 1.0)
+    >>> (
+    ...     is_tolerable(0.922, NoiseTrial(1.0, 1, 0.912), 1.0),
+    ...     is_tolerable(0.922, NoiseTrial(1.0, 1, 0.9119), 1.0),
+    ... )
     (True, False)
     """
-    return 100 * (exact - tried.accuracy) <= allowed + 1e-9
+    # 1e-9: rounding must not reject a loss of exactly `allowed`.
+    return 100 * (exact - trial.accuracy) <= allowed + 1e-9
 
 
-def points(loss: float) -> str:
-    """Return points in words.
+def format_points(loss: float) -> str:
+    """Return percentage points in words.
 
-    >>> points(1.0), points(0.5)
+    >>> format_points(1.0), format_points(0.5)
     ('1 point', '0.5 points')
     """
     return f"{loss:g} point{'' if loss == 1 else 's'}"
 
 
-def brightest(noise: Noise) -> float:
-    """Return the standard deviation of a readout of a full product, of 255.
+def full_light_deviation(noise: Noise) -> float:
+    """Return the standard deviation of a readout at full light, in steps of 255.
 
-    >>> round(brightest(Noise(sigma=3.0, intensity=(4 / 255) ** 2)), 9)
+    >>> round(full_light_deviation(Noise(sigma=3.0, intensity=(4 / 255) ** 2)), 9)
     5.0
     """
-    return math.sqrt(noise.variance(MOST))
+    return math.sqrt(noise.variance(MAX_DEVIATION))
 
 
 class _Search:
-    """Runs the network with this noise and that."""
+    """Measurement of one network with different noise."""
 
     def __init__(
         self,
@@ -189,45 +194,49 @@ class _Search:
     ) -> None:
         self.model, self.dataset, self.noise, self.seeds = model, dataset, noise, seeds
         self.exact, self.allowed = exact, allowed
-        self.tried: list[Tried] = []
+        self.tried: list[NoiseTrial] = []
 
-    def of_layer(self, layer: str) -> float:
+    def measure_layer(self, layer: str) -> float:
         return self._mean([one_noisy_layer(self.model, layer, self.noise, seed) for seed in self.seeds])
 
-    def of_all(self, noise: Noise) -> Tried:
+    def measure_all(self, noise: Noise) -> NoiseTrial:
         executors = [open_executor(self.model, "noisy", noise=noise, seed=seed) for seed in self.seeds]
-        return Tried(noise.sigma, noise.average, self._mean(executors))
+        return NoiseTrial(noise.sigma, noise.average, self._mean(executors))
 
-    def average_readouts(self) -> tuple[Tried, ...]:
-        """Try 1, 2, 4, ... times as many readouts, until it is enough."""
-        found: list[Tried] = []
+    def average_readouts(self) -> tuple[NoiseTrial, ...]:
+        """Average 1, 2, 4, ... times as many readouts, until the loss is tolerable."""
+        trials: list[NoiseTrial] = []
         for times in AVERAGES:
-            found.append(self.of_all(replace(self.noise, average=self.noise.average * times)))
-            if borne(self.exact, found[-1], self.allowed):
+            trials.append(self.measure_all(replace(self.noise, average=self.noise.average * times)))
+            if is_tolerable(self.exact, trials[-1], self.allowed):
                 break
-        return tuple(found)
+        return tuple(trials)
 
-    def bearable(self) -> float:
-        """Return the bearable noise, found by doubling or halving to a bracket, then by bisection of its logarithm."""
+    def largest_factor(self) -> float:
+        """Return the largest tolerable factor of the noise.
+
+        Doubling or halving brackets it, then bisection of its logarithm narrows it to `FACTOR_PRECISION`. Returns 0 or
+        infinity at the limits of the search.
+        """
         low = high = 1.0
-        if self._borne(1.0):
-            while self._borne(high := 2 * low):
+        if self._is_tolerable(1.0):
+            while self._is_tolerable(high := 2 * low):
                 low = high
-                if low * brightest(self.noise) >= MOST:
+                if low * full_light_deviation(self.noise) >= MAX_DEVIATION:
                     return math.inf
         else:
-            while not self._borne(low := high / 2):
+            while not self._is_tolerable(low := high / 2):
                 high = low
-                if high <= LEAST:
+                if high <= MIN_FACTOR:
                     return 0.0
-        while high / low > PRECISE:
+        while high / low > FACTOR_PRECISION:
             middle = math.sqrt(low * high)
-            low, high = (middle, high) if self._borne(middle) else (low, middle)
+            low, high = (middle, high) if self._is_tolerable(middle) else (low, middle)
         return low
 
-    def _borne(self, factor: float) -> bool:
-        self.tried.append(self.of_all(self.noise.scale(factor)))
-        return borne(self.exact, self.tried[-1], self.allowed)
+    def _is_tolerable(self, factor: float) -> bool:
+        self.tried.append(self.measure_all(self.noise.scale(factor)))
+        return is_tolerable(self.exact, self.tried[-1], self.allowed)
 
     def _mean(self, executors: Sequence[Executor]) -> float:
         return float(np.mean([evaluate(executor, self.dataset).accuracy for executor in executors]))

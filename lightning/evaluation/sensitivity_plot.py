@@ -1,4 +1,4 @@
-"""Plots of which layer the noise hurts, and how accuracy falls with it."""
+"""Plot of the accuracy lost to noise, by layer and by noise level."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from lightning.canvas import FAINT, INK, SERIES, Plot, add_heading, mark_simulated, plain, sheet
-from lightning.evaluation.sensitivity import Sensitivity, points
+from lightning.canvas import FAINT, INK, SERIES, Plot, add_heading, mark_simulated, new_figure, style_axes
+from lightning.evaluation.sensitivity import Sensitivity, format_points
 
 
-def layer_losses(found: Sensitivity, model: str, data: str) -> Plot:
-    """Plot what noise costs: in one layer at a time on the left, in all layers on the right.
+def layer_losses(result: Sensitivity, model: str, data: str) -> Plot:
+    """Plot the accuracy lost to noise: in one layer at a time on the left, in all layers on the right.
 
-    Left: points lost, in the order of the network. Right: accuracy against sigma, with the loss that is
-    allowed and the sigma that keeps it.
+    Left: points lost, in the order of the network. Right: accuracy against sigma, with the allowed loss and the
+    largest sigma that stays within it.
     """
-    figure = sheet(9.6, max(3.4, 1.9 + 0.3 * len(found.layers)))
+    figure = new_figure(9.6, max(3.4, 1.9 + 0.3 * len(result.layers)))
     left, right = figure.subplots(1, 2)
-    _bars(left, found)
-    _curve(right, found)
-    noise, weakest = found.noise, found.weakest
+    _bars(left, result)
+    _curve(right, result)
+    noise, weakest = result.noise, result.weakest
     subtitle = (
-        f"{model} · {data} · {noise.place}, sigma {noise.sigma:.3g} of 255 · exact {100 * found.exact:.2f} %"
+        f"{model} · {data} · {noise.place}, sigma {noise.sigma:.3g} of 255 · exact {100 * result.exact:.2f} %"
     )
-    title = f"Noise in layer “{weakest.layer}” costs most: {_points(weakest.loss)} points"
+    title = f"Noise in layer “{weakest.layer}” costs most: {_format_points(weakest.loss)} points"
     add_heading(figure, title, subtitle, simulated=False)
     for text in left.findobj(Text):
         if text.get_text() in (title, subtitle):
@@ -35,19 +35,19 @@ def layer_losses(found: Sensitivity, model: str, data: str) -> Plot:
     return figure
 
 
-def _points(loss: float) -> str:
-    """Return points as type is set, without the sign of a zero."""
+def _format_points(loss: float) -> str:
+    """Format points with a typographic minus, and without the sign of a zero."""
     return f"{round(loss, 2) + 0.0:.2f}".replace("-", "−")
 
 
-def _bars(axes: Any, found: Sensitivity) -> None:
-    places = range(len(found.layers))
-    losses = [each.loss for each in found.layers]
-    colours = [SERIES[3] if each is found.weakest else SERIES[0] for each in found.layers]
+def _bars(axes: Any, result: Sensitivity) -> None:
+    places = range(len(result.layers))
+    losses = [each.loss for each in result.layers]
+    colours = [SERIES[3] if each is result.weakest else SERIES[0] for each in result.layers]
     axes.barh(places, losses, color=colours, height=0.64)
     for place, loss in zip(places, losses, strict=True):
         axes.annotate(
-            _points(loss),
+            _format_points(loss),
             (max(loss, 0), place),
             xytext=(4, 0),
             textcoords="offset points",
@@ -55,44 +55,49 @@ def _bars(axes: Any, found: Sensitivity) -> None:
             color=INK,
             fontsize=9,
         )
-    axes.set_yticks(list(places), [each.layer for each in found.layers])
+    axes.set_yticks(list(places), [each.layer for each in result.layers])
     axes.invert_yaxis()
     axes.axvline(0, color=FAINT, linewidth=1)
     low, high = min(0.0, *losses), max(0.5, *losses)
     axes.set_xlim(1.15 * low, 1.18 * high)
-    plain(axes, x="points lost with noise in this layer alone")
+    style_axes(axes, x="points lost with noise in this layer alone")
     axes.grid(visible=False, axis="y")
 
 
-def _curve(axes: Any, found: Sensitivity) -> None:
-    sigmas = [each.sigma for each in found.tried]
+def _curve(axes: Any, result: Sensitivity) -> None:
+    sigmas = [each.sigma for each in result.tried]
     axes.plot(
         sigmas,
-        [100 * each.accuracy for each in found.tried],
+        [100 * each.accuracy for each in result.tried],
         "o-",
         color=SERIES[0],
         markersize=4,
         linewidth=1.4,
     )
-    limit = 100 * found.exact - found.allowed
+    limit = 100 * result.exact - result.allowed
     axes.axhline(limit, color=SERIES[3], linewidth=1, linestyle="--")
     _label_line(
-        axes, f"loss of {points(found.allowed)}", (1, limit), ("axes fraction", "data"), "right", SERIES[3]
+        axes,
+        f"loss of {format_points(result.allowed)}",
+        (1, limit),
+        ("axes fraction", "data"),
+        "right",
+        SERIES[3],
     )
-    if found.factor and math.isfinite(found.factor):
-        axes.axvline(found.sigma, color=INK, linewidth=1, linestyle=":")
+    if result.factor and math.isfinite(result.factor):
+        axes.axvline(result.sigma, color=INK, linewidth=1, linestyle=":")
         _label_line(
-            axes, f"sigma {found.sigma:.3g}", (found.sigma, 0), ("data", "axes fraction"), "left", INK
+            axes, f"sigma {result.sigma:.3g}", (result.sigma, 0), ("data", "axes fraction"), "left", INK
         )
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
-    plain(axes, x="sigma in all layers (of 255, logarithmic)", y="accuracy (%)")
+    style_axes(axes, x="sigma in all layers (of 255, logarithmic)", y="accuracy (%)")
 
 
 def _label_line(axes: Any, text: str, place: Any, kind: Any, side: str, colour: str) -> None:
-    """Next to a line, without covering it."""
+    """Write a label next to a line."""
     shift = (5 if side == "left" else -5, 4)
     axes.annotate(
         text,

@@ -1,3 +1,3 @@
-"""Data by name, as commands take it; apart from `datasets`, so that help on a command loads no numpy."""
+"""Names of data sets for command help, apart from `datasets` so that `--help` does not import numpy."""
 
 NAMES = "digits, mnist:DIR, nsl-kdd:DIR or FILE.npz"

@@ -1,6 +1,6 @@
-"""The same network side by side: float32 and int8 under ONNX Runtime, on light without noise and with it.
+"""Comparison of one network: float32 and int8 under ONNX Runtime, and photonic without and with noise.
 
-All start from raw inputs and end at scores, on the same batch, with one thread, warm.
+All are timed from raw inputs to scores, on the same batch, with one thread, after a warm-up.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 
 from lightning.compiler import CompiledModel
 from lightning.costs import costs_of
-from lightning.costs.presets import in_joules
-from lightning.evaluation.accuracy import BATCH, evaluate, pace
+from lightning.costs.presets import format_joules
+from lightning.evaluation.accuracy import BATCH, evaluate, measure_throughput
 from lightning.evaluation.dataset import Dataset, Raw
 from lightning.evaluation.images import fit_axes
 from lightning.evaluation.onnx_runtime import float32_session, int8_session, samples_and_tests
@@ -26,16 +26,16 @@ from lightning.execution.noise import Noise
 
 @dataclass(frozen=True)
 class Row:
-    """One way of running the network."""
+    """One execution of the network in the comparison."""
 
     name: str
     accuracy: float
-    """0 .. 1; with noise the mean over seeds."""
+    """Share of correct answers, 0 .. 1; with noise, the mean over seeds."""
     spread: float | None
-    """Standard deviation over seeds; None where nothing is random, or there is one seed."""
+    """Sample standard deviation over seeds; None without noise or with a single seed."""
     images_per_s: float
     joules: float | None = None
-    """An image; None where nothing is photonic."""
+    """Energy of one image; None for ONNX Runtime."""
     joules_without_converters: float | None = None
 
 
@@ -49,20 +49,20 @@ def compare(
     batch: int = BATCH,
     seconds: float,
 ) -> list[Row]:
-    """Return all four rows, each timed on one batch for `seconds`.
+    """Return the four rows of the comparison, each timed on one batch for at least `seconds`.
 
-    Energy is that of `costs_of(model, preset)`. Raise `InputError` if the data do not fit.
+    The energy is that of `costs_of(model, preset)`. Raises `InputError` if the data do not fit the model.
     """
     inputs = fit_axes(dataset.x[:batch], model.network)
     with one_thread():
-        timed = _Timed(model, dataset, inputs, seconds)
-        exact = timed.photonic("exact", None, seeds[:1], preset)
-        noisy = timed.photonic("noisy", noise, seeds, preset)
-        return [timed.float32(), timed.int8(), exact, noisy]
+        measurement = _Measurement(model, dataset, inputs, seconds)
+        exact = measurement.photonic("exact", None, seeds[:1], preset)
+        noisy = measurement.photonic("noisy", noise, seeds, preset)
+        return [measurement.float32(), measurement.int8(), exact, noisy]
 
 
 def spread_of(values: Sequence[float]) -> float | None:
-    """Return the standard deviation of a sample; None of fewer than two.
+    """Return the sample standard deviation, or None for fewer than two values.
 
     >>> spread_of([0.9, 0.92, 0.94]), spread_of([1.0])
     (0.02, None)
@@ -71,7 +71,7 @@ def spread_of(values: Sequence[float]) -> float | None:
 
 
 def as_text(rows: Sequence[Row]) -> str:
-    """Return the table for people; a column of energy only where there is one."""
+    """Format the table as text, without columns that are empty in every row."""
     lines = [("", "accuracy", "spread", "images/s", "energy/image", "without converters"), *map(_cells, rows)]
     used = [place for place in range(6) if any(line[place] for line in lines[1:])]
     widths = [max(len(line[place]) for line in lines) for place in used]
@@ -86,12 +86,12 @@ def as_text(rows: Sequence[Row]) -> str:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Matrix products of numpy use one thread inside, where threadpoolctl (of scikit-learn) is there to say so."""
+    """Limit numpy's matrix products to one thread inside the block, if threadpoolctl (of scikit-learn) is installed."""
     try:
-        limited = import_module("threadpoolctl").threadpool_limits(limits=1)
+        limit = import_module("threadpoolctl").threadpool_limits(limits=1)
     except ImportError:
-        limited = contextlib.nullcontext()
-    with limited:
+        limit = contextlib.nullcontext()
+    with limit:
         yield
 
 
@@ -101,14 +101,14 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{100 * row.accuracy:.2f} %",
         "" if row.spread is None else f"{100 * row.spread:.2f}",
         f"{row.images_per_s:,.0f}",
-        "" if row.joules is None else in_joules(row.joules),
-        "" if row.joules_without_converters is None else in_joules(row.joules_without_converters),
+        "" if row.joules is None else format_joules(row.joules),
+        "" if row.joules_without_converters is None else format_joules(row.joules_without_converters),
     )
 
 
 @dataclass(frozen=True)
-class _Timed:
-    """One network on one data set, its pace taken on one batch."""
+class _Measurement:
+    """Measurement of one network on one data set; throughput is measured on the batch `inputs`."""
 
     model: CompiledModel
     dataset: Dataset
@@ -119,30 +119,30 @@ class _Timed:
         session = float32_session(self.model.network)
         return Row(
             "float32, ONNX Runtime",
-            self._share(session.right(self.dataset)),
+            self._share(session.count_correct(self.dataset)),
             None,
-            self._pace(session.scores),
+            self._throughput(session.scores),
         )
 
     def int8(self) -> Row:
         right, speed = 0, 0.0
         for samples, tests in samples_and_tests(self.dataset):
             session = int8_session(self.model.network, samples)
-            right += session.right(tests)
-            speed = speed or self._pace(session.scores)
+            right += session.count_correct(tests)
+            speed = speed or self._throughput(session.scores)
         return Row("int8, ONNX Runtime", self._share(right), None, speed)
 
     def photonic(self, fidelity: Fidelity, noise: Noise | None, seeds: Sequence[int], preset: str) -> Row:
-        found, speed = [], 0.0
+        accuracies, speed = [], 0.0
         for seed in seeds:
             executor = open_executor(self.model, fidelity, noise=noise, seed=seed)
-            found.append(evaluate(executor, self.dataset).accuracy)
-            speed = speed or self._pace(executor.run)
+            accuracies.append(evaluate(executor, self.dataset).accuracy)
+            speed = speed or self._throughput(executor.run)
         costs = costs_of(self.model, preset)
         return Row(
             f"photonic, {fidelity}",
-            float(np.mean(found)),
-            spread_of(found),
+            float(np.mean(accuracies)),
+            spread_of(accuracies),
             speed,
             costs.joules_per_image,
             costs.joules_without_converters,
@@ -151,5 +151,5 @@ class _Timed:
     def _share(self, right: int) -> float:
         return right / len(self.dataset.x)
 
-    def _pace(self, run: Callable[[Raw], object]) -> float:
-        return pace(run, self.inputs, seconds=self.seconds)
+    def _throughput(self, run: Callable[[Raw], object]) -> float:
+        return measure_throughput(run, self.inputs, seconds=self.seconds)

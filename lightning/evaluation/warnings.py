@@ -1,4 +1,4 @@
-"""Warnings of answers that nothing refuses and that may mean nothing: data unlike those that the model was made for."""
+"""Warnings about data that the model accepts but was not compiled for, so that its answers may be meaningless."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from lightning.evaluation.dataset import Raw
 from lightning.networks.network import Preprocessing
 
 FAR = 8.0
-"""Times that data may be larger or smaller than those that ranges were measured on: a test set has outliers and dark
-images, and 0 .. 1 taken for 0 .. 255, or levels of 0 .. 16, are farther away."""
+"""Factor by which data may be larger or smaller than the samples. Outliers and dark images stay within it; data in
+0 .. 1 or 0 .. 16 instead of 0 .. 255 do not."""
 MUCH = 0.1
-"""Of all activations, clipped: ranges chosen for noise cut off a few in a hundred."""
+"""Share of clipped activations from which to warn; ranges chosen for noise clip a few per cent on purpose."""
 LEVELS = 127
-"""An image of bytes is brighter than this somewhere."""
+"""Level that the brightest pixel of a data set of bytes exceeds."""
 _SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze"})
 
 
 def warnings_of_data(model: CompiledModel, name: str, raw: Raw) -> Iterator[str]:
-    """Why the answers of `model` for these raw inputs, called `name`, may mean nothing."""
-    largest, made_for = float(np.abs(raw).max(initial=0)), largest_made_for(model)
+    """Yield warnings that the raw inputs, called `name`, are not in the range that `model` was compiled for."""
+    largest, made_for = float(np.abs(raw).max(initial=0)), largest_expected_input(model)
     if made_for and not made_for / FAR <= largest <= made_for * FAR:
         yield (
             f"{name} holds values up to {largest:.4g}, and {model.network.name} was compiled for values up to"
@@ -38,8 +38,8 @@ def warnings_of_data(model: CompiledModel, name: str, raw: Raw) -> Iterator[str]
 
 
 def warnings_of_clipping(model: CompiledModel, images: int, counters: Mapping[str, int]) -> Iterator[str]:
-    """Why they may, after `images` were run and `counters` counted."""
-    share = counters.get("clipped_activations", 0) / max(images * activations_counted(model), 1)
+    """Yield a warning if more than `MUCH` of the activations were clipped while `images` images ran."""
+    share = counters.get("clipped_activations", 0) / max(images * count_clippable_activations(model), 1)
     if share > MUCH:
         yield (
             f"{100 * share:.0f} % of all activations are clipped: outside the ranges that {model.network.name} was"
@@ -47,26 +47,26 @@ def warnings_of_clipping(model: CompiledModel, images: int, counters: Mapping[st
         )
 
 
-def largest_made_for(model: CompiledModel) -> float | None:
-    """Return the largest magnitude of raw inputs that ranges were measured on; None where a file does not say it."""
+def largest_expected_input(model: CompiledModel) -> float | None:
+    """Return the largest magnitude of raw inputs that the model was compiled for, or None if it is unknown."""
     if model.shift_normalised:
         return float(FULL)  # bytes are sent as they are
-    seen = (model.origin.get("samples") or {}).get("range")
-    return max(map(abs, seen)) if seen else None
+    sample_range = (model.origin.get("samples") or {}).get("range")
+    return max(map(abs, sample_range)) if sample_range else None
 
 
-def activations_counted(model: CompiledModel) -> int:
-    """Return the activations of an image that may be clipped, once each.
+def count_clippable_activations(model: CompiledModel) -> int:
+    """Return how many activations of one image may be clipped.
 
-    Later layers of `published` are scaled to fit.
+    In the `published` scheme only the first layer can clip; later layers are shifted to fit.
     """
     photonic = [node for node in model.network.nodes if node.name in model.layers]
-    counted = photonic[:1] if model.shift_normalised else photonic
-    return sum(prod(model.network.shapes[node.inputs[0]]) for node in counted)
+    clippable = photonic[:1] if model.shift_normalised else photonic
+    return sum(prod(model.network.shapes[node.inputs[0]]) for node in clippable)
 
 
 def _takes_raw_levels(model: CompiledModel) -> bool:
-    """Return whether light takes raw inputs as they are: no preprocessing, and no scaling in the network."""
+    """Return whether raw inputs reach the first photonic layer unscaled, by preprocessing or by the network."""
     network = model.network
     if network.preprocessing != Preprocessing(layout=network.preprocessing.layout):
         return False

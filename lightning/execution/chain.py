@@ -134,7 +134,7 @@ class Chain:
             _rules(model, quirks or Quirks()),
         )
         law = NoiseLaw.WITHOUT if noise is None else noise.law
-        self._lanes = lane_weights(links.layers) if takes_lanes(links.layers, law) else None
+        self._lanes = lane_weights(links.layers) if can_use_lanes(links.layers, law) else None
 
     @property
     def takes_lanes(self) -> bool:
@@ -284,7 +284,7 @@ class LaneWeights(NamedTuple):
     begins: npt.NDArray[np.int64]
 
 
-def takes_lanes(layers: Sequence[PhotonicLayer], law: NoiseLaw) -> bool:
+def can_use_lanes(layers: Sequence[PhotonicLayer], law: NoiseLaw) -> bool:
     """Return whether lanes give the same results, and faster.
 
     Activations must not be negative, and noise must not depend on the light of each image.

@@ -49,7 +49,9 @@ def open_executor(
         return _fuse_or_interpret(model, exact_multiplier(), fidelity, quirks)
     if fidelity == "noisy":
         return _noisy(model, noise or Noise(), seed, average, quirks)
-    return Interpreter(model, _of_hardware(model, fidelity, device, bus, average, seed), fidelity, quirks)
+    return Interpreter(
+        model, _make_hardware_multiplier(model, fidelity, device, bus, average, seed), fidelity, quirks
+    )
 
 
 def _noisy(model: CompiledModel, noise: Noise, seed: int, average: int, quirks: Quirks | None) -> Executor:
@@ -79,7 +81,7 @@ def _fuse_or_interpret(
     return FusedExecutor(Chain(model, noise, seed, quirks), interpreter)
 
 
-def _of_hardware(
+def _make_hardware_multiplier(
     model: CompiledModel, fidelity: Fidelity, device: Any, bus: Any, average: int, seed: int
 ) -> Multiplier:
     if fidelity == "device":

@@ -34,7 +34,7 @@ from lightning.networks.preprocess import preprocess
 
 PATCHES_BYTES = 2**23
 """Size limit of a layer's activations, which should stay in the processor's caches."""
-MOST_IMAGES = 256
+MAX_IMAGES = 256
 
 EXPONENTS = (1, 3, 7, 20, 55, 148, 403, 1096, 2980, 8103, 22026, 59874)
 """exp(0) .. exp(11) in the log-softmax block, rounded to integers: exp(11) is 59874.14."""
@@ -105,7 +105,7 @@ class Interpreter:
         real = np.asarray(tensors[node.inputs[0]], np.float32)
         activations = self._activations(layer, real, counters)
         sums = self.multiplier.sums(layer, _as_terms(layer, activations), keys)
-        results = real_of(self._whole(layer, sums, counters), layer)
+        results = real_of(self._round_sums(layer, sums, counters), layer)
         if layer.geometry is not None:
             return pixels(results, layer.geometry)
         return results.reshape(*real.shape[:-1], -1)
@@ -118,7 +118,7 @@ class Interpreter:
         counters["clipped_activations"] += clipped
         return activations
 
-    def _whole(
+    def _round_sums(
         self, layer: PhotonicLayer, sums: npt.NDArray[Any], counters: Counter[str]
     ) -> npt.NDArray[np.int32]:
         """Return the sums as integers: noisy ones rounded once per sum, then wrapped with `wrap`."""
@@ -128,7 +128,7 @@ class Interpreter:
             if not getattr(self.multiplier, "wraps", False):
                 counters["wrapped_sums"] += wrapped
         if self._normalises_last and layer.name == self._photonic[-1]:
-            return last_normalised(whole, perfect=self.model.perfect_scaling)
+            return normalise_last(whole, perfect=self.model.perfect_scaling)
         return whole
 
 
@@ -143,7 +143,7 @@ def _as_terms(layer: PhotonicLayer, activations: Activations) -> Activations:
 def _images_at_a_time(model: CompiledModel) -> int:
     """Return the number of images for which the largest layer's activations, as patches, take `PATCHES_BYTES`."""
     terms = (layer.positions * len(layer.weights) * layer.weights.shape[2] for layer in model.layers.values())
-    return min(max(PATCHES_BYTES // (2 * max(terms, default=1)), 1), MOST_IMAGES)
+    return min(max(PATCHES_BYTES // (2 * max(terms, default=1)), 1), MAX_IMAGES)
 
 
 def patches(activations: Activations, geometry: Geometry, groups: int = 1) -> Activations:
@@ -219,7 +219,7 @@ def perfectly_scaled(sums: npt.NDArray[np.float32] | Integers) -> Activations:
     return _scale(np.maximum(sums, 0).astype(np.int64)).astype(np.int16)
 
 
-def last_normalised(sums: Integers, *, perfect: bool) -> Integers:
+def normalise_last(sums: Integers, *, perfect: bool) -> Integers:
     """Return the last layer's sums (images, ...), normalised with their signs as in the emulator.
 
     >>> last_normalised(np.array([[1000, -7, 3]], np.int32), perfect=False).tolist()
@@ -255,15 +255,15 @@ def log_softmax(results: Sequence[int] | Integers, *, misprinted: bool = False) 
 
 
 def _shift(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    _, exponents = np.frexp(_largest(sums))  # exact below 2**53: m * 2**exponent with 0.5 <= m < 1
+    _, exponents = np.frexp(_max_magnitude(sums))  # exact below 2**53: m * 2**exponent with 0.5 <= m < 1
     return np.asarray((sums << 7) >> np.maximum(exponents.astype(np.int64) - 1, 0))
 
 
 def _scale(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    return np.asarray(np.rint(sums * (255 / np.maximum(_largest(sums), 1))))
+    return np.asarray(np.rint(sums * (255 / np.maximum(_max_magnitude(sums), 1))))
 
 
-def _largest(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _max_magnitude(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the largest magnitude of every image, shaped to broadcast."""
     largest = np.abs(sums).reshape(len(sums), -1).max(axis=1)
     return np.asarray(largest.reshape(-1, *([1] * (sums.ndim - 1))))

@@ -16,7 +16,7 @@ from lightning.kit.settings import Settings
 
 SAME_RATE = 1e-6
 """Relative difference below which two clock rates are the same."""
-LEAST_RELAX_US = 0.2
+MIN_RELAX_US = 0.2
 """Shortest pause between shots. The processor waits for the window's end and then fetches the next shot's four pulses:
 31 clocks of 384 MHz, 0.08 us (20 of 430 MHz with version 2). After a shorter pause they are late in their window. The
 limit is a little more than twice that."""
@@ -48,10 +48,10 @@ def check_channels(soccfg: Any, settings: Settings) -> None:
 
 def check_pause(settings: Settings) -> None:
     """Raise `OutOfRange` if the pause is too short for the next shot to start on time."""
-    if settings.reps > 1 and settings.relax_delay_us < LEAST_RELAX_US:
+    if settings.reps > 1 and settings.relax_delay_us < MIN_RELAX_US:
         raise OutOfRange(
             f"relax_delay_us is {settings.relax_delay_us:g}, too short to have the next shot's pulses ready",
-            hint=f"Give at least {LEAST_RELAX_US:g}, or reps=1, which needs no pause",
+            hint=f"Give at least {MIN_RELAX_US:g}, or reps=1, which needs no pause",
         )
 
 
@@ -83,7 +83,7 @@ def _shorter(settings: Settings, usable: int) -> str:
 
 def check_clocks(soccfg: Any) -> None:
     """Raise `UnsupportedClock` if reference clock or converters run at rates that no profile of this board has."""
-    known = profiles.of_board(str(soccfg["board"]))
+    known = profiles.find_for_board(str(soccfg["board"]))
     if not known:
         return
     _check_allowed(
@@ -123,7 +123,7 @@ def check_running_clocks(soc: Any) -> None:
     for kind, tiles in rates.items():
         for tile, rate in tiles.items():
             configured = soc["rf"]["tiles"][kind][_key(soc["rf"]["tiles"][kind], tile)]["fs"]
-            if not _same(rate, configured):
+            if not _is_same_rate(rate, configured):
                 raise UnsupportedClock(
                     (
                         f"the {kind.upper()} tile {tile} runs at {rate:g} MS/s, but its firmware is made for "
@@ -143,7 +143,7 @@ def _key(tiles: dict[Any, Any], tile: Any) -> Any:
 
 
 def _check_allowed(clock: str, rate: float, allowed: list[float], unit: str) -> None:
-    if not any(_same(rate, each) for each in allowed):
+    if not any(_is_same_rate(rate, each) for each in allowed):
         choices = " or ".join(f"{each:g}" for each in sorted(set(allowed)))
         raise UnsupportedClock(
             f"the {clock} runs at {rate:g} {unit}; this board is supported at {choices} {unit}",
@@ -151,7 +151,7 @@ def _check_allowed(clock: str, rate: float, allowed: list[float], unit: str) -> 
         )
 
 
-def _same(one: float, other: float) -> bool:
+def _is_same_rate(one: float, other: float) -> bool:
     return abs(float(one) - float(other)) <= SAME_RATE * abs(float(other))
 
 

@@ -54,7 +54,7 @@ class LightningCompute:
     ) -> None:
         self.device = _connect(device)
         check_is_calibration(calibration)
-        self.calibration = store.fitting(self.device, calibration)
+        self.calibration = store.get_fitting(self.device, calibration)
         self.shots = shots
         self.rows = rows or _reader(self.device, self.calibration, window)
         self._vectors: VectorCore | None = None
@@ -68,7 +68,9 @@ class LightningCompute:
         first, second = self._operands(a, b)
         answers = np.rint(self.analogue_product(first, second, shots=shots)).astype(np.int64)
         sign = np.sign(first) * np.sign(second)
-        return _like(np.clip(answers, FULL * np.minimum(sign, 0), FULL * np.maximum(sign, 0)), first.shape)
+        return _shape_like(
+            np.clip(answers, FULL * np.minimum(sign, 0), FULL * np.maximum(sign, 0)), first.shape
+        )
 
     def analogue_product(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Floats:
         """Return the product of `multiply` before rounding, in units of 1/255, in the shape of the operands.
@@ -89,7 +91,7 @@ class LightningCompute:
         """
         sums = self.analogue_sum(a, b, shots=shots)
         answers = np.clip(np.rint(sums).astype(np.int64), -2 * FULL, 2 * FULL)
-        return _like(answers, sums.shape)
+        return _shape_like(answers, sums.shape)
 
     def analogue_sum(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Floats:
         """Return the sum of `multiply_accumulate` before rounding, in units of 1/255."""
@@ -184,7 +186,7 @@ def _reader(device: Any, calibration: Calibration, window: int | None) -> Reader
         device,
         channels=(one, two, three, four),
         readout=calibration.readout,
-        window=Window.after(calibration.timing.arrival, length=length),
+        window=Window.for_arrival(calibration.timing.arrival, length=length),
     )
 
 
@@ -216,6 +218,6 @@ def _operand_error(value: Any, device: str) -> errors.OutOfRange:
     )
 
 
-def _like(answers: Integers, shape: tuple[int, ...]) -> Any:
+def _shape_like(answers: Integers, shape: tuple[int, ...]) -> Any:
     """Return an int if the operands were plain numbers."""
     return int(answers.reshape(-1)[0]) if shape == () else answers

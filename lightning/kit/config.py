@@ -25,9 +25,9 @@ from lightning.kit.settings import (
     TOP_VALUE,
     TOP_WORD,
     Settings,
+    check_integer,
+    check_real,
     put,
-    real,
-    whole,
 )
 
 __all__ = ["Configuration", "LightningConfig", "Settings", "from_lts", "from_slide", "settings_of"]
@@ -147,9 +147,9 @@ def _write_setting(settings: Settings, key: str, value: Any) -> Settings:
     name = _canonical(key)
     kind, _, index = name.rpartition("_")
     if kind == "dac":
-        return settings.with_value(int(index), whole(key, value, 0, TOP_VALUE))
+        return settings.with_value(int(index), check_integer(key, value, 0, TOP_VALUE))
     if kind == "word":
-        return settings.with_word(int(index), whole(key, value, 0, TOP_WORD))
+        return settings.with_word(int(index), check_integer(key, value, 0, TOP_WORD))
     if kind == "channel":
         return _with_channels(settings, {name: value})
     return replace(settings, **{name: value})
@@ -184,7 +184,7 @@ def from_lts(mapping: Mapping[str, Any]) -> Configuration:
     >>> from_lts({"dac_0": 0, "dac_gain_0": 0.5})["word_0"]
     10000
     """
-    gains = [real(f"dac_gain_{i}", mapping.get(f"dac_gain_{i}", 1), 0, 1) for i in range(MODULATORS)]
+    gains = [check_real(f"dac_gain_{i}", mapping.get(f"dac_gain_{i}", 1), 0, 1) for i in range(MODULATORS)]
     channels = [_lts_channel(i, mapping.get(f"dac_{i}", i)) for i in range(MODULATORS)]
     own = {f"{kind}_{i}" for kind in ("dac", "dac_gain") for i in range(MODULATORS)}
     config = Configuration(
@@ -200,7 +200,7 @@ def from_lts(mapping: Mapping[str, Any]) -> Configuration:
 
 def _lts_channel(modulator: int, value: Any) -> int:
     try:
-        return whole(f"dac_{modulator}", value, 0, 15)
+        return check_integer(f"dac_{modulator}", value, 0, 15)
     except OutOfRange as error:
         hint = (
             "In this vocabulary dac_i is a generator's number; for values use lightning.from_slide(mapping)"

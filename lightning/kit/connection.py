@@ -33,7 +33,7 @@ def connect(address: str, *, patience: Patience | None = None) -> Any:
     `UnknownScheme`, `DeviceGone` or `MissingLibrary`.
     """
     scheme = scheme_of(address)
-    known = schemes()
+    known = find_schemes()
     if scheme not in known:
         raise UnknownScheme(
             f"no package is installed for {scheme}://",
@@ -73,7 +73,7 @@ def entry_points(**select: str) -> Any:
     return metadata.entry_points(**select)
 
 
-def schemes() -> dict[str, EntryPoint]:
+def find_schemes() -> dict[str, EntryPoint]:
     """Return the entry point of each scheme; other packages cannot replace the built-in ones."""
     from importlib.metadata import EntryPoint
 

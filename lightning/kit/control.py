@@ -72,7 +72,7 @@ class LightningControl:
             return (
                 find_calibration(device) if any(each is not None for each in self.settings.values) else None
             )
-        if _runs(device):
+        if _is_device(device):
             check_calibration(self._explicit_calibration, device)
         return self._explicit_calibration
 
@@ -105,7 +105,7 @@ class LightningControl:
         require("qick", "to run programs")
         from lightning.kit.devices.guard import guard_soc
 
-        if not _runs(soc):
+        if not _is_device(soc):
             raise ProgramError(
                 "this is a configuration, not a device",
                 hint="Pass what lightning.connect(address) returned",
@@ -113,7 +113,7 @@ class LightningControl:
         device = guard_soc(soc)
         check_same_firmware(self._soccfg, device)
         check_running_clocks(device)
-        if not _runs(self._soccfg):
+        if not _is_device(self._soccfg):
             self._compile(device)
         elif self.calibration is not None and soc is not self._soccfg:
             check_calibration(self.calibration, device)
@@ -139,7 +139,7 @@ class LightningControl:
 
 def _configure(device: Any) -> Any:
     """Return the device, guarded if it is a QICK proxy, which has no configuration of its own."""
-    if hasattr(type(device), "__getitem__") or not _runs(device):
+    if hasattr(type(device), "__getitem__") or not _is_device(device):
         return device
     require("qick", "to run programs")
     from lightning.kit.devices.guard import guard_soc
@@ -147,7 +147,7 @@ def _configure(device: Any) -> Any:
     return guard_soc(device)
 
 
-def _runs(device: Any) -> bool:
+def _is_device(device: Any) -> bool:
     """Return whether it is a device rather than a configuration."""
     return callable(getattr(device, "start_tproc", None))
 

@@ -31,11 +31,11 @@ from lightning.canvas import (  # noqa: E402  after the check above
     Plot,
     PlotError,
     add_heading,
+    add_legend,
     format_signed,
-    legend,
-    plain,
+    new_figure,
     save,
-    sheet,
+    style_axes,
 )
 from lightning.kit.calibration import Calibration  # noqa: E402
 from lightning.kit.calibration.decoder import accuracy, rms_error, true_product  # noqa: E402
@@ -69,7 +69,7 @@ def error_histogram(
     `results` may be rounded or analogue; `a`, `b` are values of 0..255 (or signed), shaped as the results.
     """
     error = _errors(results, a, b)
-    figure = sheet()
+    figure = new_figure()
     axes = figure.subplots()
     mean, sigma = float(error.mean()), float(error.std())
     reach = max(float(np.abs(error).max()), 1e-3) * 1.02
@@ -82,8 +82,8 @@ def error_histogram(
     axes.axvline(mean, color=INK, linewidth=1, linestyle=":", label=f"mean {format_signed(mean, 3)}")
     axes.set_ylim(0, 1.25 * float(np.max(counts)))
     axes.set_xlim(-reach, reach)
-    plain(axes, x="error of the result (LSB)", y="results")
-    legend(axes, loc="upper right")
+    style_axes(axes, x="error of the result (LSB)", y="results")
+    add_legend(axes, loc="upper right")
     add_heading(figure, _verdict(results, a, b), _describe(error, device), simulated=device.simulated)
     return figure
 
@@ -95,7 +95,7 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
     """
     truth = true_product(a, b).ravel()
     values, error = np.asarray(results, dtype=float).ravel(), _errors(results, a, b)
-    figure = sheet(6.4, 6.4)
+    figure = new_figure(6.4, 6.4)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     ends = [min(0.0, float(truth.min())), max(255.0, float(truth.max()))]
     top.plot(ends, ends, color=FAINT, linewidth=1, zorder=1, label="exact")
@@ -109,10 +109,10 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
     bottom.set_ylim(-reach, reach)
     for half in (-0.5, 0.5):
         bottom.axhline(half, color=INK, linewidth=0.8, linestyle=":")
-    plain(top, y="result of the light")
-    plain(bottom, x="a × b / 255", y="error\n(LSB)")
+    style_axes(top, y="result of the light")
+    style_axes(bottom, x="a × b / 255", y="error\n(LSB)")
     top.set_xlim(ends[0] - 5, ends[1] + 5)
-    legend(top, loc="upper left")
+    add_legend(top, loc="upper left")
     # Legend symbols inherit the faint alpha of the points, which would make them invisible.
     for handle in top.get_legend().legend_handles:
         handle.set_alpha(1)
@@ -157,17 +157,17 @@ def transfer_curves(sweeps: Mapping[int, Swept], device: DeviceIdentity) -> Plot
 
     `sweeps` is by number of the modulator, as `transfer.sweep_all` gives it, or `load_sweeps`.
     """
-    figure = sheet(7.2, 5.2)
+    figure = new_figure(7.2, 5.2)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
     for index, sweep in sorted(sweeps.items()):
         _draw_modulator(top, bottom, index, sweep)
     bottom.axhline(0, color=FAINT, linewidth=0.8)
-    plain(top, y="level above idle (counts)")
-    plain(bottom, x="gain word", y="residual\n(% of swing)")
+    style_axes(top, y="level above idle (counts)")
+    style_axes(bottom, x="gain word", y="residual\n(% of swing)")
     top.margins(x=0.01)
     for axis in (top.yaxis, bottom.xaxis):
         axis.set_major_formatter("{x:,.0f}")
-    legend(top, loc="upper left", ncols=1)
+    add_legend(top, loc="upper left", ncols=1)
     numbers = ", ".join(str(index) for index in sorted(sweeps))
     plural = "s" if len(sweeps) > 1 else ""
     add_heading(
@@ -214,7 +214,7 @@ def waveform(recorded: Waveform, *, decoded: int | None = None) -> Plot:
 
     With a calibration, the time of the pulses at the detector is shaded. The title shows `decoded`.
     """
-    figure = sheet()
+    figure = new_figure()
     axes = figure.subplots()
     for index, readout in enumerate(recorded.origin.settings.readouts):
         colour, time_us = SERIES[index % len(SERIES)], recorded.time_us(index)
@@ -225,10 +225,10 @@ def waveform(recorded: Waveform, *, decoded: int | None = None) -> Plot:
     axes.margins(x=0)
     bottom, top = axes.get_ylim()
     axes.set_ylim(bottom, max(bottom + HEADROOM * (top - bottom), bottom + 10))
-    plain(axes, x="time after the start of the pulses (µs)", y="I (counts)")
+    style_axes(axes, x="time after the start of the pulses (µs)", y="I (counts)")
     if recorded.calibration is not None:
         _shade(axes, recorded, recorded.calibration)
-    legend(axes, loc="upper right")
+    add_legend(axes, loc="upper right")
     title = _operands(recorded.origin.settings, recorded.origin.words, decoded)
     add_heading(figure, title, _below(recorded), simulated=recorded.device.simulated)
     return figure

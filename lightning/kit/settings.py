@@ -22,7 +22,7 @@ LINEAR_TOP_WORD = 20000
 """Gain word of value 255 without a calibration, as in the published library: about the half-wave voltage."""
 
 
-def whole(name: str, value: Any, low: int, high: int) -> int:
+def check_integer(name: str, value: Any, low: int, high: int) -> int:
     """Return the value as an int. Raise `OutOfRange` unless it is an integer from `low` to `high`."""
     try:
         number = operator.index(value)
@@ -33,7 +33,7 @@ def whole(name: str, value: Any, low: int, high: int) -> int:
     return number
 
 
-def real(name: str, value: Any, low: float, high: float) -> float:
+def check_real(name: str, value: Any, low: float, high: float) -> float:
     """Return the value as a float. Raise `OutOfRange` unless it is a finite number from `low` to `high`."""
     try:
         number = float(value)
@@ -127,7 +127,7 @@ class Settings:
 
 def put(before: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
     """Return the tuple with the entry of modulator `index` replaced. Raise `OutOfRange` for another index."""
-    index = whole("modulator", index, 0, MODULATORS - 1)
+    index = check_integer("modulator", index, 0, MODULATORS - 1)
     return (*before[:index], value, *before[index + 1 :])
 
 
@@ -136,7 +136,8 @@ def _per_modulator(name: str, value: Any, high: int) -> tuple[int | None, ...]:
     if len(entries) != MODULATORS:
         raise OutOfRange(f"{name} has {len(entries)} entries", hint=f"Give {MODULATORS}, one per modulator")
     return tuple(
-        None if each is None else whole(f"{name[:-1]}_{i}", each, 0, high) for i, each in enumerate(entries)
+        None if each is None else check_integer(f"{name[:-1]}_{i}", each, 0, high)
+        for i, each in enumerate(entries)
     )
 
 
@@ -168,7 +169,7 @@ def _readouts(value: Any) -> tuple[int, ...]:
     readouts = _entries("readouts", value, one=True)
     if not readouts or len(set(readouts)) != len(readouts):
         raise ConfigError(f"readouts are {list(readouts)}", hint="Name at least one, and each only once")
-    return tuple(whole("readout", each, 0, 63) for each in readouts)
+    return tuple(check_integer("readout", each, 0, 63) for each in readouts)
 
 
 CHECKS: dict[str, Any] = {
@@ -176,13 +177,13 @@ CHECKS: dict[str, Any] = {
     "words": lambda v: _per_modulator("words", v, TOP_WORD),
     "channels": _channels,
     "readouts": _readouts,
-    "reps": lambda v: whole("reps", v, 1, 2**30),
-    "soft_avgs": lambda v: whole("soft_avgs", v, 1, 10**9),
-    "length": lambda v: whole("length", v, 3, 65535),
-    "readout_length": lambda v: whole("readout_length", v, 1, 65535),
-    "adc_trig_offset": lambda v: whole("adc_trig_offset", v, 0, 65535),
-    "relax_delay_us": lambda v: real("relax_delay_us", v, 0, 1e6),
-    "pulse_freq_mhz": lambda v: real("pulse_freq_mhz", v, -12000, 12000),
-    "phase_deg": lambda v: real("phase_deg", v, -360, 360),
+    "reps": lambda v: check_integer("reps", v, 1, 2**30),
+    "soft_avgs": lambda v: check_integer("soft_avgs", v, 1, 10**9),
+    "length": lambda v: check_integer("length", v, 3, 65535),
+    "readout_length": lambda v: check_integer("readout_length", v, 1, 65535),
+    "adc_trig_offset": lambda v: check_integer("adc_trig_offset", v, 0, 65535),
+    "relax_delay_us": lambda v: check_real("relax_delay_us", v, 0, 1e6),
+    "pulse_freq_mhz": lambda v: check_real("pulse_freq_mhz", v, -12000, 12000),
+    "phase_deg": lambda v: check_real("phase_deg", v, -360, 360),
 }
 """Per field a function that returns the value in its plain form, or raises."""

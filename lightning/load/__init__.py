@@ -1,8 +1,8 @@
-"""Open-loop load: requests at times drawn beforehand, whether answers come or not, and what that did to latency.
+"""Open-loop load: requests at times drawn in advance, whether answers come or not, and the resulting latency.
 
-Latency counts from the scheduled time of sending, so that a server that stalls is charged for every request that it
-kept waiting, not only for the one that it was working on. `drive_http` speaks the Open Inference Protocol (version 2)
-to any server that does; `drive_datagrams` sends inference packets. Both give an `Outcome`.
+Latency counts from the scheduled time of sending, so a stall of the server counts for every request that it delays, not
+only for the current one (no coordinated omission). `drive_http` sends requests of the Open Inference Protocol (version
+2) to any server; `drive_datagrams` sends inference packets. Both return an `Outcome`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Load of inference packets on a server: sent when they are due, whatever comes back.
 
-Sending and receiving take as many datagrams at a time as are due or there, so that the generator gets cheaper for each
-the higher the rate is.
+Each system call sends all datagrams that are due, or receives all that are pending, so the cost per datagram falls as
+the rate rises.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from time import perf_counter_ns as clock
 import numpy as np
 
 from lightning.load.inputs import Rows, load_rows, random_rows
-from lightning.load.outcome import WAITING, Outcome, Traces, traces_of
+from lightning.load.outcome import WAITING, Outcome, Traces, make_traces
 from lightning.load.schedule import Times, poisson_schedule
 from lightning.load.targets import LoadError, Target
 from lightning.serving.packets.codec import DTYPES, HEADER, MAGIC, ROOM, VERSION, Code, Datatype, Kind
 from lightning.serving.packets.mmsg import MEMORY, MESSAGE, SLOT, VECTOR, Inbox, address_of, system_library
 
 BLOCK = 64
-"""Datagrams a call at most."""
+"""Maximum number of datagrams per system call."""
 
 HEADER_FIELDS = np.dtype(
     [
@@ -38,16 +38,16 @@ HEADER_FIELDS = np.dtype(
         ("spare", ">u2"),
     ]
 )
-"""The header of `lightning.serving.packets.codec`, for many at a time."""
+"""The header of `lightning.serving.packets.codec` as a numpy type, for arrays of headers."""
 
 GRACE_NS = 500_000_000
-"""How long answers are waited for after the last request was due."""
+"""Time to wait for answers after the last request is due."""
 SPIN_NS = 200_000
-"""Waits shorter than this are spent asking."""
+"""Shorter waits poll the socket instead of sleeping, because a sleep would end late."""
 
 
 class Outbox:
-    """Sends requests first, first + 1, ... with rows of data in turns; a row takes `fragments` datagrams."""
+    """A sender of requests numbered from `first`, with the rows of data in turn, each in `fragments` datagrams."""
 
     def __init__(
         self, sender: socket.socket, model: int, rows: Rows, first: int, deadline_us: int = 0
@@ -79,20 +79,23 @@ class Outbox:
         self._where = address_of(self._messages)
 
     def send(self, datagram: int, count: int) -> int:
-        """Send datagrams `datagram` .. `datagram + count - 1`, counted from 0 over all requests; how many left."""
+        """Send up to `BLOCK` of the datagrams `datagram`..`datagram + count - 1`, counted from 0 over all requests.
+
+        Return how many the kernel accepted.
+        """
         numbers = np.arange(datagram, datagram + min(count, BLOCK))
         requests, fragments = np.divmod(numbers, self.fragments)
         starts = fragments * ROOM
         lengths = np.minimum(self._rows.shape[1] - starts, ROOM)
-        used = len(numbers)
-        self._headers["request"][:used] = self._first + requests
-        self._headers["fragment"][:used] = fragments
-        self._headers["length"][:used] = lengths
+        count_now = len(numbers)
+        self._headers["request"][:count_now] = self._first + requests
+        self._headers["fragment"][:count_now] = fragments
+        self._headers["length"][:count_now] = lengths
         rows = requests % len(self._rows)
-        self._vectors["base"][:used, 1] = address_of(self._rows) + rows * self._rows.shape[1] + starts
-        self._vectors["length"][:used, 1] = lengths
-        left: int = self._library.sendmmsg(self._descriptor, self._where, used, socket.MSG_DONTWAIT)
-        return max(left, 0)
+        self._vectors["base"][:count_now, 1] = address_of(self._rows) + rows * self._rows.shape[1] + starts
+        self._vectors["length"][:count_now, 1] = lengths
+        sent: int = self._library.sendmmsg(self._descriptor, self._where, count_now, socket.MSG_DONTWAIT)
+        return max(sent, 0)
 
 
 def drive_datagrams(
@@ -106,9 +109,9 @@ def drive_datagrams(
     seed: int = 0,
     deadline_us: int = 0,
 ) -> Outcome:
-    """Send a model `rate` requests a second on average; `size` values each where data are random.
+    """Send a model `rate` requests per second on average; random data has `size` values per request.
 
-    Raises `LoadError` for data that cannot be had.
+    Raise `LoadError` if the data cannot be read, the schedule is empty or invalid, or no server receives packets.
     """
     due = poisson_schedule(rate, seconds, seed)
     rows = random_rows((size,), seed) if data == "random" else load_rows(data)
@@ -119,19 +122,19 @@ def drive_datagrams(
 
 
 def first_number(seed: int) -> int:
-    """Return the number at which requests begin: the same seed asks the same again, another asks for others."""
+    """Return the number of the first request; the number ranges of different seeds do not overlap."""
     return seed % (1 << 31) << 32
 
 
 def exchange(
     target: Target, model: int, rows: Rows, due: Times, *, first: int = 0, deadline_us: int = 0
 ) -> Traces:
-    """Send a row when it is due, and take what comes back. Raises `LoadError` where the network refuses."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
+    """Send the rows in turn when they are due, and receive the answers. Raise `LoadError` if no server receives."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
         try:
-            made.connect(target.address())
-            return _Exchange(made, Outbox(made, model, rows, first, deadline_us), due, first).run()
+            client.connect(target.address())
+            return _Exchange(client, Outbox(client, model, rows, first, deadline_us), due, first).run()
         except OSError as error:
             raise LoadError(
                 f"{target.url} cannot be reached ({error})", hint="Give the address of a running server"
@@ -139,7 +142,7 @@ def exchange(
 
 
 class _Exchange:
-    """One load in progress."""
+    """A load in progress."""
 
     def __init__(self, through: socket.socket, out: Outbox, due: Times, first: int) -> None:
         self.socket = through
@@ -152,10 +155,10 @@ class _Exchange:
         self.lag = self.latency.copy()
         self.refusal = np.zeros(len(due), dtype=np.int32)
         self.pieces = np.zeros(len(due), dtype=np.int64)
-        self.came = 0
+        self.answered = 0
 
     def run(self) -> Traces:
-        """Until everything is answered, or has been waited for."""
+        """Send and receive until every request has an answer or the grace period is over; return the traces."""
         each = self.out.fragments
         count, sent = len(self.due) * each, 0
         due = np.repeat(self.due, each).tolist()
@@ -168,43 +171,43 @@ class _Exchange:
                 ready += 1
             if ready > sent:
                 sent += self._send(sent, ready - sent, now)
-            came = self._receive(start)
-            if now > end or self.came == len(self.due):
-                return traces_of(self.due, self.latency, self.lag, self.refusal)
-            if self.inbox.unreachable and not self.came:
+            received = self._receive(start)
+            if now > end or self.answered == len(self.due):
+                return make_traces(self.due, self.latency, self.lag, self.refusal)
+            if self.inbox.unreachable and not self.answered:
                 raise LoadError(
                     "no server receives packets there", hint="Give the address of a running server"
                 )
-            if not came:
+            if not received:
                 self._wait((due[sent] if sent < count else end) - now)
 
     def _send(self, sent: int, count: int, now: int) -> int:
-        left = self.out.send(sent, count)
-        requests = np.arange(sent, sent + left) // self.out.fragments
+        accepted = self.out.send(sent, count)
+        requests = np.arange(sent, sent + accepted) // self.out.fragments
         self.lag[requests] = now - self.due[requests]
-        return left
+        return accepted
 
     def _receive(self, start: int) -> int:
-        found = self.inbox.receive()
-        if found:
+        count = self.inbox.receive()
+        if count:
             now = clock() - start
-            headers = self.headers[:found]
+            headers = self.headers[:count]
             numbers = headers["request"].astype(np.int64) - self.first
-            ours = (headers["magic"] == MAGIC) & (numbers >= 0) & (numbers < len(self.due))
-            self._note(headers[ours], numbers[ours], now)
-        return found
+            is_ours = (headers["magic"] == MAGIC) & (numbers >= 0) & (numbers < len(self.due))
+            self._note(headers[is_ours], numbers[is_ours], now)
+        return count
 
     def _note(self, headers: Rows, numbers: Times, now: int) -> None:
         np.add.at(self.pieces, numbers, 1)
-        refused = headers["kind"] == Kind.REFUSAL
-        whole = (refused | (self.pieces[numbers] >= headers["fragments"])) & (
+        is_refusal = headers["kind"] == Kind.REFUSAL
+        is_complete = (is_refusal | (self.pieces[numbers] >= headers["fragments"])) & (
             self.latency[numbers] == WAITING
         )
-        done = numbers[whole]
-        self.latency[done] = now - self.due[done]
-        self.refusal[done] = headers["code"][whole]
-        self.came = int(self.came + len(np.unique(done)))
+        complete = numbers[is_complete]
+        self.latency[complete] = now - self.due[complete]
+        self.refusal[complete] = headers["code"][is_complete]
+        self.answered = int(self.answered + len(np.unique(complete)))
 
-    def _wait(self, left: int) -> None:
-        if left > SPIN_NS:
-            select.select([self.socket], [], [], (left - SPIN_NS) / 1e9)
+    def _wait(self, wait_ns: int) -> None:
+        if wait_ns > SPIN_NS:
+            select.select([self.socket], [], [], (wait_ns - SPIN_NS) / 1e9)

@@ -1,6 +1,6 @@
-"""A server that does nothing: what the generator reaches against it is what the generator can do.
+"""An echo server without computation, to measure the limits of the load generator.
 
-`python -m lightning.load.echo http|udp` prints the port, and answers until its standard input is closed.
+`python -m lightning.load.echo http|udp` prints the port, and answers until its standard input ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HOST = "127.0.0.1"
 
 @contextlib.contextmanager
 def running_echo(scheme: str) -> Iterator[Target]:
-    """Yield an echo in a process of its own, on the last core where there are several."""
+    """Run an echo server in a process of its own, on the last core, and yield its target."""
     command = module_command("lightning.load.echo", scheme)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment()
@@ -39,13 +39,16 @@ def running_echo(scheme: str) -> Iterator[Target]:
 
 
 def echo_datagrams(server: socket.socket, stop: int) -> None:
-    """Send every datagram back, until `stop` (a descriptor) can be read. Many at a time: it must outrun the sender."""
+    """Send every datagram back until the descriptor `stop` is readable.
+
+    Datagrams are received many at a time, because the echo must be faster than the generator.
+    """
     inbox = Inbox(server, 64)
     where, senders = address_of(inbox.bytes), address_of(inbox.senders)
     ends: list[int] = [server.fileno(), stop]
     while stop not in select.select(ends, [], [])[0]:
-        while found := inbox.receive():
-            for slot, length in enumerate(inbox.lengths(found)):
+        while count := inbox.receive():
+            for slot, length in enumerate(inbox.lengths(count)):
                 to = senders + slot * ADDRESS
                 inbox.library.sendto(
                     inbox.descriptor, where + slot * SLOT, length, socket.MSG_DONTWAIT, to, ADDRESS
@@ -53,7 +56,7 @@ def echo_datagrams(server: socket.socket, stop: int) -> None:
 
 
 def echo_http(server: socket.socket, stop: int) -> None:
-    """Answer every request with the same few bytes, until `stop` can be read."""
+    """Answer every request with the same bytes until the descriptor `stop` is readable."""
     poll = select.epoll()
     clients: dict[int, tuple[socket.socket, bytes]] = {}
     poll.register(server, select.EPOLLIN)
@@ -68,17 +71,17 @@ def echo_http(server: socket.socket, stop: int) -> None:
                 clients[client.fileno()] = client, b""
                 poll.register(client, select.EPOLLIN)
             else:
-                client, kept = clients[descriptor]
-                came = client.recv(1 << 16)
-                if came:
-                    clients[descriptor] = client, _answer(client, kept + came)
+                client, rest = clients[descriptor]
+                data = client.recv(1 << 16)
+                if data:
+                    clients[descriptor] = client, _answer(client, rest + data)
                 else:
                     poll.unregister(descriptor)
                     clients.pop(descriptor)[0].close()
 
 
 def _answer(client: socket.socket, received: bytes) -> bytes:
-    """Answer what is whole; give what is left."""
+    """Answer the complete requests in a buffer; return the rest."""
     while length := message_length(received):
         received = received[length:]
         client.sendall(ANSWER)
@@ -86,8 +89,8 @@ def _answer(client: socket.socket, received: bytes) -> bytes:
 
 
 def main(scheme: str) -> None:
-    """Run until standard input ends."""
-    with contextlib.suppress(OSError):  # who started this may have stayed on a core of its own
+    """Print the port and answer until standard input ends."""
+    with contextlib.suppress(OSError):  # the parent process may be pinned to its own core
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     kind = socket.SOCK_DGRAM if scheme == "udp" else socket.SOCK_STREAM

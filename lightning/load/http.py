@@ -1,7 +1,8 @@
-"""Load on a server of the Open Inference Protocol: keep-alive connections, one request at a time on each.
+"""Load on a server of the Open Inference Protocol: keep-alive connections with one request at a time.
 
-A request that is due while all connections are busy waits for the next free one; its latency counts from when it was
-due. Requests are made beforehand, and sockets are raw: the generator must not be what is measured.
+A request that is due while all connections are busy waits for the next free one; its latency counts from the time when
+it was due. Requests are encoded in advance and sent through plain sockets, so that the generator does not limit the
+measurement.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from typing import Any
 
 import numpy as np
 
-from lightning.load.http_messages import ModelInput, input_of, reply_in, requests_of
-from lightning.load.inputs import rows_of
-from lightning.load.outcome import WAITING, Outcome, Traces, traces_of
+from lightning.load.http_messages import ModelInput, encode_requests, parse_input, parse_reply
+from lightning.load.inputs import make_rows
+from lightning.load.outcome import WAITING, Outcome, Traces, make_traces
 from lightning.load.schedule import Times, poisson_schedule
 from lightning.load.targets import CONNECTIONS, LoadError, Target
 
 GRACE_S = 2.0
-"""How long answers are waited for after the last request was due."""
+"""Time to wait for answers after the last request is due."""
 SPIN_NS = 1_500_000
-"""Waits shorter than this are spent asking: the kernel's own waiting has a grain of a millisecond."""
+"""Shorter waits poll the sockets instead of sleeping, because `epoll` waits in steps of a millisecond."""
 RECEIVE = 1 << 16
 BROKEN = 599
-"""Stands for a status where the connection broke."""
+"""Used in place of an HTTP status if the connection broke."""
 ECHOED = ModelInput("input", "UINT8", (784,))
-"""What an echo is sent: it knows no models."""
+"""Input for an echo server, which has no model metadata."""
 
 
 def drive_http(
@@ -49,20 +50,20 @@ def drive_http(
     deadline_us: int = 0,
     into: ModelInput | None = None,
 ) -> Outcome:
-    """Ask a model `rate` times a second on average. The server tells what the model takes, unless `into` does.
+    """Send a model `rate` requests per second on average; without `into` the server describes the model's input.
 
-    Raises `LoadError` where the server or the model is not there.
+    Raise `LoadError` if the server or the model is missing, or the data does not fit the input.
     """
-    into = into or input_of(metadata_of(target, model))
+    into = into or parse_input(read_metadata(target, model))
     due = poisson_schedule(rate, seconds, seed)
-    rows = rows_of(data, into.shape, seed)
-    requests = requests_of(target, model, into, rows, binary=binary)
+    rows = make_rows(data, into.shape, seed)
+    requests = encode_requests(target, model, into, rows, binary=binary)
     traces = send_on_time(target.address(), requests, due, connections=connections)
     return Outcome(target.url, rate, seed, traces, deadline_us, {BROKEN: "broken"})
 
 
-def metadata_of(target: Target, model: str) -> Any:
-    """Return what the server tells of a model. Raises `LoadError`."""
+def read_metadata(target: Target, model: str) -> Any:
+    """Return the metadata of a model from the server. Raise `LoadError`."""
     status, content = _request(target, "GET", f"/v2/models/{model}")
     if status != http.client.OK:
         raise LoadError(
@@ -72,30 +73,30 @@ def metadata_of(target: Target, model: str) -> Any:
     return content
 
 
-def only_model(target: Target) -> str:
-    """Return the name of the one model that a server has loaded.
+def find_only_model(target: Target) -> str:
+    """Return the name of the only model in service.
 
-    Raises `LoadError` where there are several, or none.
+    Raise `LoadError` unless there is exactly one.
     """
-    status, listed = _request(target, "POST", "/v2/repository/index", b'{"ready": true}')
+    status, index = _request(target, "POST", "/v2/repository/index", b'{"ready": true}')
     try:
-        names = [str(each["name"]) for each in listed] if status == http.client.OK else []
+        names = [str(each["name"]) for each in index] if status == http.client.OK else []
     except (TypeError, KeyError):
         names = []
     if len(names) != 1:
         raise LoadError(
-            f"{target.url} names {', '.join(names) or 'no model'}, and nothing says which is to be asked",
+            f"{target.url} lists {', '.join(names) or 'no model'} instead of exactly one model",
             hint="Pass --model NAME",
         )
     return names[0]
 
 
 def _request(target: Target, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
-    """Return the status, and the document of a good answer. Raises `LoadError`."""
-    asked = http.client.HTTPConnection(target.host, target.port, timeout=10)
+    """Return the status, and the document if the status is 200, else None. Raise `LoadError`."""
+    connection = http.client.HTTPConnection(target.host, target.port, timeout=10)
     try:
-        asked.request(method, path, body, {"Content-Type": "application/json"} if body else {})
-        answer = asked.getresponse()
+        connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+        answer = connection.getresponse()
         content = answer.read()
         return answer.status, json.loads(content) if answer.status == http.client.OK else None
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -104,12 +105,12 @@ def _request(target: Target, method: str, path: str, body: bytes = b"") -> tuple
             hint="Start a server of the Open Inference Protocol there, or give another address",
         ) from error
     finally:
-        asked.close()
+        connection.close()
 
 
 @dataclass
 class _Connection:
-    """`request` is the number of the one that it waits for."""
+    """A connection; `request` is the number of the pending request, -1 for none."""
 
     socket: socket.socket
     request: int = -1
@@ -132,60 +133,60 @@ class _Load:
     idle: deque[_Connection] = field(default_factory=deque)
 
     def connect(self) -> None:
-        """Open one connection more."""
-        made = socket.create_connection(self.address, timeout=10)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.setblocking(False)
-        self.all[made.fileno()] = connection = _Connection(made)
-        self.poll.register(made, select.EPOLLIN)
+        """Open another connection."""
+        client = socket.create_connection(self.address, timeout=10)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.setblocking(False)
+        self.all[client.fileno()] = connection = _Connection(client)
+        self.poll.register(client, select.EPOLLIN)
         self.idle.append(connection)
 
     def send(self, number: int) -> None:
-        """Request `number`, on a connection that is free."""
+        """Send request `number` on an idle connection."""
         connection = self.idle.popleft()
         connection.request = number
         self.lag[number] = clock() - self.start - self.due[number]
         request = self.requests[number % len(self.requests)]
         try:
-            left = connection.socket.send(request)
-            if left < len(request):
-                _send_rest(connection.socket, request[left:])
+            sent = connection.socket.send(request)
+            if sent < len(request):
+                _send_rest(connection.socket, request[sent:])
         except OSError:
             self.replace(connection)
 
     def receive(self, descriptor: int) -> None:
-        """Return the messages that came on a connection; it is free again when its answer is whole."""
+        """Read from a connection; if its answer is complete, record the answer and make the connection idle."""
         connection = self.all[descriptor]
         try:
-            came = connection.socket.recv(RECEIVE)
+            data = connection.socket.recv(RECEIVE)
         except BlockingIOError:
             return
         except OSError:
-            came = b""
-        if not came:
+            data = b""
+        if not data:
             self.replace(connection)
             return
-        whole = connection.received + came if connection.received else came
-        reply = reply_in(whole)
+        buffer = connection.received + data if connection.received else data
+        reply = parse_reply(buffer)
         if reply is None:
-            connection.received = whole
+            connection.received = buffer
         elif reply.closes:
             self.finish(connection, reply.status)
             self.replace(connection)
         else:
             self.finish(connection, reply.status)
-            connection.received = whole[reply.length :]
+            connection.received = buffer[reply.length :]
             self.idle.append(connection)
 
     def finish(self, connection: _Connection, status: int) -> None:
-        """Note that the answer to its request is there."""
+        """Record the answer to the pending request of a connection."""
         number, connection.request = connection.request, -1
         if number >= 0:
             self.latency[number] = clock() - self.start - self.due[number]
             self.status[number] = 0 if 200 <= status < 300 else status
 
     def replace(self, connection: _Connection) -> None:
-        """Another takes its place, if the server lets it; the request that it carried, if any, is refused."""
+        """Close a connection and open another one if the server accepts it; a pending request counts as broken."""
         self.finish(connection, BROKEN)
         descriptor = connection.socket.fileno()
         self.poll.unregister(descriptor)
@@ -219,7 +220,7 @@ def send_on_time(
     connections: int = CONNECTIONS,
     grace_s: float = GRACE_S,
 ) -> Traces:
-    """Send the requests when they are due, in a cycle. Raise `LoadError` if no server listens."""
+    """Send the requests cyclically at the due times, and return the traces. Raise `LoadError` if no server listens."""
     waiting = np.full(len(due), WAITING, dtype=np.int64)
     load = _Load(address, requests, due, waiting, waiting.copy(), np.zeros(len(due), dtype=np.int32), clock())
     try:
@@ -234,7 +235,7 @@ def send_on_time(
         ) from error
     finally:
         load.close()
-    return traces_of(due, load.latency, load.lag, load.status)
+    return make_traces(due, load.latency, load.lag, load.status)
 
 
 def _run(load: _Load, grace: int) -> None:
@@ -250,11 +251,11 @@ def _run(load: _Load, grace: int) -> None:
         if now > end or (number == count and len(idle) == len(load.all)):
             return
         following = due[number] if number < count and idle else end
-        for descriptor, _ in poll(_patience(following - now)):
+        for descriptor, _ in poll(_sleep_s(following - now)):
             if descriptor in load.all:
                 load.receive(descriptor)
 
 
-def _patience(left: int) -> float:
-    """Return the seconds to sleep when this many nanoseconds are left: whole milliseconds, one less than there are."""
-    return 0 if left < SPIN_NS else (left // 1_000_000 - 1) / 1000
+def _sleep_s(wait_ns: int) -> float:
+    """Return the seconds to sleep before a deadline in `wait_ns`: whole milliseconds, one less than there are."""
+    return 0 if wait_ns < SPIN_NS else (wait_ns // 1_000_000 - 1) / 1000

@@ -1,7 +1,7 @@
-"""Requests of the Open Inference Protocol as bytes made beforehand, and where an answer ends.
+"""Encoded requests of the Open Inference Protocol, and detection of the end of an answer.
 
-The protocol is https://github.com/kserve/open-inference-protocol; tensors in binary are Triton's extension of it: after
-a JSON header, whose length `Inference-Header-Content-Length` tells, come the tensors' bytes, little-endian.
+The protocol is https://github.com/kserve/open-inference-protocol. Binary tensors are Triton's extension: the bytes of
+the tensors, little-endian, follow a JSON document whose length is in `Inference-Header-Content-Length`.
 """
 
 from __future__ import annotations
@@ -34,18 +34,21 @@ DATATYPES = {
 
 @dataclass(frozen=True)
 class ModelInput:
-    """The one input tensor of a model, as its metadata tell; `shape` is that of one row."""
+    """The input tensor of a model, from its metadata; `shape` is that of a row, without the batch axis."""
 
     name: str
     datatype: str
     shape: tuple[int, ...]
 
 
-def input_of(metadata: Any) -> ModelInput:
-    """Read a model's metadata. The first axis is the batch. Raises `LoadError` for what this generator cannot feed."""
+def parse_input(metadata: Any) -> ModelInput:
+    """Return the input in a model's metadata; the first axis is the batch.
+
+    Raise `LoadError` unless the model has one input, with numbers and a fixed shape.
+    """
     try:
-        (found,) = metadata["inputs"]
-        name, datatype, axes = str(found["name"]), str(found["datatype"]), [int(n) for n in found["shape"]]
+        (entry,) = metadata["inputs"]
+        name, datatype, axes = str(entry["name"]), str(entry["datatype"]), [int(n) for n in entry["shape"]]
     except (TypeError, KeyError, ValueError) as error:
         raise LoadError(
             f"the model's metadata does not name exactly one input tensor ({metadata!r:.200})",
@@ -59,37 +62,37 @@ def input_of(metadata: Any) -> ModelInput:
     return ModelInput(name, datatype, tuple(axes[1:]))
 
 
-def requests_of(target: Target, model: str, into: ModelInput, rows: Rows, *, binary: bool) -> list[bytes]:
-    """Return an HTTP request for each row, of batch 1."""
+def encode_requests(target: Target, model: str, into: ModelInput, rows: Rows, *, binary: bool) -> list[bytes]:
+    """Return an encoded HTTP request with batch size 1 for each row."""
     body = _binary_body if binary else _json_body
     start = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n"
-    made = []
+    requests = []
     for row in rows:
         headers, content = body(into, row.astype(DATATYPES[into.datatype])[None])
         head = f"{start}{headers}Content-Length: {len(content)}\r\n\r\n"
-        made.append(head.encode() + content)
-    return made
+        requests.append(head.encode() + content)
+    return requests
 
 
 def _json_body(into: ModelInput, tensor: Rows) -> tuple[str, bytes]:
-    described = {
+    tensor_entry = {
         "name": into.name,
         "shape": tensor.shape,
         "datatype": into.datatype,
         "data": tensor.ravel().tolist(),
     }
-    content = json.dumps({"inputs": [described]}, separators=(",", ":")).encode()
+    content = json.dumps({"inputs": [tensor_entry]}, separators=(",", ":")).encode()
     return "Content-Type: application/json\r\n", content
 
 
 def _binary_body(into: ModelInput, tensor: Rows) -> tuple[str, bytes]:
-    described = {
+    tensor_entry = {
         "name": into.name,
         "shape": tensor.shape,
         "datatype": into.datatype,
         "parameters": {"binary_data_size": tensor.nbytes},
     }
-    document = {"inputs": [described], "parameters": {"binary_data_output": True}}
+    document = {"inputs": [tensor_entry], "parameters": {"binary_data_output": True}}
     head = json.dumps(document, separators=(",", ":")).encode()
     headers = f"Content-Type: application/octet-stream\r\nInference-Header-Content-Length: {len(head)}\r\n"
     return headers, head + np.ascontiguousarray(tensor).tobytes()
@@ -97,13 +100,13 @@ def _binary_body(into: ModelInput, tensor: Rows) -> tuple[str, bytes]:
 
 @dataclass(frozen=True)
 class Reply:
-    """A whole HTTP answer at the start of a buffer."""
+    """A complete HTTP answer at the start of a buffer."""
 
     status: int
     length: int
-    """Bytes of the buffer that it takes."""
+    """Length of the answer in bytes."""
     closes: bool
-    """The server closes the connection after it."""
+    """Whether the server closes the connection after the answer."""
 
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -111,12 +114,14 @@ _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 _CLOSES = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 
 
-def reply_in(buffer: bytes) -> Reply | None:
-    r"""Return the answer at the start, or None while it is incomplete. Raise `LoadError` if it is not HTTP.
+def parse_reply(buffer: bytes) -> Reply | None:
+    r"""Parse the answer at the start of a buffer; return None while it is incomplete.
 
-    >>> reply_in(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+    Raise `LoadError` if it is not HTTP/1.
+
+    >>> parse_reply(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
     Reply(status=200, length=40, closes=False)
-    >>> reply_in(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{")
+    >>> parse_reply(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{")
     """
     if not (buffer.startswith(b"HTTP/1.") and buffer[9:12].isdigit()) and len(buffer) >= 12:
         raise LoadError("the server does not speak HTTP/1.1", hint="Give the address of an HTTP server")
@@ -128,12 +133,12 @@ def reply_in(buffer: bytes) -> Reply | None:
 
 
 def message_length(buffer: bytes) -> int | None:
-    """Return the bytes of the HTTP message at the start of the buffer; None while it is incomplete."""
+    """Return the length of the HTTP message at the start of a buffer; None while it is incomplete."""
     start = buffer.find(b"\r\n\r\n") + 4
     if start < 4:
         return None
-    if stated := _LENGTH.search(buffer, 0, start):
-        end = start + int(stated[1])
+    if length := _LENGTH.search(buffer, 0, start):
+        end = start + int(length[1])
     elif _CHUNKED.search(buffer, 0, start):
         last = buffer.find(b"0\r\n\r\n", start)
         end = last + 5 if last >= 0 else len(buffer) + 1

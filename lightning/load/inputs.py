@@ -1,4 +1,4 @@
-"""Content of requests: rows of a file, of a data set that `evaluate` knows, or random numbers."""
+"""Data of requests: rows of a file or of a data set of `lightning evaluate`, or random numbers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ RANDOM_ROWS = 64
 
 
 def random_rows(shape: Sequence[int], seed: int) -> Rows:
-    """Return random whole numbers 0 .. 255, (64, *shape)."""
+    """Return random integers from 0 to 255, (64, *shape)."""
     draw = np.random.default_rng(seed)
     return draw.integers(0, 256, size=(RANDOM_ROWS, *shape), dtype=np.uint8)
 
 
 def load_rows(data: str) -> Rows:
-    """Return the inputs, (rows, ...), of `digits`, `mnist:DIR` or `nsl-kdd:DIR`, or of a file `.npy`.
+    """Read the inputs, (rows, ...), of `digits`, `mnist:DIR` or `nsl-kdd:DIR`, or of an `.npy` file.
 
-    Raises `LoadError`, and `DatasetError` for a data set that cannot be read.
+    Raise `LoadError` for a file, `DatasetError` for a data set that cannot be read.
     """
     file = Path(data)
     if data == "digits" or (":" in data and not file.is_file()):
@@ -39,8 +39,8 @@ def load_rows(data: str) -> Rows:
     return rows
 
 
-def rows_of(data: str, shape: Sequence[int], seed: int) -> Rows:
-    """Return the inputs, (rows, *shape): `random`, or kept ones of this size. Raises `LoadError`."""
+def make_rows(data: str, shape: Sequence[int], seed: int) -> Rows:
+    """Return inputs (rows, *shape), random or from `load_rows`. Raise `LoadError` if a row has another size."""
     if data == "random":
         return random_rows(shape, seed)
     rows = load_rows(data)
@@ -60,11 +60,11 @@ def _from_file(path: Path) -> Rows:
             hint="Give random, digits, mnist:DIR, nsl-kdd:DIR, or an .npy file of rows",
         )
     try:
-        found = np.load(path, allow_pickle=False)
+        rows = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise LoadError(
             f"{str(path)!r} cannot be read ({error})", hint="Give an .npy file of rows"
         ) from error
-    if not isinstance(found, np.ndarray) or found.ndim == 0:
+    if not isinstance(rows, np.ndarray) or rows.ndim == 0:
         raise LoadError(f"{str(path)!r} holds no rows", hint="Give an .npy file of shape (rows, ...)")
-    return found
+    return rows

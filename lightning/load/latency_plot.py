@@ -8,45 +8,45 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from lightning.canvas import INK, SERIES, Plot, add_heading, legend, plain, sheet
+from lightning.canvas import INK, SERIES, Plot, add_heading, add_legend, new_figure, style_axes
 from lightning.load.outcome import Outcome, log_histogram
 
 PERCENTILES = ((50, "p50"), (99, "p99"), (99.9, "p99.9"))
 
 
-def latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
-    """Above, how many answers took how long; below, what share took longer, down to one in as many as there are.
+def plot_latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
+    """Plot the histogram of latencies and, below, the share of answers that took longer.
 
-    With several rates a second plot next to it has percentiles, and what was lost, over rates. Without an answer
-    the axes are empty, and say so.
+    With several rates, plots of the losses and of percentiles over the rate are added on the right. Without any answer
+    the axes are empty, with a remark.
     """
-    answered = any(outcome.answered for outcome in outcomes)
-    several = answered and len(outcomes) > 1
-    figure = sheet(11.5 if several else 7.2, 5.6)
-    grid = figure.add_gridspec(2, 2 if several else 1, height_ratios=(1, 1.4))
+    has_answers = any(outcome.answered for outcome in outcomes)
+    has_rates = has_answers and len(outcomes) > 1
+    figure = new_figure(11.5 if has_rates else 7.2, 5.6)
+    grid = figure.add_gridspec(2, 2 if has_rates else 1, height_ratios=(1, 1.4))
     top, bottom = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])
     for number, outcome in enumerate(outcomes):
         _distribution(top, bottom, outcome, SERIES[number % len(SERIES)])
-    plain(top, y="share of answers (%)")
-    plain(bottom, x="latency from scheduled sending (µs)", y="share that took longer")
+    style_axes(top, y="share of answers (%)")
+    style_axes(bottom, x="latency from scheduled sending (µs)", y="share that took longer")
     bottom.set_yscale("log")
     for axes in (top, bottom):
         axes.set_xscale("log")
         _plain_numbers(axes.xaxis)
     bottom.sharex(top)
     top.tick_params(labelbottom=False)
-    if answered:
-        legend(bottom, loc="lower left")
+    if has_answers:
+        add_legend(bottom, loc="lower left")
     else:
         _mark_unanswered(top, bottom)
-    if several:
+    if has_rates:
         _over_rates(figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1]), outcomes)
     add_heading(figure, "Latency under open-loop load", about, simulated=False)
     return figure
 
 
 def _plain_numbers(axis: Any) -> None:
-    """Write the numbers of a logarithmic axis as they are, and only where there is room, at 1, 2 and 5 of a decade."""
+    """Label a logarithmic axis with plain numbers, at 1, 2 and 5 of a decade at most."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=7))
     axis.set_major_formatter("{x:,.0f}")
     axis.set_minor_formatter(NullFormatter())
@@ -63,8 +63,8 @@ def _distribution(top: Any, bottom: Any, outcome: Outcome, colour: str) -> None:
     values = outcome.latencies_us
     if not len(values):
         return
-    found = log_histogram(values)
-    top.stairs(100 * found.counts / len(values), found.edges, color=colour, linewidth=1.4)
+    histogram = log_histogram(values)
+    top.stairs(100 * histogram.counts / len(values), histogram.edges, color=colour, linewidth=1.4)
     name = f"{outcome.rate:,.0f}/s: p99 {outcome.percentile_us(99):,.0f} µs"
     longer = 1 - np.arange(len(values)) / len(values)
     bottom.step(values, longer, where="post", color=colour, linewidth=1.4, label=name)
@@ -76,14 +76,14 @@ def _over_rates(top: Any, bottom: Any, outcomes: Sequence[Outcome]) -> None:
     lost = [100 * each.loss for each in ordered]
     top.plot(rates, lost, "o-", color=INK, markersize=4, linewidth=1.2, clip_on=False)
     top.set_ylim(0, max(1, 1.1 * max(lost)))
-    plain(top, y="lost (%)")
+    style_axes(top, y="lost (%)")
     for (percent, name), colour in zip(PERCENTILES, SERIES, strict=False):
         values = [each.percentile_us(percent) for each in ordered]
         bottom.plot(rates, values, "o-", color=colour, markersize=4, linewidth=1.4, label=name)
     bottom.set_yscale("log")
     _plain_numbers(bottom.yaxis)
     bottom.xaxis.set_major_formatter("{x:,.0f}")
-    plain(bottom, x="requests/s", y="latency (µs)")
+    style_axes(bottom, x="requests/s", y="latency (µs)")
     top.sharex(bottom)
     top.tick_params(labelbottom=False)
-    legend(bottom, loc="best")
+    add_legend(bottom, loc="best")

@@ -1,4 +1,4 @@
-"""Outcome of a load: how many were answered, refused, lost, and how long answers took."""
+"""Outcome of a load: numbers of answered, refused and lost requests, and latencies."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from lightning.load.targets import LoadError
 Nanoseconds = npt.NDArray[np.int64]
 
 WAITING = -1
-"""In an array of latencies: no answer came."""
+"""Value in an array of times: the event has not happened."""
 
 PER_DECADE = 40
-"""Buckets: a bucket's ends differ by 10^(1/40), 5.9 %."""
+"""Buckets of a histogram per decade; the bounds of a bucket differ by a factor of 10^(1/40), 5.9 %."""
 
 
 @dataclass(frozen=True)
 class Traces:
-    """Measurements of a driver, an entry a scheduled request."""
+    """Measurements of a load, (requests,) each, in nanoseconds."""
 
     latency: Nanoseconds
-    """From the scheduled time to the answer, or to the refusal; `WAITING` where neither came."""
+    """From the scheduled time to the answer or refusal; `WAITING` if neither came."""
     lag: Nanoseconds
-    """From the scheduled time to the time of sending; `WAITING` where it was never sent."""
+    """From the scheduled time to the time of sending; `WAITING` if the request was never sent."""
     refusal: npt.NDArray[np.int32]
-    """The code, or HTTP's status, of a refusal; 0 for an answer."""
+    """Code or HTTP status of a refusal; 0 for an answer."""
     elapsed_s: float
     """From the start of the schedule to its last request, or to the last answer."""
 
 
-def traces_of(
+def make_traces(
     due: Nanoseconds, latency: Nanoseconds, lag: Nanoseconds, refusal: npt.NDArray[np.int32]
 ) -> Traces:
-    """Yield the traces, and note the time that it took."""
-    done = latency != WAITING
-    ends = [int(each.max()) for each in (due, (due + latency)[done]) if len(each)]
+    """Return the traces with the elapsed time, computed from due times and latencies."""
+    has_ended = latency != WAITING
+    ends = [int(each.max()) for each in (due, (due + latency)[has_ended]) if len(each)]
     return Traces(latency, lag, refusal, max(ends, default=0) / 1e9)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One load at one rate."""
+    """Outcome of a load at one rate."""
 
     target: str
     rate: float
@@ -54,13 +54,13 @@ class Outcome:
     seed: int
     traces: Traces = field(repr=False)
     deadline_us: int = 0
-    """Answers that take longer are `late`; 0 for no deadline."""
+    """Answers that take longer count as `late`; 0 for no deadline."""
     names: Mapping[int, str] = field(default_factory=dict, repr=False)
-    """Of refusals."""
+    """Names of refusals by code."""
 
     @property
     def scheduled(self) -> int:
-        """Requests."""
+        """Number of scheduled requests."""
         return len(self.traces.latency)
 
     @property
@@ -71,17 +71,17 @@ class Outcome:
     @property
     def latencies_us(self) -> npt.NDArray[np.float64]:
         """Latencies of the answers in microseconds, ascending."""
-        good = (self.traces.latency != WAITING) & (self.traces.refusal == 0)
-        return np.asarray(np.sort(self.traces.latency[good]) / 1e3)
+        is_answer = (self.traces.latency != WAITING) & (self.traces.refusal == 0)
+        return np.asarray(np.sort(self.traces.latency[is_answer]) / 1e3)
 
     @property
     def answered(self) -> int:
-        """Number of answers that are not refusals."""
+        """Number of answered requests; refusals do not count."""
         return len(self.latencies_us)
 
     @property
     def refused(self) -> dict[str, int]:
-        """Refusals by name."""
+        """Number of refusals by name."""
         codes, counts = np.unique(self.traces.refusal[self.traces.refusal != 0], return_counts=True)
         return {
             self.names.get(code, str(code)): count
@@ -90,36 +90,39 @@ class Outcome:
 
     @property
     def lost(self) -> int:
-        """Requests to which nothing came back."""
+        """Number of requests without answer or refusal."""
         return int(np.count_nonzero(self.traces.latency == WAITING))
 
     @property
     def loss(self) -> float:
-        """The share that is lost."""
+        """Share of lost requests."""
         return self.lost / self.scheduled if self.scheduled else 0.0
 
     @property
     def answered_per_s(self) -> float:
-        """The rate at which answers came."""
+        """Mean rate of answers."""
         return self.answered / self.traces.elapsed_s if self.traces.elapsed_s else 0.0
 
     @property
     def late(self) -> int:
-        """Answers that took longer than the deadline."""
+        """Number of answers that took longer than the deadline."""
         return int(np.count_nonzero(self.latencies_us > self.deadline_us)) if self.deadline_us else 0
 
     def percentile_us(self, percent: float) -> float:
-        """Latency that this share of answers does not exceed; NaN without answers."""
-        found = self.latencies_us
-        return float(np.percentile(found, percent, method="higher")) if len(found) else float("nan")
+        """Return the latency that `percent` of the answers do not exceed; NaN without answers."""
+        latencies = self.latencies_us
+        return float(np.percentile(latencies, percent, method="higher")) if len(latencies) else float("nan")
 
     def lag_us(self, percent: float) -> float:
-        """Return how far sending was behind the schedule: the generator's fault, or no connection was free."""
+        """Return a percentile of the delay of sending, NaN if nothing was sent.
+
+        Sending is late if the generator is too slow or no connection is free.
+        """
         sent = self.traces.lag[self.traces.lag != WAITING]
         return float(np.percentile(sent, percent, method="higher")) / 1e3 if len(sent) else float("nan")
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures for a JSON document; times in microseconds, None where there are none."""
+        """Return the results for a JSON document; times are in microseconds, None without answers."""
         return {
             "rate": self.rate,
             "scheduled": self.scheduled,
@@ -138,15 +141,15 @@ class Outcome:
 
 
 HINTS = {
-    "input": "Send what the model takes: --data FILE.npy or digits, or --size with the values of a row",
-    "unknown_model": "Give --model with a number that `lightning serve` says when it is ready",
+    "input": "Send input that the model accepts: --data FILE.npy or digits, or --size with the values of a row",
+    "unknown_model": "Give --model with a number that `lightning serve` prints when it is ready",
     "late": "Give a longer --deadline-us, or a lower --rate",
 }
-"""Of refusals, by name."""
+"""Hints by the name of a refusal."""
 
 
-def find_unanswered(outcomes: Sequence[Outcome]) -> LoadError | None:
-    """Return the error and its hint where not one request of several loads was answered; None where one was."""
+def describe_failure(outcomes: Sequence[Outcome]) -> LoadError | None:
+    """Return an error if no request of several loads was answered, else None."""
     if any(each.answered for each in outcomes):
         return None
     refused = Counter[str]()
@@ -155,13 +158,13 @@ def find_unanswered(outcomes: Sequence[Outcome]) -> LoadError | None:
     reasons = [f"{count:,} were refused with {name}" for name, count in refused.most_common()]
     lost = sum(each.lost for each in outcomes)
     reasons += [f"{lost:,} got no answer"] if lost else []
-    hint = HINTS.get(refused.most_common(1)[0][0]) if refused else "See whether a server listens there"
+    hint = HINTS.get(refused.most_common(1)[0][0]) if refused else "Check that a server listens there"
     return LoadError(
         (
             f"none of {sum((each.scheduled for each in outcomes)):,} requests was answered: "
             f"{', '.join(reasons)}"
         ),
-        hint=hint or "Send one such request by hand: its answer says why",
+        hint=hint or "Send one such request by hand and read the error in its answer",
     )
 
 
@@ -171,7 +174,7 @@ def _number(value: float) -> float | None:
 
 @dataclass(frozen=True)
 class Histogram:
-    """`counts[i]` values lie from `edges[i]` (included) to `edges[i + 1]` (not)."""
+    """A histogram: `counts[i]` values are in the half-open interval [`edges[i]`, `edges[i + 1]`)."""
 
     edges: npt.NDArray[np.float64]
     """(buckets + 1,)"""
@@ -180,17 +183,19 @@ class Histogram:
 
 
 def log_histogram(values: npt.NDArray[np.float64]) -> Histogram:
-    """Return the buckets from the smallest value to the largest (at least 0.1); none without values.
+    """Return a histogram with logarithmic buckets from the smallest value to the largest, without buckets if empty.
 
-    >>> found = log_histogram(np.array([10.0, 10.1, 1000.0]))
-    >>> len(found.counts)  # two decades, and the bucket that holds 1000
+    Values below 0.1 count as 0.1.
+
+    >>> histogram = log_histogram(np.array([10.0, 10.1, 1000.0]))
+    >>> len(histogram.counts)  # two decades, and the bucket of 1000
     81
-    >>> found.counts[[0, -1]].tolist()
+    >>> histogram.counts[[0, -1]].tolist()
     [2, 1]
     """
     if not len(values):
         return Histogram(np.array([1.0]), np.zeros(0, dtype=np.int64))
-    # The small excess puts a power of ten into the bucket that it opens, whatever its logarithm's last digit.
+    # The small excess puts a power of ten into the bucket that begins with it, in spite of rounding errors.
     buckets = np.floor(np.log10(np.maximum(values, 0.1)) * PER_DECADE + 1e-9).astype(np.int64)
     first = int(buckets.min())
     counts = np.bincount(buckets - first)

@@ -1,4 +1,4 @@
-"""Times at which requests are sent: a Poisson process, drawn before the first of them goes out."""
+"""Times of requests: a Poisson process, drawn before the first request is sent."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Times = npt.NDArray[np.int64]
 
 
 def poisson_schedule(rate: float, seconds: float, seed: int) -> Times:
-    """Return the nanoseconds from the start of requests at a mean `rate` a second for `seconds`, ascending.
+    """Return the times of requests at a mean `rate` per second for `seconds`, ascending, in nanoseconds from the start.
 
-    A Poisson process has independent, exponentially distributed gaps of mean 1 / rate. Raises `LoadError` where
-    nothing would be sent.
+    A Poisson process has independent, exponentially distributed gaps with mean 1 / rate. Raise `LoadError` unless rate
+    and duration are finite and above 0.
 
     >>> due = poisson_schedule(1000, 10, seed=1)
     >>> abs(len(due) - 10_000) < 400  # four standard deviations, of sqrt(10,000) each

@@ -1,4 +1,4 @@
-"""Targets of a load: `http://HOST:PORT` or `udp://HOST:PORT`; the error of loads."""
+"""Targets of a load, `http://HOST:PORT` or `udp://HOST:PORT`, and the error of loads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONNECTIONS = 16
 
 @dataclass(frozen=True)
 class Target:
-    """A server."""
+    """A server under load."""
 
     scheme: Literal["http", "udp"]
     host: str
@@ -28,22 +28,22 @@ class Target:
         return f"{self.scheme}://{host}:{self.port}"
 
     def address(self) -> tuple[str, int]:
-        """Return the number of the host (IPv4) and the port. Raises `LoadError` where the name is unknown."""
+        """Return the IPv4 address and the port. Raise `LoadError` if the name of the host is unknown."""
         try:
-            found = socket.getaddrinfo(self.host, self.port, socket.AF_INET)
+            addresses = socket.getaddrinfo(self.host, self.port, socket.AF_INET)
         except OSError as error:
             raise LoadError(
                 f"{self.host!r} is not a known host ({error.strerror})",
                 hint="Give the name or the IPv4 address of the server",
             ) from error
-        host, port = found[0][4][:2]
+        host, port = addresses[0][4][:2]
         return str(host), int(port)
 
 
-def target_of(url: str) -> Target:
-    """Read an address. Raises `LoadError`.
+def parse_target(url: str) -> Target:
+    """Parse a URL. Raise `LoadError` if it is not a valid target.
 
-    >>> target_of("udp://127.0.0.1:9000")
+    >>> parse_target("udp://127.0.0.1:9000")
     Target(scheme='udp', host='127.0.0.1', port=9000)
     """
     parts = urlsplit(url)
@@ -59,4 +59,4 @@ def target_of(url: str) -> Target:
 
 
 class LoadError(LightningError, code="load"):
-    """A load that cannot be made: a wrong address, a server that does not answer, data that its model does not take."""
+    """A load that cannot run: a wrong address, a server that does not answer, data that does not fit its model."""

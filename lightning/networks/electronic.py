@@ -34,7 +34,7 @@ ELECTRONIC = "Electronic"
 TENSOR = "tensor"
 """Tag before (data type, shape, values) of an attribute that is a tensor."""
 IR_VERSION = 8
-MOST_SESSIONS = 4096
+MAX_SESSIONS = 4096
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def electronic(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
     return results
 
 
-@lru_cache(maxsize=MOST_SESSIONS)
+@lru_cache(maxsize=MAX_SESSIONS)
 def _session(operation: Operation) -> Callable[[Mapping[str, Array]], Sequence[Any]]:
     model = _model(operation)
     if not find_spec("onnxruntime"):

@@ -91,7 +91,7 @@ def _along_channels(values: tuple[float, ...], dimensions: int) -> Floats:
     return np.asarray(values, np.float32).reshape(-1, *(1,) * (dimensions - 2))
 
 
-def raw_of(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
+def pack_named(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
     """Return raw inputs of named arrays: one for each input, or `x` alone for a network with one input.
 
     Raises `InputError` where there are none that fit.

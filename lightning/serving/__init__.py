@@ -1,4 +1,4 @@
-"""Answers over the network: models by name, over HTTP (Open Inference Protocol) and in UDP packets.
+"""Inference over the network: models by name, over HTTP (Open Inference Protocol) and in UDP packets.
 
     from lightning.serving import Repository
     repository = Repository(lambda model: open_executor(model, "noisy", seed=1))
@@ -6,13 +6,13 @@
     with repository.acquire("lenet") as instance:
         answers = instance.run(images, keys)
 
-| module | what it is for |
+| module | contents |
 |---|---|
-| `model_instance` | one version of a model, warm |
-| `repository` | loaded models by name, swapped under load |
+| `model_instance` | a version of a model with its warm executor |
+| `repository` | loaded models by name, replaced under load |
 | `http` | the Open Inference Protocol |
 | `packets` | inference packets |
-| `server` | sockets, signals, the end |
+| `server` | server processes: sockets, signals, shutdown |
 """
 
 from lightning.serving.model_instance import ModelInstance

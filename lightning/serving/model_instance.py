@@ -1,4 +1,4 @@
-"""A model in service: one version, its warm executor, and who is using it."""
+"""A model in service: a version with its warm executor and the number of its users."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from lightning.compiler.model import CompiledModel
 from lightning.execution.interface import Answers, Executor, raw_shape
 
 WIRE = (np.uint8, np.float32, np.int64)
-"""Types of arrays that a model is warmed with: of packets and images, of clients, of JSON."""
+"""Types of warm-up arrays: those of packets and images, of clients, of JSON."""
 LIT = 127
-"""Every number of an image that a model is warmed with."""
+"""Value of all numbers in a warm-up image; zeros could be skipped, which would make the timing too short."""
 BATCH = 4
-"""Images of the batch that a model is warmed with."""
+"""Number of images in the warm-up batch."""
 TIMED = 5
-"""Runs of which the shortest is what an image takes: others are disturbed."""
+"""Number of timed runs; the shortest counts, because other processes disturb the others."""
 SLOW = frozenset({"device", "datapath"})
-"""Fidelities of which one image takes so long that only their own `warm` is run. Their models may share one device."""
+"""Fidelities with slow images, which are warmed only by their executor. Their models may share a device."""
 AT_ONCE_S = 0.002
-"""Work that is done where the request arrives. Longer work goes to a thread, so that others are received."""
+"""Longest work in the thread that receives requests. Longer work runs in another thread, so that receiving goes on."""
 PIECE_S = 0.05
-"""How long a batch keeps a model, about: then others who wait have their turn."""
+"""Approximate time for which a batch may keep a model before waiting requests get their turn."""
 MARKS = ("seed", "calibration")
-"""Of what answers depend on, what each of them says; the model's metadata have the rest."""
+"""Entries of `ModelInstance.origin` that every answer repeats; the metadata have all of them."""
 
 
-class Turn:
-    """A lock that is handed on. `threading.Lock` is not: a thread that takes it over and over keeps it from others."""
+class FairLock:
+    """A fair lock: with `threading.Lock`, a thread that acquires it again and again can keep it from others."""
 
     __slots__ = ("_door", "_inside")
 
     def __init__(self) -> None:
-        self._door = threading.Lock()  # held by the one who waits next, so that nobody can get past
+        self._door = threading.Lock()  # the next in line holds it, so that no thread can overtake
         self._inside = threading.Lock()
 
     def __enter__(self) -> None:
@@ -57,7 +57,7 @@ class Turn:
         self.release()
 
     def acquire(self, timeout: float = -1) -> bool:
-        """Wait for the turn, for so many seconds (negative: for ever; 0: not at all); whether it came."""
+        """Wait for the lock for up to `timeout` seconds (negative: for ever); return whether it was acquired."""
         end = monotonic() + timeout
         if not (self._door.acquire(timeout=timeout) if timeout else self._door.acquire(blocking=False)):
             return False
@@ -69,28 +69,28 @@ class Turn:
             self._door.release()
 
     def release(self) -> None:
-        """Give the turn to the next one."""
+        """Pass the lock to the next waiting thread."""
         self._inside.release()
 
 
 @dataclass(eq=False)
 class ModelInstance:
-    """One version of a model with its warm executor. Only a `Lease` may use it."""
+    """A version of a model with its warm executor. Use it only through a `Lease`."""
 
     name: str
     version: str
-    """The how-manieth that was loaded under this name: "1", "2", ..."""
+    """Counts the loads under this name: "1", "2", ..."""
     number: int
-    """Of the name, for packets; the same in all versions."""
+    """Number of the name in packets; the same for all versions."""
     model: CompiledModel
     executor: Executor
     source: Path | None = None
-    lock: Turn = field(default_factory=Turn, repr=False)
-    """Held while the executor runs. Models that compute on one device have it in common."""
+    lock: FairLock = field(default_factory=FairLock, repr=False)
+    """Held while the executor runs. Models on the same device share a lock."""
     origin: Mapping[str, Any] = field(default_factory=dict)
-    """What answers depend on besides the model and their keys: seed, noise, calibration, device, version."""
+    """Other inputs of the computation besides model and keys: seed, noise, calibration, device, version."""
     seconds_per_image: float = 0.0
-    """Of one image alone, as measured when it was warm; infinite where that would have taken long."""
+    """Time for a single image, measured during warm-up; infinite for slow fidelities."""
     users: int = 0
     retired: bool = False
 
@@ -101,48 +101,48 @@ class ModelInstance:
 
     @cached_property
     def hash(self) -> str:
-        """Hash of all that the model computes with."""
+        """Hash of everything that the model computes with."""
         from lightning.compiler import model_hash
 
         return model_hash(self.model)
 
     @cached_property
     def marks(self) -> dict[str, Any]:
-        """The entries of every answer by which it can be had again."""
+        """Entries of every answer with which the answer can be reproduced."""
         return {"hash": self.hash, **{key: self.origin[key] for key in MARKS if key in self.origin}}
 
     @cached_property
     def prefers_bytes(self) -> bool:
-        """True where the executor answers bytes in one compiled function, and other data more slowly."""
+        """True if the executor has a compiled function for bytes; other data takes longer."""
         return getattr(self.executor, "chain", None) is not None
 
     @property
     def quick(self) -> bool:
-        """True where an image is answered where its request arrives."""
+        """True if an image is computed in the thread that receives requests."""
         return self.seconds_per_image <= AT_ONCE_S
 
     @cached_property
     def worker(self) -> ThreadPoolExecutor:
-        """The thread in which long work is done, in the order of requests."""
+        """Thread for long work, in the order of requests."""
         return ThreadPoolExecutor(1, thread_name_prefix=f"model-{self.name}-{self.version}")
 
     def run(self, inputs: npt.NDArray[np.generic], keys: npt.ArrayLike) -> Answers:
-        """Return what the executor answers, one caller at a time; others come between pieces of a long batch."""
+        """Run the executor, one caller at a time; other callers get their turn between the pieces of a long batch."""
         images = len(inputs)
-        piece = max(int(PIECE_S / self.seconds_per_image), 1) if self.seconds_per_image else images
-        if images <= piece:
+        piece_size = max(int(PIECE_S / self.seconds_per_image), 1) if self.seconds_per_image else images
+        if images <= piece_size:
             with self.lock:
                 return self.executor.run(inputs, keys)
-        found, numbers = [], np.asarray(keys)
-        for first in range(0, images, piece):
+        pieces, numbers = [], np.asarray(keys)
+        for first in range(0, images, piece_size):
             with self.lock:
-                some = slice(first, first + piece)
-                found.append(self.executor.run(inputs[some], numbers[some]))
-        return join(found)
+                part = slice(first, first + piece_size)
+                pieces.append(self.executor.run(inputs[part], numbers[part]))
+        return join(pieces)
 
     def warm(self) -> None:
-        """Make every kernel with the arrays that come from a network: contiguous and read-only, of each type."""
-        _ = self.marks  # kept, for it takes milliseconds
+        """Compile all kernels for arrays as the network delivers them (contiguous, read-only), and time an image."""
+        _ = self.marks  # cached here, because the hash takes milliseconds
         with self.lock:
             self.executor.warm()
         if self.executor.fidelity in SLOW:
@@ -154,18 +154,18 @@ class ModelInstance:
         self.seconds_per_image = min(self._seconds(1, WIRE[0]) for _ in range(TIMED))
 
     def _seconds(self, images: int, datatype: type[np.generic]) -> float:
-        """Return how long a batch takes of images without dark points, which could be skipped."""
+        """Return the time for a batch of images without zeros, which a kernel could skip."""
         shape = (images, *self.raw_shape)
-        lit = np.full(shape, LIT, datatype).tobytes()
-        inputs, keys = np.frombuffer(lit, datatype).reshape(shape), np.zeros(images, np.uint64)
+        pixels = np.full(shape, LIT, datatype).tobytes()
+        inputs, keys = np.frombuffer(pixels, datatype).reshape(shape), np.zeros(images, np.uint64)
         started = time.perf_counter()
         self.run(inputs, keys)
         return time.perf_counter() - started
 
     def close(self) -> None:
-        """Release the executor and its thread. Nobody may be using them.
+        """Close the executor and its thread, which must be idle.
 
-        Hardware may be at another model's work for long, so its executors are let go of in their own thread.
+        Slow executors are closed in their own thread, because their device may be busy with another model for long.
         """
         if self.executor.fidelity in SLOW:
             self.worker.submit(self._let_go)
@@ -180,7 +180,7 @@ class ModelInstance:
 
 
 def join(pieces: list[Answers]) -> Answers:
-    """Return the answers for the parts of a batch, as one for all of it."""
+    """Join the answers to the pieces of a batch."""
     counters = Counter[str]()
     for each in pieces:
         counters.update(each.counters)

@@ -1,4 +1,4 @@
-"""Loaded models by name: a request keeps its model alive, and a new one takes over when it is warm."""
+"""Loaded models by name: requests keep their model alive, and a new version takes over when it is warm."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any
 from lightning.compiler.model import CompiledModel
 from lightning.errors import ModelFileError, ServingError, UnknownModel
 from lightning.execution.interface import Executor
-from lightning.serving.model_instance import SLOW, ModelInstance, Turn
+from lightning.serving.model_instance import SLOW, FairLock, ModelInstance
 
 Source = str | Path | CompiledModel
-"""A file (`.lng`, or a network that can be compiled without samples), or what is in one."""
+"""A file (`.lng`, or a network that compiles without samples), or a compiled model."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-"""What a model may be called: it is a part of addresses and of file names."""
+"""Valid names of models, which are parts of URLs and file names."""
 
 
 class Lease:
-    """The time during which one request uses a model: `with repository.acquire(name) as loaded`."""
+    """The use of a model by a request: `with repository.acquire(name) as instance`."""
 
     __slots__ = ("_repository", "instance")
 
@@ -40,13 +40,13 @@ class Lease:
         self.release()
 
     def release(self) -> None:
-        """Note that the request has been answered. Once, and not after `with`."""
+        """End the lease. Call this exactly once, but not if `with` is used, which does so."""
         self._repository.release(self.instance)
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A line of the index: a model that is loaded, or a file that could be."""
+class IndexEntry:
+    """An entry of the index: a loaded model, or a file that can be loaded."""
 
     name: str
     version: str
@@ -54,11 +54,10 @@ class Listed:
 
 
 class Repository:
-    """Models that answer, for any number of threads.
+    """Models in service, for any number of threads.
 
-    `open_model` makes an executor of a compiled model; it decides fidelity, noise and seed, and `origin_of` tells
-    them to clients. `directory` holds `.lng` files that may be loaded by their names, without the ending. Paths never
-    come from the network.
+    `open_model` creates the executor of a compiled model, with fidelity, noise and seed; `origin_of` describes these to
+    clients. The `.lng` files in `directory` can be loaded by their names without suffix. Clients never supply paths.
     """
 
     def __init__(
@@ -70,9 +69,9 @@ class Repository:
         self._open = open_model
         self._origin_of = origin_of
         self._directory = None if directory is None else Path(directory)
-        self._guard = threading.Lock()  # of all below; never held while a model is loaded
+        self._guard = threading.Lock()  # protects all fields below; never held while a model is loaded
         self._loading = threading.Lock()  # one load at a time
-        self._hardware = Turn()  # of all models that compute on it, in service or being made ready
+        self._hardware = FairLock()  # the lock of all models on the hardware, in service or being loaded
         self._serving: dict[str, ModelInstance] = {}
         self._numbered: dict[int, ModelInstance] = {}
         self._numbers: dict[str, int] = {}
@@ -82,87 +81,88 @@ class Repository:
     # ------------------------------------------------------------------------------ loading
 
     def load(self, name: str, source: Source | None = None) -> ModelInstance:
-        """Load a model next to the one of this name, warm it, and let it take over; the old one ends when it is idle.
+        """Load a model, warm it, and replace the current model of this name, which is closed when it is idle.
 
-        Without `source` it is read again from where it came, or from the directory. Raises `UnknownModel` when
-        there is no such place, and what the file, the compiler or the device say. The old one then goes on.
+        The default `source` is the last one of this name, then the file in the directory. Raise `UnknownModel` if there
+        is neither, and the errors of file, compiler and device; the current model then stays in service.
         """
         with self._loading:
-            found = self._source(name, source)
-            model, path = _read(found)
+            model_source = self._source(name, source)
+            model, path = _read(model_source)
             instance = self._open_model(name, model, path)
             with self._guard:
-                self._sources[name] = found
+                self._sources[name] = model_source
                 self._numbers[name] = instance.number
                 self._loads[name] = int(instance.version)
-                old = self._serving.get(name)
+                # From here on requests use the new version; the previous one is closed after its last lease.
+                previous = self._serving.get(name)
                 self._serving[name] = self._numbered[instance.number] = instance
-            self._retire(old)
+            self._retire(previous)
         return instance
 
     def unload(self, name: str) -> None:
-        """Take a model out of service. Requests that have it are answered still. Raises `UnknownModel`."""
+        """Take a model out of service. Its pending requests are still answered. Raise `UnknownModel`."""
         with self._guard:
             instance = self._serving.pop(name, None)
             if instance is not None:
                 del self._numbered[instance.number]
         if instance is None:
-            raise self._unknown(name)
+            raise self._unknown_model(name)
         self._retire(instance)
 
     def close(self) -> None:
-        """Unload everything."""
+        """Unload all models."""
         for instance in self.serving():
             self.unload(instance.name)
 
     # ------------------------------------------------------------------------------- asking
 
     def acquire(self, name: str | int, version: str | None = None) -> Lease:
-        """Use the model of this name or number until the lease is released. Raises `UnknownModel`."""
+        """Return a lease of the model with this name or number. Raise `UnknownModel`."""
         with self._guard:
             instance = self._numbered.get(name) if isinstance(name, int) else self._serving.get(name)
             if instance is not None and version in {None, instance.version}:
                 instance.users += 1
                 return Lease(self, instance)
-        raise self._unknown(name, version)
+        raise self._unknown_model(name, version)
 
     def release(self, instance: ModelInstance) -> None:
         """End a lease."""
         with self._guard:
             instance.users -= 1
-            over = instance.retired and instance.users == 0
-        if over:
+            is_idle = instance.retired and instance.users == 0
+        if is_idle:
             instance.close()
 
     def serving(self) -> tuple[ModelInstance, ...]:
-        """Return the models in service, to be listed and not to be run."""
+        """Return the models in service; acquire a lease to run one."""
         with self._guard:
             return tuple(self._serving.values())
 
     def numbers(self) -> Mapping[str, int]:
-        """Return the number of every name that was ever loaded."""
+        """Return the number of every name that has ever been loaded."""
         with self._guard:
             return dict(self._numbers)
 
-    def index(self) -> list[Listed]:
-        """Return the models in service and those that could be loaded, by name."""
+    def index(self) -> list[IndexEntry]:
+        """Return the models in service and those that can be loaded, sorted by name."""
         with self._guard:
             ready = {name: instance.version for name, instance in self._serving.items()}
             known = set(self._sources)
         names = known | set(self._files())
-        return [Listed(name, ready.get(name, ""), name in ready) for name in sorted(names)]
+        return [IndexEntry(name, ready.get(name, ""), name in ready) for name in sorted(names)]
 
     # ------------------------------------------------------------------------------- inside
 
     def _open_model(self, name: str, model: CompiledModel, path: Path | None) -> ModelInstance:
         number = self._numbers.get(name, len(self._numbers) + 1)
         version = self._loads.get(name, 0) + 1
-        called = replace(
+        named_model = replace(
             model, network=replace(model.network, name=name)
-        )  # so that errors name it as clients do
+        )  # so that errors contain the name that clients use
         with self._hardware:
-            executor = self._open(called)
-        turn = self._hardware if executor.fidelity in SLOW else Turn()
+            executor = self._open(named_model)
+        turn = self._hardware if executor.fidelity in SLOW else FairLock()
         instance = ModelInstance(
             name, str(version), number, model, executor, path, turn, self._origin_of(model)
         )
@@ -178,8 +178,8 @@ class Repository:
             return
         with self._guard:
             instance.retired = True
-            over = instance.users == 0
-        if over:
+            is_idle = instance.users == 0
+        if is_idle:
             instance.close()
 
     def _source(self, name: str, source: Source | None) -> Source:
@@ -188,21 +188,21 @@ class Repository:
                 f"{name!r} is not a valid name for a model",
                 hint="Use letters, digits, dots, dashes and underscores",
             )
-        found = source or self._sources.get(name) or self._files().get(name)
-        if found is None:
-            raise self._unknown(name)
-        return found
+        model_source = source or self._sources.get(name) or self._files().get(name)
+        if model_source is None:
+            raise self._unknown_model(name)
+        return model_source
 
     def _files(self) -> dict[str, Path]:
         paths: Iterable[Path] = () if self._directory is None else self._directory.glob("*.lng")
         return {path.stem: path for path in paths if NAME.fullmatch(path.stem)}
 
-    def _unknown(self, name: str | int, version: str | None = None) -> UnknownModel:
-        which = f"model {name!r}" if version is None else f"version {version!r} of model {name!r}"
-        there = ", ".join(f"{each.name} (version {each.version})" for each in self.serving())
+    def _unknown_model(self, name: str | int, version: str | None = None) -> UnknownModel:
+        wanted_model = f"model {name!r}" if version is None else f"version {version!r} of model {name!r}"
+        loaded = ", ".join(f"{each.name} (version {each.version})" for each in self.serving())
         return UnknownModel(
-            f"no {which} is loaded",
-            hint=f"There is {there}" if there else "Nothing is loaded: load it first",
+            f"no {wanted_model} is loaded",
+            hint=f"There is {loaded}" if loaded else "No model is loaded: load one first",
         )
 
 

@@ -1,4 +1,4 @@
-"""A server process: its socket, its signals, and an end at which everybody has been answered."""
+"""Server processes and threads: sockets, signals, and a shutdown after the last answer."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from lightning.serving.http.v2 import Document
 from lightning.serving.packets.server import DatagramServer
 
 BACKLOG = 2048
-"""Clients that may be waiting to be connected."""
+"""Maximum number of connections that wait for acceptance."""
 
 KEEP_ALIVE_S = 75
-"""Longer than clients keep idle connections, so that it is they who close."""
+"""Time to keep an idle connection; longer than usual for clients, so that they are the ones to close it."""
 
 SWITCH_S = 0.0005
-"""How long a thread keeps Python's lock at most while packets wait that are answered in real time; else it is 5 ms."""
+"""Switch interval of the interpreter with `realtime` packets; the default of 5 ms would make packets wait longer."""
 
 LAST_ANSWERS_S = 30
-"""After which requests that are still not answered are given up."""
+"""Time after which a closing server abandons pending requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address at which a server is reached."""
+    """Address of a server."""
 
     host: str
     port: int
@@ -51,25 +51,25 @@ def bind_socket(host: str, port: int) -> socket.socket:
     """Bind a socket that does not accept connections yet; port 0 selects a free port. Raise `ServingError`."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        opened = socket.socket(family, kind, protocol)
+        listener = socket.socket(family, kind, protocol)
         try:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            opened.bind(address)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
         except OSError:
-            opened.close()
+            listener.close()
             raise
     except OSError as error:
         raise _cannot_listen(f"{host} port {port}", error) from error
-    return opened
+    return listener
 
 
-def listen(opened: socket.socket) -> None:
-    """Listen for clients. Raises `ServingError` where another has begun to listen since the socket was bound."""
+def listen(listener: socket.socket) -> None:
+    """Listen for clients. Raise `ServingError` if another process listens on the address since `bind_socket`."""
     try:
-        opened.listen(BACKLOG)
+        listener.listen(BACKLOG)
     except OSError as error:
-        where = str(address_of(opened))
-        opened.close()
+        where = str(address_of(listener))
+        listener.close()
         raise _cannot_listen(where, error) from error
 
 
@@ -80,47 +80,48 @@ def _cannot_listen(where: str, error: OSError) -> ServingError:
     )
 
 
-def address_of(opened: socket.socket) -> Address:
+def address_of(listener: socket.socket) -> Address:
     """Return the address of a listening socket."""
-    host, port = opened.getsockname()[:2]
+    host, port = listener.getsockname()[:2]
     return Address(host, port)
 
 
 def serve(
     infer: Infer,
-    opened: socket.socket,
+    listener: socket.socket,
     packets_port: int | None,
     ready: Callable[[Document], None],
     *,
     realtime: bool = False,
 ) -> None:
-    """Answer over HTTP, and in packets where they have a port, until SIGINT or SIGTERM.
+    """Serve over HTTP and, with a `packets_port`, in packets, until SIGINT or SIGTERM.
 
-    In the main thread: only there signals arrive. `ready` is given addresses and models when both can be asked.
-    `realtime` is for packets. Raises `ServingError` where a port is taken, or real time is not permitted.
+    Call this in the main thread, because only there signals arrive. `ready` is called with the addresses and models
+    when requests can be sent. `realtime` gives priority to packets. Raise `ServingError` if a port is in use, or
+    real-time priority is not permitted.
     """
-    address = address_of(opened)
-    listen(opened)
+    address = address_of(listener)
+    listen(listener)
     gc.collect()
-    gc.freeze()  # what is loaded stays; to look through all of it now and then would take tens of milliseconds
-    found: Document = {"http": f"http://{address}", "udp": None, "models": _models(infer)}
+    gc.freeze()  # models stay loaded; a garbage collection of them would stop the server for tens of milliseconds
+    description: Document = {"http": f"http://{address}", "udp": None, "models": _models(infer)}
     if packets_port is None:
-        Server(infer, lambda: ready(found)).run(sockets=[opened])
+        Server(infer, lambda: ready(description)).run(sockets=[listener])
         return
     if realtime:
         sys.setswitchinterval(SWITCH_S)
     with DatagramServer(infer.repository, address.host, packets_port, realtime=realtime) as packets:
-        found["udp"] = str(Address(*packets.address))
-        Server(infer, lambda: ready(found), packets.counts).run(sockets=[opened])
+        description["udp"] = str(Address(*packets.address))
+        Server(infer, lambda: ready(description), packets.counts).run(sockets=[listener])
 
 
 class HttpServer:
-    """Answers over HTTP in a thread of its own, for programs that do other things as well.
+    """An HTTP server in a thread of its own, for programs that do other things as well.
 
         with HttpServer(Infer(repository)) as server:
             print(server.address)
 
-    Raises `ServingError` when the port is taken.
+    Raise `ServingError` if the port is in use.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class HttpServer:
 
 
 class Server(http_server.Server):
-    """A server for which a signal is a good end."""
+    """A uvicorn server that returns normally after a signal."""
 
     def __init__(self, infer: Infer, ready: Callable[[], None], packets: ReadPackets | None = None) -> None:
         super().__init__(
@@ -173,7 +174,7 @@ class Server(http_server.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take signals as the wish to end, and do not die of them afterwards, as uvicorn would."""
+        """Shut down on signals without raising them again afterwards, as uvicorn would."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -1,22 +1,23 @@
-"""Training that knows the noise, with torch; always compared with as much training without.
+"""Noise-aware training with torch, always compared with equal training without noise.
 
     from lightning.training import Emulation, emulate, fine_tune
-    found = fine_tune(module, load_dataset("digits"), shape=(64,), noise=Noise("per-product-dense", sigma=5))
-    print(found)                     # before, without noise, with noise: float32, exact, noisy
-    save_model(found.aware.model, "model.lng")      # of lightning.compiler
+    comparison = fine_tune(module, load_dataset("digits"), shape=(64,), noise=Noise("per-product-dense", sigma=5))
+    print(comparison)                # before, without noise, with noise: float32, exact, noisy
+    save_model(comparison.aware.model, "model.lng")      # of lightning.compiler
 
-    with emulate(module, Emulation(noise)):        # or a loop of your own
+    with emulate(module, Emulation(noise)):        # in your own training loop
         loss(module(images), labels).backward()
 
-| module | what it is for |
+| module | contents |
 |---|---|
-| `emulation` | `Emulation`: whose noise, which scheme |
-| `modules` | any module on emulated light: rounded, noisy, with gradients |
+| `emulation` | `Emulation`: the noise and the scheme to train for |
+| `modules` | `emulate`: any module with rounding and noise, and with gradients |
 | `fitting` | `fit`, `Schedule`: the training loop |
-| `fine_tuning` | `fine_tune`, `Comparison`: with noise and without, both run on the real executors |
-| `curve` | accuracy over sigma, as far down as one half |
+| `fine_tuning` | `fine_tune`, `Comparison`: training with and without noise, evaluated by the executors |
+| `curve` | accuracy against sigma, down to one half |
 
-It helps where noise is high, and not at that of Lightning's prototype: see docs/how-to/train-with-noise.md.
+This training helps if the noise is high, but not at the noise of Lightning's prototype; see
+docs/how-to/train-with-noise.md.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ __all__ = [
     "fit",
 ]
 
-_LATER = {
+_LAZY_NAMES = {
     "Comparison": "fine_tuning",
     "Curve": "curve",
     "Outcome": "fine_tuning",
@@ -54,10 +55,10 @@ _LATER = {
     "fine_tune": "fine_tuning",
     "fit": "fitting",
 }
-"""Imported when they are asked for: nearly all need torch."""
+"""Modules of the names that are imported at first use, because nearly all need torch."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module(f"lightning.training.{_LATER[name]}"), name)
+    if name in _LAZY_NAMES:
+        return getattr(import_module(f"lightning.training.{_LAZY_NAMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

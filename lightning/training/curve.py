@@ -1,4 +1,4 @@
-"""Accuracy over the noise, as far down as one half."""
+"""Accuracy against noise, down to one half."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from lightning.execution.noise import Noise
 FIRST_SIGMA = 0.5
 LAST_SIGMA = 512.0
 STEP = math.sqrt(2)
-"""From one sigma to the next."""
+"""Ratio of successive sigmas."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Share of the images that is right at every sigma, 0 .. 1, means over seeds; sigmas grow."""
+    """Accuracy (0 .. 1, mean over seeds) at each of the ascending sigmas."""
 
     sigmas: tuple[float, ...]
     accuracies: tuple[float, ...]
 
     @property
     def half_point(self) -> float:
-        """The sigma at which half of the images are right, between two points of the curve; infinite if none is.
+        """The sigma at which accuracy falls to one half, linearly interpolated; infinite if it does not fall that far.
 
         >>> Curve((1.0, 2.0, 4.0), (0.9, 0.7, 0.3)).half_point
         3.0
@@ -42,9 +42,10 @@ class Curve:
 
 
 def accuracy_curve(model: CompiledModel, dataset: Dataset, noise: Noise, *, seeds: int = 3) -> Curve:
-    """Accuracy without noise, then at 0.5, 0.71, 1, ... of 255 until fewer than half of the test images are right.
+    """Measure the accuracy without noise, then at sigma 0.5, 0.71, 1, ... (steps of 255) until it is below one half.
 
-    `noise` says where it is; its sigma does not matter. Raises `OutOfRange` for no seeds.
+    The curve ends at `LAST_SIGMA` at the latest. The sigma of `noise` itself is ignored. Raises `OutOfRange` for fewer
+    than one seed.
     """
     if seeds < 1:
         raise OutOfRange(f"the mean needs at least one seed of noise, not {seeds}", hint="Give at least one")
@@ -58,9 +59,9 @@ def accuracy_curve(model: CompiledModel, dataset: Dataset, noise: Noise, *, seed
 
 
 def mean_accuracy(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: int) -> float:
-    """Return the share of the test images that is right on noisy light, 0 .. 1, over seeds 0, 1, ... of the noise."""
-    found = [
+    """Return the accuracy with noise on the test images, 0 .. 1: the mean over the seeds 0, 1, ..., `seeds` - 1."""
+    accuracies = [
         evaluate(open_executor(model, "noisy", noise=noise, seed=seed), dataset).accuracy
         for seed in range(seeds)
     ]
-    return float(np.mean(found))
+    return float(np.mean(accuracies))

@@ -1,4 +1,4 @@
-"""Accuracy over the noise, down to where half of the answers are wrong."""
+"""Plot of accuracy against noise, down to an accuracy of one half."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from lightning.canvas import FAINT, INK, SERIES, Plot, add_heading, legend, plain, sheet
+from lightning.canvas import FAINT, INK, SERIES, Plot, add_heading, add_legend, new_figure, style_axes
 from lightning.compiler.measured import MEASURED_SIGMA
 
-NEARLY_NONE = 0.35
-"""Where a sigma of 0 is drawn on the logarithmic axis."""
+ZERO_POSITION = 0.35
+"""Position of sigma 0 on the logarithmic axis."""
 TICKS = (0.5, 1, 2, 5, 10, 20, 50)
 PER_CENT = 100
 
@@ -35,11 +35,11 @@ class Accuracies(Protocol):
 
 
 def noise_curves(curves: Mapping[str, Accuracies], title: str, *, trained_at: float | None = None) -> Plot:
-    """Plot a line for each name, with the sigma of Lightning's prototype, and that of training if there was any."""
-    figure = sheet(7.2, 4.4)
+    """Plot a curve for each name, and mark the sigma of Lightning's prototype and that of the training, if given."""
+    figure = new_figure(7.2, 4.4)
     axes = figure.subplots()
     for index, (name, curve) in enumerate(curves.items()):
-        sigmas = [max(sigma, NEARLY_NONE) for sigma in curve.sigmas]
+        sigmas = [max(sigma, ZERO_POSITION) for sigma in curve.sigmas]
         right = [PER_CENT * accuracy for accuracy in curve.accuracies]
         half = f": half at {curve.half_point:.1f}" if math.isfinite(curve.half_point) else ""
         axes.plot(
@@ -69,7 +69,9 @@ def noise_curves(curves: Mapping[str, Accuracies], title: str, *, trained_at: fl
     axes.set_xticks([], minor=True)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_ylim(0, PER_CENT + 3)
-    plain(axes, x="standard deviation of a product's noise (steps of 255; leftmost: none)", y="accuracy (%)")
-    legend(axes, loc="lower left", bbox_to_anchor=(0, 0))
+    style_axes(
+        axes, x="standard deviation of a product's noise (steps of 255; leftmost: none)", y="accuracy (%)"
+    )
+    add_legend(axes, loc="lower left", bbox_to_anchor=(0, 0))
     add_heading(figure, title, "executor: noisy", simulated=True)
     return figure

@@ -1,4 +1,4 @@
-"""Training for noise, compared with what as much training without noise would have done."""
+"""Fine-tuning with noise, compared with equal fine-tuning without noise."""
 
 from __future__ import annotations
 
@@ -18,31 +18,33 @@ from lightning.training.emulation import Emulation
 from lightning.training.fitting import Schedule, fit
 
 SAMPLES = 512
-"""Training images from which the compiler takes ranges."""
+"""Number of training images on which the compiler measures ranges."""
 DRAWS = 3
-"""Seeds of noise that an accuracy is the mean of."""
+"""Seeds of the noise over which an accuracy is averaged."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A module, compiled, and how many of the test images it gets right: 0 .. 1."""
+    """A module, its compiled model, and its accuracies on the test images, 0 .. 1."""
 
     module: Any
     model: CompiledModel
     float32: float
+    """Accuracy in float32, not quantised."""
     exact: float
+    """Accuracy of the quantised model without noise."""
     noisy: float
-    """Mean over seeds of the noise."""
+    """Accuracy of the quantised model with noise, mean over seeds."""
 
     @property
     def network(self) -> Network:
-        """The trained network as floats."""
+        """The network before quantisation, with float weights."""
         return self.model.network
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same module before, after fine-tuning without noise, and after fine-tuning with it: equal epochs."""
+    """A module before fine-tuning, after fine-tuning without noise, and after as many epochs with noise."""
 
     before: Outcome
     plain: Outcome
@@ -53,11 +55,11 @@ class Comparison:
 
     @property
     def gain(self) -> float:
-        """Return what noise in training is worth on noisy light, compared with plain fine-tuning."""
+        """Accuracy on noisy light gained by training with noise instead of without, -1 .. 1."""
         return self.aware.noisy - self.plain.noisy
 
     def __str__(self) -> str:
-        """Return a table for people, in per cent."""
+        """Return a table of the accuracies in per cent."""
         rows = [
             ("as it was", self.before),
             ("fine-tuned, no noise", self.plain),
@@ -85,11 +87,11 @@ def fine_tune(
     options: Options | None = None,
     seed: int = 0,
 ) -> Comparison:
-    """Fine-tune copies of a trained module on the training part, one with the noise and one without.
+    """Fine-tune two copies of a trained module on the training part, one with the noise and one without.
 
-    All three are compiled and run on the test part by the executors `exact` and `noisy`, not by what training
-    emulates. `shape` is that of one input, as for `from_torch`. Take `.aware.module` only where `.gain` says so.
-    Raises `DatasetError` without a training part, and what importing and compiling raise.
+    The module and both copies are compiled and evaluated on the test part with the executors `exact` and `noisy`, not
+    with the emulation used for training. `shape` is that of one input, as for `from_torch`. Use `.aware.module` only if
+    `.gain` is positive. Raises `DatasetError` without a training part, and the errors of import and compilation.
     """
     schedule, options = schedule or Schedule(frozen_statistics=True), options or Options()
     train = dataset.of_training()
@@ -121,7 +123,7 @@ def measure(
     options: Options | None = None,
     draws: int = DRAWS,
 ) -> Outcome:
-    """Compile a network and count right answers; `draws` seeds of noise."""
+    """Compile a network and measure its accuracies on the test part, with noise as the mean over `draws` seeds."""
     model = compile_network(network, dataset.train_x[:SAMPLES], options)
     scores = run_float(network, preprocess(network, dataset.x))
     float32 = count_right(scores, dataset.y) / len(dataset.y)

@@ -1,4 +1,4 @@
-"""The training loop: Adam, a rate that falls to nothing, batches in an order that the seed says."""
+"""The training loop: Adam, cosine annealing of the learning rate to 0, batches in an order given by the seed."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Loss = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Schedule of training: how long and how fast. Raises `OutOfRange`."""
+    """Hyperparameters of a training run. Raises `OutOfRange` if epochs, batch or rate are not positive."""
 
     epochs: int = 8
     batch: int = 100
     rate: float = 3e-3
-    """Of Adam, at first; it falls along half a cosine."""
+    """Initial learning rate of Adam; it falls along half a cosine."""
     loss: Loss = torch.nn.functional.cross_entropy
-    """Of scores and labels."""
+    """Loss as a function of scores and labels."""
     frozen_statistics: bool = False
-    """Whether batch normalisation keeps the means and variances that it has, as the compiled network will."""
+    """Whether batch normalisation keeps its running means and variances fixed, as the compiled network does."""
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch < 1 or self.rate <= 0:
@@ -54,16 +54,17 @@ def fit(
     schedule: Schedule | None = None,
     emulation: Emulation | None = None,
 ) -> Any:
-    """Return a trained copy of a module, ready to be evaluated. The module itself stays as it is.
+    """Train a copy of a module, and return it in evaluation mode. The module itself is not changed.
 
-    `inputs` (images, ...) are preprocessed, float32. With an `emulation` it trains on rounded and noisy light. The same
-    seed gives the same result on the same machine, and the state of torch's own generator is not touched.
+    `inputs` (images, ...) are preprocessed float32 values, `labels` (images,) integers. With an `emulation`, the copy
+    trains with rounding and noise. The same seed yields the same result on the same machine, and the state of torch's
+    global generator is preserved.
     """
     schedule = schedule or Schedule()
     trained = copy.deepcopy(module).train()
     x = torch.from_numpy(np.array(inputs, np.float32))
     y = torch.from_numpy(np.array(labels))
-    with torch.random.fork_rng(devices=[]), _light(trained, emulation, seed):
+    with torch.random.fork_rng(devices=[]), _emulation_of(trained, emulation, seed):
         torch.manual_seed(seed)
         if schedule.frozen_statistics:
             _freeze_statistics(trained)
@@ -71,7 +72,7 @@ def fit(
     return trained.eval()
 
 
-def _light(module: Any, emulation: Emulation | None, seed: int) -> Any:
+def _emulation_of(module: Any, emulation: Emulation | None, seed: int) -> Any:
     return nullcontext() if emulation is None else emulate(module, emulation, seed=seed)
 
 
@@ -85,13 +86,13 @@ def _freeze_statistics(module: Any) -> None:
 def _descend(module: Any, x: Any, y: Any, schedule: Schedule, seed: int) -> None:
     optimiser = torch.optim.Adam(module.parameters(), schedule.rate)
     steps = schedule.epochs * -(-len(x) // schedule.batch)
-    falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
-    for chosen in _batches(len(x), schedule, seed):
-        loss = schedule.loss(module(x[chosen]), y[chosen])
+    annealing = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    for indices in _batches(len(x), schedule, seed):
+        loss = schedule.loss(module(x[indices]), y[indices])
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-        falling.step()
+        annealing.step()
 
 
 def _batches(images: int, schedule: Schedule, seed: int) -> Iterator[Any]:

@@ -2,7 +2,7 @@
 
 Rounding uses the straight-through estimator: values are rounded forward, and gradients pass unchanged
 (Bengio, Leonard, Courville 2013, https://arxiv.org/abs/1308.3432). The units are those of
-`lightning.compiler.model`: activations and weights are whole steps up to 255, a sum is their products over 256.
+`lightning.compiler.model`: activations and weights are integers up to 255, and a sum is that of their products / 256.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from lightning.optional import require
 from lightning.training.emulation import Emulation
 
 FORGETTING = 0.98
-"""Factor by which a range shrinks at each batch that does not reach it."""
+"""Factor by which a range shrinks with each batch that does not reach it."""
 TINY = 1e-12
-"""Keeps a layer of zeros from dividing by zero."""
+"""Lower limit of a scale, against division by zero in a layer of zeros."""
 
 overrides = require("torch.overrides", "to train networks")
 PRODUCTS = frozenset(
@@ -30,7 +30,7 @@ PRODUCTS = frozenset(
         *("linear", "bilinear", "einsum", "tensordot", "conv1d", "conv2d", "conv3d"),
     }
 )
-"""Names of torch functions that sum products."""
+"""Names of torch functions that compute sums of products."""
 torch = require("torch", "to train networks")
 Tensor = Any
 KINDS = (torch.nn.Linear, torch.nn.Conv2d)
@@ -38,24 +38,25 @@ OTHERS = (
     *(torch.nn.Conv1d, torch.nn.Conv3d, torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d),
     *(torch.nn.ConvTranspose3d, torch.nn.Bilinear, torch.nn.RNNBase, torch.nn.MultiheadAttention),
 )
-"""Layers with weights that cannot be emulated. They are rejected, because otherwise they would train without noise."""
+"""Layers with weights that cannot be emulated. They are refused, as they would otherwise be trained without noise."""
 
 
 class Range(Protocol):
-    """Range of a layer's activations."""
+    """Range of the activations of a layer."""
 
     signed: bool
-    """Whether activations may be negative, which takes two passes."""
+    """Whether activations may be negative, which requires two passes."""
 
     def scale(self, activations: Tensor, *, learning: bool) -> Tensor:
-        """Return the value of one step of these activations, in a shape that can divide them."""
+        """Return the value of one step of the activations, in a shape that broadcasts against them."""
         ...
 
 
 class FixedRange:
-    """The largest magnitude that is kept, of all batches; it fades when later ones do not reach it: scheme `scaled`.
+    """Range of the `scaled` scheme: the largest magnitude of all batches, decaying while batches do not reach it.
 
-    With `percentile` below 100 it is that of a batch's magnitudes other than 0, and what is larger is cut off.
+    With a `percentile` below 100, that percentile of the nonzero magnitudes of a batch takes the place of the largest;
+    larger activations are clipped.
     """
 
     def __init__(self, percentile: float = 100.0) -> None:
@@ -64,27 +65,27 @@ class FixedRange:
         self.signed = False
 
     def scale(self, activations: Tensor, *, learning: bool) -> Tensor:
-        """Return one number. The range follows the activations while `learning`."""
+        """Return a scalar. The range is updated from the activations if `learning`, and at the first call."""
         if learning or self.largest is None:
-            self._follow(activations.detach())
+            self._update(activations.detach())
         return self.largest / FULL
 
-    def _follow(self, activations: Tensor) -> None:
-        largest = self._update(activations.abs()).clamp_min(TINY)
+    def _update(self, activations: Tensor) -> None:
+        largest = self._batch_range(activations.abs()).clamp_min(TINY)
         self.signed = self.signed or bool((activations < 0).any())
         self.largest = largest if self.largest is None else torch.maximum(largest, FORGETTING * self.largest)
 
-    def _update(self, magnitudes: Tensor) -> Tensor:
-        seen = magnitudes[magnitudes > 0]
-        if self.percentile >= 100 or not len(seen):
+    def _batch_range(self, magnitudes: Tensor) -> Tensor:
+        nonzero = magnitudes[magnitudes > 0]
+        if self.percentile >= 100 or not len(nonzero):
             return magnitudes.amax()
-        return seen.kthvalue(math.ceil(len(seen) * self.percentile / 100)).values
+        return nonzero.kthvalue(math.ceil(len(nonzero) * self.percentile / 100)).values
 
 
 class ShiftedRange:
-    """Image by image the power of two that gives the largest activation 8 bits: scheme `published`.
+    """Range of the `published` scheme: for each image, the power of two with which the largest activation has 8 bits.
 
-    `base` is what a step would be worth without any shift. Pixels, before the first layer, are not shifted.
+    `base` returns the value of a step without a shift. The pixels before the first layer are not shifted.
     """
 
     def __init__(self, base: Callable[[], Tensor], *, shifts: bool) -> None:
@@ -93,11 +94,12 @@ class ShiftedRange:
         self.signed = False
 
     def scale(self, activations: Tensor, *, learning: bool) -> Tensor:
-        """Return a number for each image, (images, 1, ...), or one number for pixels."""
+        """Return a scale for each image, (images, 1, ...), or a scalar for pixels."""
         base = self.base()
         if not self.shifts:
             return base
         largest = activations.detach().flatten(1).amax(1).clamp_min(TINY) / base
+        # The highest set bit of the largest activation becomes bit 7.
         steps = base * torch.exp2(torch.floor(torch.log2(largest)) - 7)
         return steps.reshape(-1, *[1] * (activations.ndim - 1))
 
@@ -106,56 +108,57 @@ functional = torch.nn.functional
 
 
 def straight_through(values: Tensor, rounded: Tensor) -> Tensor:
-    """Return `rounded`, with the gradient of `values`."""
+    """Return `rounded`, but with the gradient of `values`."""
     return values + (rounded - values).detach()
 
 
-def in_steps(values: Tensor, scale: Tensor) -> Tensor:
-    """Return the values as whole steps, -255 .. 255. What is cut off has no gradient: to move it would change nothing.
+def round_to_steps(values: Tensor, scale: Tensor) -> Tensor:
+    """Return the values as integer steps, -255 .. 255. Clipped values have no gradient.
 
-    The largest value of a range keeps its own, though division may put it a little above 255.
+    The gradient is cut half a step later, because division may put the largest value slightly above 255.
     """
     steps = (values / scale).clamp(-FULL - 0.5, FULL + 0.5)
     return straight_through(steps, steps.round().clamp(-FULL, FULL))
 
 
 def weight_scale(weights: Tensor, *, per_channel: bool) -> Tensor:
-    """Return what a step of a weight is worth, (rows,)."""
+    """Return the value of one step of a weight, (rows,)."""
     largest = weights.detach().abs().flatten(1).amax(1)
     return (largest if per_channel else largest.amax().expand(len(largest))).clamp_min(TINY) / FULL
 
 
-def draws_of(steps: Tensor, *, dense: bool, wavelengths: int) -> tuple[Tensor, Tensor]:
-    """Return the readouts of sums of weights (rows, terms), and how many more add than subtract, (rows,).
+def count_readouts(steps: Tensor, *, dense: bool, wavelengths: int) -> tuple[Tensor, Tensor]:
+    """Count the readouts of the sums with weights `steps` (rows, terms).
 
-    Products that share a readout share a sign; where weights of 0 are sent, they fill up what adds.
+    Returns the number of readouts, and the number of added minus that of subtracted readouts, both (rows,). Products
+    that share a readout have the same sign. If `dense`, weights of 0 are also sent, in readouts that are added.
     """
     added = -(-(steps > 0).sum(1) // wavelengths)
     subtracted = -(-(steps < 0).sum(1) // wavelengths)
-    draws = added + subtracted
+    readouts = added + subtracted
     if dense:
-        draws = draws.clamp_min(-(-steps.shape[1] // wavelengths))
-    return draws, draws - 2 * subtracted
+        readouts = readouts.clamp_min(-(-steps.shape[1] // wavelengths))
+    return readouts, readouts - 2 * subtracted
 
 
 @dataclass
 class PhotonicForward:
-    """Replacement for `layer.forward` of a `Linear` or a `Conv2d`."""
+    """Replacement of `layer.forward` for a `Linear` or `Conv2d` layer."""
 
     layer: Any
     range: Range
     emulation: Emulation
     generator: Any
     common_scale: Callable[[], Tensor] | None = None
-    """What a step of a weight is worth, where all layers share it."""
+    """Return the value of one step of a weight, if all layers share it."""
 
     def __call__(self, activations: Tensor) -> Tensor:
-        """Return the layer's outputs, rounded and noisy."""
+        """Return the outputs of the layer with rounding and noise."""
         step = self.range.scale(activations, learning=self.layer.training)
         step_of_rows = self._weight_scale()
-        steps = in_steps(activations, step)
+        steps = round_to_steps(activations, step)
         along_rows = step_of_rows.reshape(-1, *[1] * (self.layer.weight.ndim - 1))
-        weights = in_steps(self.layer.weight, along_rows)
+        weights = round_to_steps(self.layer.weight, along_rows)
         sums = self._multiply(steps, weights) / 256
         noisy = sums + self._noise(sums.detach(), steps.detach(), weights.detach())
         results = noisy * (256 * step) * self._for_results(step_of_rows)
@@ -183,7 +186,7 @@ class PhotonicForward:
         return rows if self._is_dense else rows.reshape(-1, 1, 1)
 
     def _noise(self, sums: Tensor, steps: Tensor, weights: Tensor) -> Tensor:
-        """Return one draw for each sum, of the variance of all its readouts; see `execution.noise.Noise`."""
+        """Return one draw for each sum, with the total variance of its readouts; see `execution.noise.Noise`."""
         noise = self.emulation.noise
         drawn = torch.randn(sums.shape, generator=self.generator)
         if not noise.drawn.per_readout:
@@ -192,7 +195,7 @@ class PhotonicForward:
         return mean + (variance / noise.average).sqrt() * drawn
 
     def _per_output(self, sums: Tensor, drawn: Tensor) -> Tensor:
-        """Return the noise on a scale where an image's largest sum is 255, sign(x) * ||x| + n|: signs stay."""
+        """Return the noise of sums x in units where the largest sum of an image is 255: sign(x) * ||x| + n| - x."""
         noise = self.emulation.noise
         largest = sums.abs().flatten(1).amax(1).clamp_min(TINY) / FULL
         step = largest.reshape(-1, *[1] * (sums.ndim - 1))
@@ -203,23 +206,25 @@ class PhotonicForward:
 
     def _per_product(self, steps: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         noise, passes = self.emulation.noise, 2 if self.range.signed else 1
-        draws, net = draws_of(
+        readouts, net = count_readouts(
             weights.flatten(1),
             dense=noise.drawn.dense,
             wavelengths=self.emulation.options.hardware.wavelengths,
         )
+        # With two passes, the mean errors of the positive and the negative part cancel.
         mean = torch.zeros(()) if self.range.signed else noise.mean * self._for_results(net)
         constant, *growing = noise.coefficients
-        variance = constant * passes * self._for_results(draws)
+        variance = constant * passes * self._for_results(readouts)
         for power, coefficient in enumerate(growing, 1):
             if coefficient:
+                # A product of steps is 256 times its level in LSB.
                 light = self._multiply(steps.abs() ** power, weights.abs() ** power)
                 variance = variance + coefficient * light / 256**power
         return mean, variance
 
 
 class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
-    """While it is entered, a product with one of these parameters, or a view of it, raises `CompileError`."""
+    """Context in which a product with one of these parameters, or with a view of one, raises `CompileError`."""
 
     def __init__(self, outliers: Mapping[str, Any]) -> None:
         super().__init__()
@@ -228,11 +233,11 @@ class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-d
     def __torch_function__(
         self, function: Any, types: Any, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None
     ) -> Any:
-        """Call a function of torch, after checking its arguments if it sums products."""
-        given = dict(named or {})
+        """Call a function of torch; if it computes sums of products, check its arguments first."""
+        options = dict(named or {})
         if getattr(function, "__name__", "") in PRODUCTS:
-            self._check((*arguments, *given.values()))
-        return function(*arguments, **given)
+            self._check((*arguments, *options.values()))
+        return function(*arguments, **options)
 
     def _check(self, factors: Sequence[Any]) -> None:
         for factor in factors:
@@ -245,17 +250,17 @@ class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-d
 
 
 def outliers_of(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of two axes or more, by name, that are no weights of these layers: embeddings, factors."""
-    ours = {id(layer.weight) for layer in layers.values()}
+    """Return the parameters with two or more axes that are not weights of these layers, such as embeddings, by name."""
+    weights = {id(layer.weight) for layer in layers.values()}
     return {
         name: parameter
         for name, parameter in module.named_parameters()
-        if parameter.ndim >= 2 and id(parameter) not in ours and "parametrizations." not in name
+        if parameter.ndim >= 2 and id(parameter) not in weights and "parametrizations." not in name
     }
 
 
 def _memory(tensor: Any) -> int:
-    """Return where its numbers lie, which is what a view shares."""
+    """Return the address of the storage, which a tensor shares with its views."""
     return int(tensor.untyped_storage().data_ptr())
 
 
@@ -273,8 +278,8 @@ def _refuse(name: str) -> CompileError:
 def emulate(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any]:
     """Make the `Linear` and `Conv2d` layers of a module compute with rounding and noise inside the `with` block.
 
-    The module, its class, its parameters and its optimiser stay what they are; gradients pass as if nothing had been
-    rounded. While layers are in training their ranges follow the activations. Raises `CompileError` for layers that
+    The module, its class, its parameters and its optimiser remain the same objects; gradients pass as if nothing had
+    been rounded. The ranges of layers in training mode follow the activations. Raises `CompileError` for layers that
     cannot be emulated, and inside the block if a parameter is multiplied outside such a layer.
 
         with emulate(module, Emulation(Noise(sigma=5, place="per-product-dense"))):
@@ -288,8 +293,8 @@ def emulate(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any
         else None
     )
     for index, layer in enumerate(layers.values()):
-        known = common.range_of(index) if common else FixedRange(emulation.percentile)
-        layer.forward = PhotonicForward(layer, known, emulation, generator, common)
+        layer_range = common.range_of(index) if common else FixedRange(emulation.percentile)
+        layer.forward = PhotonicForward(layer, layer_range, emulation, generator, common)
     outliers = outliers_of(module, layers)
     try:
         with OutlierProducts(outliers) if outliers else nullcontext():
@@ -301,25 +306,28 @@ def emulate(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any
 
 @dataclass(frozen=True)
 class JointScale:
-    """A scale for all weights in the `published` scheme: max(1, largest magnitude) / 255."""
+    """Common scale of all weights in the `published` scheme: max(1, largest magnitude) / 255."""
 
     layers: tuple[Any, ...]
     pixel: float
-    """What a step of an activation is worth before the first layer."""
+    """Value of one step of an activation before the first layer."""
 
     def __call__(self) -> Tensor:
-        """Return one number, of the weights as they are now."""
+        """Return the scale of the current weights, a scalar."""
         with torch.no_grad():
             largest = torch.stack([layer.weight.abs().amax() for layer in self.layers]).amax()
         return largest.clamp_min(1.0) / FULL
 
     def range_of(self, index: int) -> ShiftedRange:
-        """Return the range of the layer at this index in the chain; each before it makes a step worth 256 products."""
+        """Return the range of the layer at this index of the chain.
+
+        Each layer before it multiplies the value of a step by 256 times the common scale.
+        """
         return ShiftedRange(lambda: (256 * self()) ** index * self.pixel, shifts=index > 0)
 
 
 def photonic_layers(module: Any) -> dict[str, Any]:
-    """Return the layers that light can multiply for, by name. Raises `CompileError` for one that cannot be emulated."""
+    """Return the layers that run on light, by name. Raises `CompileError` for a layer that cannot be emulated."""
     named = dict(module.named_modules())
     for name, layer in named.items():
         _check(name or type(layer).__name__, layer)

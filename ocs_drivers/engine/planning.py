@@ -99,7 +99,7 @@ def _check_banks(target: Mapping[int, int], capabilities: Capabilities, device: 
             )
 
 
-def plain_ports(capabilities: Capabilities) -> dict[int, PortInfo]:
+def make_plain_ports(capabilities: Capabilities) -> dict[int, PortInfo]:
     """Return all ports as enabled, named by their number on their side.
 
     >>> [(port.number, port.side.value, port.name) for port in plain_ports(Capabilities(1, 2)).values()]
@@ -140,7 +140,7 @@ def plan(
             return _replace(target, before, capabilities)
     remove, add = _difference(target, seen, frozenset(scope), device)
     if not capabilities.disconnects:
-        remove = _without_disconnects(remove, add, device)
+        remove = _omit_disconnects(remove, add, device)
     _check_fit(seen, add, remove, device)
     _check_outputs_free(add, CrossConnects(before.pairs - remove - _find_moved(before, add)), device)
     return _break_then_make(remove, add, seen, capabilities)
@@ -173,7 +173,7 @@ def _difference(
     return frozenset(remove), frozenset(target.pairs - (before.pairs - remove))
 
 
-def _without_disconnects(remove: frozenset[Pair], add: frozenset[Pair], device: str) -> frozenset[Pair]:
+def _omit_disconnects(remove: frozenset[Pair], add: frozenset[Pair], device: str) -> frozenset[Pair]:
     """Return an empty set: an input that moves leaves its old output by itself. Raise `Unsupported` for any other."""
     moved_inputs = {source for source, _ in add}
     unmoved = sorted(source for source, _ in remove if source not in moved_inputs)

@@ -77,14 +77,14 @@ def failure_of(report: ApplyReport, *, device: str) -> OcsError:
         error.report = report
         return error.locate(device=device)
     if Status.UNKNOWN in report.pairs.values() or (error is not None and _has_changed(report)):
-        return _partial(report, device)
+        return _make_partial(report, device)
     failure: OcsError
     if isinstance(error, DeviceError | AuthError | PortError | RobotFault | Unsupported):
         failure = error
     elif isinstance(error, OcsError):
-        failure = _partial(report, device)
+        failure = _make_partial(report, device)
     else:
-        failure = _mismatch(report, device)
+        failure = _make_mismatch(report, device)
     failure.report = report
     return failure
 
@@ -95,7 +95,7 @@ def _has_changed(report: ApplyReport) -> bool:
     return report.read_back.connections != report.seen.connections
 
 
-def _partial(report: ApplyReport, device: str) -> PartialApply:
+def _make_partial(report: ApplyReport, device: str) -> PartialApply:
     open_pairs = [pair for pair, status in report.pairs.items() if status is not Status.DONE]
     done = len(report.pairs) - len(open_pairs)
     unknown = [pair for pair in open_pairs if report.pairs[pair] is Status.UNKNOWN]
@@ -114,7 +114,7 @@ def _partial(report: ApplyReport, device: str) -> PartialApply:
     )
 
 
-def _mismatch(report: ApplyReport, device: str) -> VerifyMismatch:
+def _make_mismatch(report: ApplyReport, device: str) -> VerifyMismatch:
     wrong = [pair for pair, status in report.pairs.items() if status is not Status.DONE]
     target_pairs = report.target.pairs
     missing = {i: o for i, o in wrong if (i, o) in target_pairs}

@@ -134,7 +134,7 @@ def apply(
     switch.plan(target, target, scope)
     seen = switch.read()
     if expect is not None and seen.connections != expect:
-        raise conflict(expect, seen.connections, device=switch.address)
+        raise make_conflict(expect, seen.connections, device=switch.address)
     steps = switch.plan(target, seen, scope)
     outcomes: list[Outcome] = []
     for step in steps:
@@ -163,8 +163,8 @@ def _read_after(outcome: Outcome) -> CrossConnects:
 def check_unmoved(step: Step, current: CrossConnects, *, device: str) -> None:
     """Raise `Conflict` unless the ports that `step` touches are connected as in `step.before`."""
     touched = ports_of(step.pairs.items()) if step.kind != "replace" else None
-    if _touching(current, touched) != _touching(step.before, touched):
-        raise conflict(step.before, current, device=device)
+    if _select_touching(current, touched) != _select_touching(step.before, touched):
+        raise make_conflict(step.before, current, device=device)
 
 
 def check_unclaimed(step: Step, snapshot: Snapshot, *, device: str) -> None:
@@ -183,11 +183,11 @@ def check_unclaimed(step: Step, snapshot: Snapshot, *, device: str) -> None:
             )
 
 
-def _touching(connections: CrossConnects, ports: Collection[int] | None) -> frozenset[Pair]:
+def _select_touching(connections: CrossConnects, ports: Collection[int] | None) -> frozenset[Pair]:
     return connections.pairs if ports is None else connections.touching(ports)
 
 
-def conflict(expected: CrossConnects, current: CrossConnects, *, device: str) -> Conflict:
+def make_conflict(expected: CrossConnects, current: CrossConnects, *, device: str) -> Conflict:
     """Return the error for a switch that somebody else has changed."""
     differing = sorted(current.pairs ^ expected.pairs)
     return Conflict(

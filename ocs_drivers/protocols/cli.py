@@ -155,7 +155,7 @@ class Decoder:
             self._line = ""
             self._skip_blanks = True
         elif len(self._line) > LONGEST_LINE:
-            raise _endless("a line", self._line)
+            raise _make_endless_error("a line", self._line)
 
     def _end_line(self) -> None:
         text, self._line = self._line.rstrip(), ""
@@ -170,7 +170,7 @@ class Decoder:
     def _take_escaped(self, character: str) -> None:
         self._sequence_length += 1
         if self._sequence_length > LONGEST_LINE:
-            raise _endless("an escape sequence", "")
+            raise _make_endless_error("an escape sequence", "")
         if self._inside in {_Inside.STRING, _Inside.STRING_ESCAPE}:
             self._take_string(character)
         elif character < " ":  # not part of any sequence: it was cut short
@@ -197,7 +197,7 @@ class Decoder:
             self._inside = _Inside.STRING_ESCAPE if character == "\x1b" else _Inside.STRING
 
 
-def _endless(what: str, received: str) -> ProtocolDesync:
+def _make_endless_error(what: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
         f"{what} without end",
         received=received,

@@ -163,7 +163,7 @@ class CliSession(TransportSession):
     def _next_prompt(self, deadline: Deadline, *, after_user: bool) -> str:
         """Return the next prompt. Keep lines before it as events, except the echo of the user name; continue pages."""
         while True:
-            event = self._next(deadline)
+            event = self._next_event(deadline)
             if isinstance(event, Line):
                 if not (after_user and self._login and event.text == self._login.credentials.user):
                     self._keep_line(event.text)
@@ -196,10 +196,10 @@ class CliSession(TransportSession):
     def _await_echo(self, command: str, deadline: Deadline) -> None:
         """Skip output from before the device received the command, including another prompt."""
         while True:
-            event = self._next(deadline)
+            event = self._next_event(deadline)
             if isinstance(event, Prompt):
                 self._check_logged_in(event)
-            elif _same(event.text, command):
+            elif _is_echo(event.text, command):
                 return
             else:
                 self._keep_line(event.text)
@@ -207,7 +207,7 @@ class CliSession(TransportSession):
     def _next_line(self, deadline: Deadline) -> str | None:
         """Return the next line of a reply; None at its end."""
         while True:
-            event = self._next(deadline)
+            event = self._next_event(deadline)
             if isinstance(event, Line):
                 return event.text
             self._check_logged_in(event)
@@ -235,7 +235,7 @@ class CliSession(TransportSession):
         wire.log_sent(self._device, "***" if secret else command)
         self._transport.send(command_bytes(command, self._line_end), deadline)
 
-    def _next(self, deadline: Deadline) -> CliEvent:
+    def _next_event(self, deadline: Deadline) -> CliEvent:
         while not self._waiting:
             self._take(self._receive(deadline))
         return self._waiting.popleft()
@@ -276,6 +276,6 @@ def _any_of(*patterns: re.Pattern[str] | None) -> re.Pattern[str]:
     return re.compile("|".join(parts))
 
 
-def _same(line: str, command: str) -> bool:
+def _is_echo(line: str, command: str) -> bool:
     """Return True if a line is the echo of the command; devices add and drop blanks."""
     return line.split() == command.split()

@@ -79,13 +79,13 @@ def _check_depth(document: Any) -> Any:
     """Return the document. Raise `ValueError` if it is nested more than `DEEPEST_DOCUMENT` levels deep."""
     level = [document]
     for _ in range(DEEPEST_DOCUMENT):
-        level = [inner for item in level for inner in _inside(item)]
+        level = [inner for item in level for inner in _list_children(item)]
     if level:
         raise ValueError("nested too deeply")
     return document
 
 
-def _inside(item: Any) -> Iterable[Any]:
+def _list_children(item: Any) -> Iterable[Any]:
     if isinstance(item, dict):
         return item.values()
     return item if isinstance(item, list) else ()
@@ -181,14 +181,14 @@ class HttpConnection:
                     return self._finish()
                 self._take(event)
         except self._h11.RemoteProtocolError as error:
-            raise _desync(f"the answer is not HTTP: {error}", data) from None
+            raise _make_desync(f"the answer is not HTTP: {error}", data) from None
 
     def _check_http(self, data: bytes) -> None:
         """Raise `ProtocolDesync` at once for bytes that are not HTTP: h11 would wait for a line end."""
         if len(self._beginning) < len(_EVERY_REPLY):
             self._beginning += data[: len(_EVERY_REPLY) - len(self._beginning)]
             if not _EVERY_REPLY.startswith(self._beginning):
-                raise _desync("the answer is not HTTP/1", data)
+                raise _make_desync("the answer is not HTTP/1", data)
 
     @property
     def reusable(self) -> bool:
@@ -205,14 +205,14 @@ class HttpConnection:
         elif isinstance(event, self._h11.Data):
             self._body += event.data
             if len(self._body) > self._longest_body_bytes:
-                raise _desync(f"a body of more than {self._longest_body_bytes} bytes", bytes(self._body))
+                raise _make_desync(f"a body of more than {self._longest_body_bytes} bytes", bytes(self._body))
         elif isinstance(event, self._h11.ConnectionClosed):
-            raise _desync("the connection ended before the reply was complete", b"")
+            raise _make_desync("the connection ended before the reply was complete", b"")
 
     def _finish(self) -> HttpReply:
         surplus, _ = self._connection.trailing_data
         if surplus:
-            raise _desync("bytes after the end of the reply", surplus)
+            raise _make_desync("bytes after the end of the reply", surplus)
         return HttpReply(
             self._head.status_code, bytes(self._body), dict(self.headers), self._head.reason.decode("latin-1")
         )
@@ -232,7 +232,7 @@ def _h11() -> Any:
     return h11
 
 
-def _desync(why: str, received: bytes) -> ProtocolDesync:
+def _make_desync(why: str, received: bytes) -> ProtocolDesync:
     shown = received[:_BYTES_SHOWN].decode("ascii", "backslashreplace")
     return ProtocolDesync(
         why, received=shown, hint="Check that this port serves the switch's REST interface."

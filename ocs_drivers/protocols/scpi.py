@@ -58,14 +58,14 @@ class ReplyReader:
         *complete, rest = re.split(rb"[\r\n]", self._line)
         self._line = bytearray(rest)
         if len(rest) > LONGEST_LINE_BYTES:
-            raise _not_scpi("a reply without end", bytes(rest[:40]).decode("ascii", "replace"))
+            raise _make_desync("a reply without end", bytes(rest[:40]).decode("ascii", "replace"))
         return [reply for line in complete if line.strip() for reply in split_replies(_printable(line))]
 
 
 def _printable(line: bytes) -> str:
     text = bytes(line).decode("ascii", "backslashreplace")
     if not (line.isascii() and text.replace("\t", " ").isprintable()):
-        raise _not_scpi("bytes that are not text", text)
+        raise _make_desync("bytes that are not text", text)
     return text.strip()
 
 
@@ -85,7 +85,7 @@ def split_replies(line: str) -> tuple[str, ...]:
         assert match is not None  # the pattern matches the empty string
         replies.append(match.group().strip())
         if match.end() < len(line) and line[match.end()] != ";":
-            raise _not_scpi("unbalanced quotes or parentheses", line)
+            raise _make_desync("unbalanced quotes or parentheses", line)
         position = match.end() + 1
     return tuple(replies)
 
@@ -101,7 +101,7 @@ def decode_identity(reply: str) -> Identity:
     """
     fields = [field.strip() for field in reply.split(",")]
     if len(fields) != 4 or not fields[0] or not fields[1]:
-        raise _not_scpi("not an identity of four fields", reply)
+        raise _make_desync("not an identity of four fields", reply)
     return Identity(*fields)
 
 
@@ -118,17 +118,17 @@ def decode_error(reply: str) -> QueuedError:
     """
     match = _ERROR.fullmatch(reply)
     if match is None:
-        raise _not_scpi("not an error queue entry", reply)
+        raise _make_desync("not an error queue entry", reply)
     return QueuedError(int(match[1]), match[2])
 
 
 def decode_complete(reply: str) -> None:
     """Check the answer to `OPERATION_COMPLETE`: exactly `1`."""
     if reply != "1":
-        raise _not_scpi("not the 1 that means complete", reply)
+        raise _make_desync("not the 1 that means complete", reply)
 
 
-def _not_scpi(why: str, received: str) -> ProtocolDesync:
+def _make_desync(why: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
         f"the reply is not SCPI: {why}",
         received=received[:200],

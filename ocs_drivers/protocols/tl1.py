@@ -212,9 +212,9 @@ class Decoder:
             position += len(piece)
             self._size_bytes += len(piece)
             if self._size_bytes > LONGEST_BLOCK_BYTES:
-                raise _desync("a block without end", self._line)
+                raise _make_desync("a block without end", self._line)
             if len(self._line) + len(piece) > LONGEST_LINE_BYTES:
-                raise _desync("a line without end", self._line)
+                raise _make_desync("a line without end", self._line)
             if run:
                 self._line += piece
             else:
@@ -272,7 +272,7 @@ class Decoder:
         elif self._part is _Part.IDENTIFICATION:
             self._identification = _RESPONSE.fullmatch(line) or _REPORT.fullmatch(line)
             if self._identification is None:
-                raise _desync("neither a response nor a report", line)
+                raise _make_desync("neither a response nor a report", line)
             self._part = _Part.TEXT
         else:
             self._text.append(line)
@@ -286,7 +286,7 @@ class Decoder:
         elif _is_header(line):
             self._part = _Part.IDENTIFICATION
         else:
-            raise _desync("not a header with name, date and time", line)
+            raise _make_desync("not a header with name, date and time", line)
 
     def _end_block(self, *, more: bool) -> None:
         self._end_line()
@@ -294,7 +294,7 @@ class Decoder:
             self._start_block()
             return
         if self._identification is None:
-            raise _desync("a block ended after its header", "")
+            raise _make_desync("a block ended after its header", "")
         self._events.append(_event(self._identification, self._text, more=more))
         self._start_block()
 
@@ -333,7 +333,7 @@ def _split_text(text: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(lines), tuple(comments)
 
 
-def _desync(why: str, received: str) -> ProtocolDesync:
+def _make_desync(why: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
         f"the reply is not TL1: {why}",
         received=received if len(received) <= 200 else f"{received[:200]}...",

@@ -38,7 +38,7 @@ class GuardRefused(Exception):
 ALWAYS_SOMEWHERE = "every input of this switch is always connected, so the test cannot start without circuits"
 
 
-def _without(connections: CrossConnects, free: FreePorts) -> CrossConnects:
+def _exclude_free(connections: CrossConnects, free: FreePorts) -> CrossConnects:
     """Return the circuits of inputs that are not free."""
     return CrossConnects((i, o) for i, o in connections.items() if i not in free.inputs)
 
@@ -65,7 +65,7 @@ class OnFreePorts:
     @pytest.fixture
     def empty(self, switch: OpticalSwitch, free: FreePorts) -> Iterator[OpticalSwitch]:
         """Yield the switch without circuits on its free ports; clear them afterwards, and check all other circuits."""
-        others = _without(switch.read().connections, free)
+        others = _exclude_free(switch.read().connections, free)
         switch.apply(CrossConnects(), scope=free.scope)
         yield switch
         switch.open()
@@ -76,7 +76,7 @@ class OnFreePorts:
     def read_held(switch: OpticalSwitch, free: FreePorts) -> CrossConnects:
         """Return the circuits of the free ports."""
         connections = switch.read().connections
-        return CrossConnects(connections.pairs - _without(connections, free).pairs)
+        return CrossConnects(connections.pairs - _exclude_free(connections, free).pairs)
 
 
 class SwitchContract(OnFreePorts):

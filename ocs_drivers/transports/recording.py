@@ -35,7 +35,7 @@ _BLANK = b"***"
 _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
-def blank(data: bytes, accounts: frozenset[Credentials]) -> bytes:
+def redact(data: bytes, accounts: frozenset[Credentials]) -> bytes:
     """Redact passwords, authorisation headers and cookies.
 
     >>> blank(b"ACT-USER::admin:1::secret;", frozenset())
@@ -64,13 +64,13 @@ class Recorder:
         """Write one line and flush it: a crash must not lose what led to it."""
         entry = {"s": round(time.monotonic() - self._started_s, 6), "device": device, "what": what}
         if data:
-            entry["data"] = blank(data, credentials_in_use()).decode("latin-1")
+            entry["data"] = redact(data, credentials_in_use()).decode("latin-1")
         self._file.write(json.dumps(entry) + "\n")
         self._file.flush()
 
 
 @contextmanager
-def recording(path: Path) -> Iterator[None]:
+def record_sessions(path: Path) -> Iterator[None]:
     """Record all sessions with switches that are opened inside to a new file.
 
     Raises `FileExistsError` if the file exists.
@@ -175,8 +175,8 @@ class Replay:
         del deadline
         accounts = credentials_in_use()
         recorded_data = self._take("sent", data)
-        if blank(recorded_data, accounts) != blank(data, accounts):
-            raise self._make_mismatch(recorded_data, blank(data, accounts))
+        if redact(recorded_data, accounts) != redact(data, accounts):
+            raise self._make_mismatch(recorded_data, redact(data, accounts))
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return the bytes received at this point of the recording. Raise `ConnectionLost` if it broke there."""

@@ -59,12 +59,12 @@ class TlsTransport:
             self._socket = context.wrap_socket(with_tcp, server_hostname=self._target[0])
         except OSError as error:
             with_tcp.close()
-            raise self._no_handshake(error) from error
+            raise self._make_handshake_error(error) from error
         self._early = b""
         if self._insecure:
             logger.warning("%s: the certificate is not verified (insecure=1)", self._device)
 
-    def _no_handshake(self, error: OSError) -> ConnectError:
+    def _make_handshake_error(self, error: OSError) -> ConnectError:
         if isinstance(error, ssl.SSLCertVerificationError):
             return ConnectError(
                 f"the certificate is not trusted: {error.verify_message}",

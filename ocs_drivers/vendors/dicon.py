@@ -45,7 +45,7 @@ def tcp_switch(
 ) -> BankSwitch:
     """Return an unopened `dicon+scpi://host?banks=2&channels=8` on PyVISA; there is no login."""
     del credentials
-    address = address.only_options(*_OPTIONS).with_port(PORT)
+    address = address.check_options(*_OPTIONS).with_port(PORT)
     return _switch(address, visa_line(address, PORT), timeout_s)
 
 
@@ -54,7 +54,7 @@ def serial_switch(
 ) -> BankSwitch:
     """Return an unopened `dicon+serial:/dev/ttyUSB0?baud=9600&banks=2&channels=8`; there is no login."""
     del credentials
-    address = address.only_options(*_OPTIONS, "baud")
+    address = address.check_options(*_OPTIONS, "baud")
     return _switch(address, serial_line(address, BAUD), timeout_s)
 
 

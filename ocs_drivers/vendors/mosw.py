@@ -36,7 +36,7 @@ def tcp_switch(
 ) -> BankSwitch:
     """Return an unopened `mosw+scpi://host?banks=2&channels=8` on PyVISA; there is no login."""
     del credentials
-    banks, channels = size_in(address.only_options("banks", "channels"))
+    banks, channels = size_in(address.check_options("banks", "channels"))
     address = address.with_port(PORT)
     line = visa_line(address, PORT)
     return BankSwitch(str(address), line, COMMANDS, banks=banks, channels=channels, timeout_s=timeout_s)

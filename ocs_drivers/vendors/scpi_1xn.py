@@ -69,7 +69,7 @@ def tcp_switch(
 ) -> BankSwitch:
     """Return an unopened 1xN switch on PyVISA; there is no login."""
     del credentials
-    address = address.only_options(*OPTIONS).with_port(PORT)
+    address = address.check_options(*OPTIONS).with_port(PORT)
     return _switch(address, visa_line(address, PORT), timeout_s)
 
 
@@ -78,7 +78,7 @@ def serial_switch(
 ) -> BankSwitch:
     """Return an unopened 1xN switch on a serial line; the option `baud` overrides the rate of the preset."""
     del credentials
-    address = address.only_options(*OPTIONS, "baud")
+    address = address.check_options(*OPTIONS, "baud")
     return _switch(address, serial_line(address, make_in(address).baud), timeout_s)
 
 

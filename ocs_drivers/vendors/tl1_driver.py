@@ -60,4 +60,4 @@ class Tl1Driver(SwitchDriver):
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports as enabled, for devices that report no states."""
-        return planning.plain_ports(self.capabilities)
+        return planning.make_plain_ports(self.capabilities)

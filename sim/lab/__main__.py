@@ -1,10 +1,10 @@
 """`python -m sim.lab`: a simulated lab as one process.
 
-    python -m sim.lab [--detached] [WIRING_FILE]   start; one JSON line when ready; ends with its input
-    python -m sim.lab --status                     labs on this machine, as a JSON list
-    python -m sim.lab --down [LAB_ID ...] [--all]  remove debris; named ids end live labs too, and --all one's own
+    python -m sim.lab [--detached] [WIRING_FILE]   start a lab; print a JSON line when ready; run until stdin ends
+    python -m sim.lab --status                     list the labs on this machine as JSON
+    python -m sim.lab --down [LAB_ID ...] [--all]  remove debris; also end the named live labs, or all of this user
 
-Without WIRING_FILE the wiring document is one line of JSON on standard input.
+Without WIRING_FILE the wiring document is a line of JSON on standard input.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lightbed.wording import install_extra
-from sim.lab.found import end_labs, find_labs, remove_debris
+from sim.lab.inventory import end_labs, find_labs, remove_debris
 from sim.lab.model import LabError
 from sim.twins.hosts.netns import KernelFault
 
@@ -34,7 +34,7 @@ _STDIN = 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit status: 0, or 1 with one JSON line that says why."""
+    """Run a command and return the exit status: 0, or 1 after printing a JSON line with the error."""
     options = _parser().parse_args(arguments)
     try:
         if options.status:
@@ -45,7 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (LabError, KernelFault) as error:
         return _refuse(error.what, error.hint, error.code)
     except OSError as error:
-        return _refuse(str(error) or type(error).__name__, "Repair what it names, and start again", "machine")
+        return _refuse(
+            str(error) or type(error).__name__, "Correct the cause, then start the lab again", "machine"
+        )
 
 
 def _refuse(error: str, hint: str, code: str) -> int:
@@ -56,10 +58,10 @@ def _refuse(error: str, hint: str, code: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m sim.lab", description="a simulated lab as one process")
     parser.add_argument("wiring", nargs="?", type=Path, help="wiring document; default: a line on stdin")
-    parser.add_argument("--detached", action="store_true", help="do not end with the standard input")
+    parser.add_argument("--detached", action="store_true", help="keep running when standard input ends")
     parser.add_argument("--status", action="store_true", help="list the labs on this machine")
-    parser.add_argument("--down", nargs="*", metavar="LAB_ID", help="remove debris, or these labs")
-    parser.add_argument("--all", action="store_true", help="with --down: one's own live labs too")
+    parser.add_argument("--down", nargs="*", metavar="LAB_ID", help="remove debris, and end these labs")
+    parser.add_argument("--all", action="store_true", help="with --down: also end all live labs of this user")
     return parser
 
 
@@ -69,22 +71,22 @@ def _print(value: object) -> int:
 
 
 def _down(lab_ids: Sequence[str], *, everything: bool) -> list[str]:
-    """Remove debris; end the labs that are named, and with `everything` those of this user."""
+    """End the named labs and, with `everything`, all labs of this user; without either, remove debris. Return ids."""
     if everything:
-        own = [lab.id for lab in find_labs() if not lab.is_of_others]
-        return list(end_labs(sorted({*own, *lab_ids})))
+        own_labs = [lab.id for lab in find_labs() if not lab.is_of_others]
+        return list(end_labs(sorted({*own_labs, *lab_ids})))
     return list(end_labs(lab_ids) if lab_ids else remove_debris())
 
 
 def _supervise(wiring: Path | None, *, detached: bool) -> int:
-    import asyncio  # late, like all that --status and --down do not need
+    import asyncio  # late, because --status and --down do not need it
 
     document = _parse(_read(wiring))
     return asyncio.run(_run(document, detached=detached))
 
 
 def _parse(text: str) -> Document:
-    """Return the document; imported late because --status and --down work with the standard library alone."""
+    """Parse the document; imported late, because --status and --down work with the standard library alone."""
     try:
         from sim.lab.document import parse
     except ModuleNotFoundError as error:
@@ -95,7 +97,7 @@ def _parse(text: str) -> Document:
 
 
 def _read(wiring: Path | None) -> str:
-    """Return the document's text: a file, or standard input up to its first line end."""
+    """Return the text of the document: that of a file, or the first line of standard input."""
     if wiring is None:
         return _first_line()
     try:
@@ -107,7 +109,7 @@ def _read(wiring: Path | None) -> str:
 
 
 def _first_line() -> str:
-    """Read no further than a line, without a buffer: the rest of the input is a life-line, not text."""
+    """Read a single line, without a buffer: the rest of standard input serves only to detect its end."""
     text = bytearray()
     while not text.endswith(b"\n") and (byte := os.read(_STDIN, 1)):
         text += byte
@@ -115,7 +117,7 @@ def _first_line() -> str:
 
 
 async def _run(document: Document, *, detached: bool) -> int:
-    """Keep the lab until somebody asks for its end; then, or on an error, take it down."""
+    """Run the lab until it is told to end, then take it down; raise `LabError` if that is before it was ready."""
     import asyncio
 
     ready = asyncio.Event()
@@ -143,19 +145,19 @@ async def _live(document: Document, ready: asyncio.Event) -> None:
 
 
 def _end_with(life: asyncio.Task[None], *, detached: bool) -> None:
-    """SIGTERM, SIGINT and, unless detached, the end of standard input end the lab.
+    """End the lab at SIGTERM, SIGINT and, unless detached, at the end of standard input.
 
-    They do so once: a second request must not cut short the taking down.
+    Only the first request counts: a second one must not interrupt the cleanup.
     """
     import asyncio
 
     loop = asyncio.get_running_loop()
-    asked = False
+    is_ending = False
 
     def end() -> None:
-        nonlocal asked
-        if not asked:
-            asked = True
+        nonlocal is_ending
+        if not is_ending:
+            is_ending = True
             life.cancel()
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,7 +1,7 @@
-"""Claims: who owns a lab id and a subnet on this machine.
+"""Claims of lab ids and subnets on this machine.
 
-A claim is a locked file. The kernel drops the lock when its holder ends, however it ends, so a claim is never
-stale: a file without a lock is debris. What the file says (process, lab) is for people.
+A claim is a locked file. The kernel drops the lock when the process of its holder ends, in whatever way, so a claim is
+never stale: a file without a lock is debris. The content of the file describes the holder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ATTEMPT_PAUSE_S = 0.005
 
 
 def claims_folder() -> Path:
-    """Return the folder of claims: /run/lightbed for root, the user's own folder otherwise."""
+    """Return the folder of claims: /run/lightbed for root, otherwise a folder of the user."""
     if os.geteuid() == 0:
         return Path("/run/lightbed")
     private = os.environ.get("XDG_RUNTIME_DIR")
@@ -31,9 +31,9 @@ def claims_folder() -> Path:
 
 
 def this_user() -> str:
-    """Return the name of who runs this process: of root by sudo, the one who asked for it."""
-    if os.geteuid() == 0 and (asked_by := os.environ.get("SUDO_USER")):
-        return asked_by
+    """Return the name of the user who runs this process; under sudo, the user who called sudo."""
+    if os.geteuid() == 0 and (sudo_user := os.environ.get("SUDO_USER")):
+        return sudo_user
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:  # a user without an entry, as in containers
@@ -42,7 +42,7 @@ def this_user() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The holder of a claim, in its own words; `rate_mbps` is that of the lab's links, `user` who started it."""
+    """The holder of a claim; `rate_mbps` is the rate of the lab's links, `user` the name of who started it."""
 
     pid: int
     lab: str
@@ -52,7 +52,7 @@ class Holder:
 
 
 class Claim:
-    """An exclusive, held lock on a name. Released by `release`, and by the end of the process."""
+    """An exclusive lock on a name, until `release` or the end of the process."""
 
     def __init__(self, path: Path, handle: int) -> None:
         self._path = path
@@ -60,9 +60,9 @@ class Claim:
 
     @classmethod
     def take(cls, name: str) -> Claim | None:
-        """Claim `name`; None when somebody else holds it.
+        """Claim `name`; return None if another process holds the claim.
 
-        A `holder_of` that looks at this moment holds the file for microseconds: hence more than one attempt.
+        A concurrent `holder_of` locks the file for microseconds, hence several attempts.
         """
         path = claims_folder() / f"{name}.lock"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -75,13 +75,14 @@ class Claim:
         return None
 
     def write(self, holder: Holder) -> None:
-        """Note who we are, for `--status` and `--down --all`."""
+        """Write the holder into the file, for `--status` and `--down --all`."""
         text = json.dumps(asdict(holder))
         os.ftruncate(self._handle, 0)
         os.pwrite(self._handle, text.encode(), 0)
 
     def release(self) -> None:
-        """Remove the file, then drop the lock, so that nobody can lock a file that is about to go."""
+        """Remove the file, then drop the lock."""
+        # In this order: otherwise another process could lock the file just before its removal.
         with suppress(FileNotFoundError):
             self._path.unlink()
         os.close(self._handle)
@@ -96,22 +97,22 @@ def _lock(handle: int) -> bool:
 
 
 def _still_there(path: Path, handle: int) -> bool:
-    """Return True if the file we locked is the one that bears the name: its last holder may just have removed it."""
+    """Return whether the locked file still has the name; the last holder may have removed it before the lock."""
     try:
-        named, ours = path.stat(), os.fstat(handle)
+        by_name, by_handle = path.stat(), os.fstat(handle)
     except FileNotFoundError:
         return False
-    return (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino)
+    return (by_name.st_dev, by_name.st_ino) == (by_handle.st_dev, by_handle.st_ino)
 
 
 def claim_names() -> Iterator[str]:
-    """Return names of all claims on the machine, held or not."""
+    """Yield the names of all claims on the machine, locked or not."""
     with suppress(FileNotFoundError):
         yield from sorted(path.stem for path in claims_folder().glob("*.lock"))
 
 
 def holder_of(name: str) -> Holder | None:
-    """Return the holder of the claim; None when it is free. A holder that has not written yet has pid 0."""
+    """Return the holder of a claim, None if it is free. A holder that has not written its file yet has pid 0."""
     try:
         handle = os.open(claims_folder() / f"{name}.lock", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -137,7 +138,7 @@ def _parse(content: bytes) -> Holder:
 
 
 def subnet_claim(subnet: IPv4Network) -> str:
-    """Return the claim's name for a subnet.
+    """Return the name of the claim of a subnet.
 
     >>> subnet_claim(IPv4Network("10.99.0.0/24"))
     'subnet-10.99.0.0-24'
@@ -146,9 +147,9 @@ def subnet_claim(subnet: IPv4Network) -> str:
 
 
 def overlapping_claim(subnet: IPv4Network) -> IPv4Network | None:
-    """Return a subnet other than this one, but with addresses in common, that somebody holds; None when nobody does.
+    """Return another claimed subnet that overlaps this one, or None.
 
-    Asked after one's own claim is taken: of two labs that start at once, at least one then sees the other.
+    Call this after claiming `subnet`: of two labs that start at the same time, at least one then sees the other.
     """
     for name in claim_names():
         if not name.startswith(_SUBNET):

@@ -1,7 +1,7 @@
-"""The wiring document: read, checked against its schema and for sense, and given types.
+"""Parser of wiring documents.
 
-The shape is `wiring.schema.json`. What a schema cannot say is checked here: addresses lie in the management
-network, names and fibres are used once. Every complaint names the path in the document, like
+The schema is `wiring.schema.json`. This module also checks rules that a schema cannot express: addresses are in the
+management network, names and ports are unique. Every error names the path in the document, such as
 `hosts[3].nics[0].transmit.port`.
 """
 
@@ -31,20 +31,22 @@ _POLATIS_SWITCH_TIME_S = 0.02
 
 
 def parse(text: str) -> Document:
-    """Return the document in `text` (JSON). Raises `LabError` with code `document`."""
+    """Parse and check a JSON document. Raise `LabError` with code `document` if it is not valid."""
     try:
         raw = json.loads(text)
     except json.JSONDecodeError as error:
-        raise _wrong((), f"not JSON: {error}", "Send one JSON object that follows the schema") from error
+        raise _document_error(
+            (), f"not JSON: {error}", "Send one JSON object that follows the schema"
+        ) from error
     _check_shape(raw)
     document = _parse_document(raw)
     _check_names(document)
     _check_fibres(raw)
     _check_addresses(document)
     frame_bytes = document.link.mtu + _ETHERNET_HEADER_BYTES
-    if document.link.burst_kb * 1024 < frame_bytes:  # a token bucket lets nothing pass that is larger
+    if document.link.burst_kb * 1024 < frame_bytes:  # a token bucket never passes a larger frame
         hint = f"Use at least {-(-frame_bytes // 1024)}, or a smaller mtu"
-        raise _wrong(
+        raise _document_error(
             ("link", "burst_kb"),
             f"{document.link.burst_kb} KiB do not hold a frame of {frame_bytes} bytes",
             hint,
@@ -52,12 +54,12 @@ def parse(text: str) -> Document:
     return document
 
 
-def _wrong(place: Place, what: str, hint: str) -> LabError:
+def _document_error(place: Place, what: str, hint: str) -> LabError:
     return LabError(f"wiring document: {_path(place)}: {what}", hint=hint, code="document")
 
 
 def _path(place: Place) -> str:
-    """Return `hosts[3].nics[0].name`, as people write it.
+    """Format a path.
 
     >>> _path(("hosts", 3, "nics", 0, "name"))
     'hosts[3].nics[0].name'
@@ -70,14 +72,14 @@ def _check_shape(raw: object) -> None:
     schema = json.loads(resources.files("sim.lab").joinpath("wiring.schema.json").read_text("utf-8"))
     error: ValidationError | None = best_match(Draft202012Validator(schema).iter_errors(raw))
     if error is not None:
-        raise _wrong(tuple(error.absolute_path), error.message, "See sim/lab/wiring.schema.json")
+        raise _document_error(tuple(error.absolute_path), error.message, "See sim/lab/wiring.schema.json")
 
 
 def _address(text: str, *place: str | int) -> Address:
-    """Return `10.99.0.2:5025` with its two halves checked."""
+    """Parse an address such as `10.99.0.2:5025`; `place` is its path in the document, for errors."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise _wrong(place, f"{text!r} is not an address", "Write host:port, like 10.99.0.2:5025")
+        raise _document_error(place, f"{text!r} is not an address", "Write host:port, like 10.99.0.2:5025")
     return Address(_ip(host, *place), int(port))
 
 
@@ -85,7 +87,7 @@ def _ip(text: str, *place: str | int) -> IPv4Address:
     try:
         return IPv4Address(text)
     except AddressValueError as error:
-        raise _wrong(
+        raise _document_error(
             place, f"{text!r} is not an IPv4 address", "Write four numbers, like 10.99.0.2"
         ) from error
 
@@ -95,9 +97,9 @@ def _subnet(text: str) -> IPv4Network:
     try:
         subnet = IPv4Network(text)
     except ValueError as error:
-        raise _wrong(("management",), f"{text!r}: {error}", hint) from error
+        raise _document_error(("management",), f"{text!r}: {error}", hint) from error
     if subnet.prefixlen > _LONGEST_PREFIX:
-        raise _wrong(("management",), f"{text} is too small for a lab", hint)
+        raise _document_error(("management",), f"{text} is too small for a lab", hint)
     return subnet
 
 
@@ -125,7 +127,9 @@ def _switch(at: int, entry: Mapping[str, Any]) -> SwitchDocument:
     family = entry["kind"]
     if family not in FAMILIES:
         hint = f"Name one of {', '.join(FAMILIES)}"
-        raise _wrong(("switches", at, "kind"), f"there is no simulated switch family {family!r}", hint)
+        raise _document_error(
+            ("switches", at, "kind"), f"there is no simulated switch family {family!r}", hint
+        )
     frontends = {
         scheme: _address(text, *place) for scheme, text, place in _frontends(entry, ("switches", at))
     }
@@ -146,7 +150,7 @@ def _switch(at: int, entry: Mapping[str, Any]) -> SwitchDocument:
 
 
 def _frontends(entry: Mapping[str, Any], at: Place) -> Iterator[tuple[str, str, Place]]:
-    """Yield scheme, address and place of every frontend; a Polatis has two, each with a key of its own."""
+    """Yield the scheme, address and path of every frontend; those of a Polatis are under `scpi` and `tl1`."""
     for key in ("scpi", "tl1"):
         if key in entry:
             yield f"polatis+{key}", entry[key], (*at, key)
@@ -161,7 +165,7 @@ def _host(at: int, entry: Mapping[str, Any]) -> HostDocument:
 
 
 def _fabric_names(at: int, entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield addresses in the fabric with their names: `a.fabric`, `nic1.a.fabric`."""
+    """Yield the fabric addresses of a host with their names: `a.fabric`, `nic1.a.fabric`."""
     name = f"{entry['name']}.fabric"
     if "address" in entry:
         yield str(_ip(entry["address"], "hosts", at, "address")), name
@@ -171,32 +175,38 @@ def _fabric_names(at: int, entry: Mapping[str, Any]) -> Iterator[tuple[str, str]
             yield str(_ip(nic["address"], *place)), f"{nic['name']}.{name}"
 
 
-def _once(things: Iterable[tuple[Place, object]], noun: str) -> None:
-    """Refuse a second use of anything, naming both places."""
+def _check_unique(things: Iterable[tuple[Place, object]], noun: str) -> None:
+    """Raise `LabError` for a second use of a thing; the error names both paths."""
     first: dict[object, Place] = {}
     for place, thing in things:
         if thing in first:
-            raise _wrong(place, f"{noun} {thing} is already used at {_path(first[thing])}", "Use it once")
+            raise _document_error(
+                place, f"{noun} {thing} is already used at {_path(first[thing])}", "Use it once"
+            )
         first[thing] = place
 
 
 def _check_names(document: Document) -> None:
     hosts = [(("hosts", at, "name"), host.name) for at, host in enumerate(document.hosts)]
-    _once(hosts, "host")
-    _once(((("switches", at, "name"), switch.name) for at, switch in enumerate(document.switches)), "switch")
+    _check_unique(hosts, "host")
+    _check_unique(
+        ((("switches", at, "name"), switch.name) for at, switch in enumerate(document.switches)), "switch"
+    )
     for at, host in enumerate(document.hosts):
-        _once(((("hosts", at, "nics", nic_at, "name"), nic) for nic_at, nic in enumerate(host.nics)), "NIC")
+        _check_unique(
+            ((("hosts", at, "nics", nic_at, "name"), nic) for nic_at, nic in enumerate(host.nics)), "NIC"
+        )
         for nic_at, nic in enumerate(host.nics):
-            _not_ours(("hosts", at, "nics", nic_at, "name"), nic, _RESERVED_NICS)
+            _check_not_reserved(("hosts", at, "nics", nic_at, "name"), nic, _RESERVED_NICS)
     for place, name in hosts:
-        _not_ours(place, name, _RESERVED_HOSTS)
+        _check_not_reserved(place, name, _RESERVED_HOSTS)
     for at, switch in enumerate(document.switches):
-        _not_ours(("switches", at, "name"), switch.name, ("plant",))
+        _check_not_reserved(("switches", at, "name"), switch.name, ("plant",))
 
 
-def _not_ours(place: Place, name: str, reserved: Iterable[str]) -> None:
+def _check_not_reserved(place: Place, name: str, reserved: Iterable[str]) -> None:
     if name in reserved:
-        raise _wrong(place, f"the lab itself uses the name {name}", "Use another name")
+        raise _document_error(place, f"the lab itself uses the name {name}", "Use another name")
 
 
 def _fibres(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
@@ -207,7 +217,7 @@ def _fibres(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, A
 
 
 def _check_fibres(raw: Mapping[str, Any]) -> None:
-    """Check that fibres lead from outputs to receivers and from transmitters to inputs, one for each port."""
+    """Raise `LabError` unless transmit fibres use input ports and receive fibres output ports, one fibre per port."""
     ports = {
         entry["name"]: {
             "transmit": range(1, entry["inputs"] + 1),
@@ -218,16 +228,21 @@ def _check_fibres(raw: Mapping[str, Any]) -> None:
     for place, way, fibre in _fibres(raw):
         name, port = fibre["switch"], fibre["port"]
         if name not in ports:
-            raise _wrong((*place, "switch"), f"there is no switch {name}", f"Name one of {', '.join(ports)}")
-        fitting = ports[name][way]
-        if port not in fitting:
-            hint = f"A {way} fibre goes to ports {fitting.start} to {fitting.stop - 1} of {name}"
-            raise _wrong((*place, "port"), f"port {port} does not fit", hint)
-    _once(((place, f"{fibre['switch']}:{fibre['port']}") for place, _, fibre in _fibres(raw)), "port")
+            raise _document_error(
+                (*place, "switch"), f"there is no switch {name}", f"Name one of {', '.join(ports)}"
+            )
+        valid_ports = ports[name][way]
+        if port not in valid_ports:
+            hint = f"A {way} fibre goes to ports {valid_ports.start} to {valid_ports.stop - 1} of {name}"
+            raise _document_error((*place, "port"), f"port {port} does not fit", hint)
+    _check_unique(((place, f"{fibre['switch']}:{fibre['port']}") for place, _, fibre in _fibres(raw)), "port")
 
 
 def _check_addresses(document: Document) -> None:
-    """Check that everything answers inside the management network, each at its own place, hosts not where we do."""
+    """Raise `LabError` unless all addresses are distinct device addresses of the management network.
+
+    Frontends may share an IP address if their ports differ, but not with a host.
+    """
     listeners: list[tuple[Place, Address]] = [(("control",), document.control)]
     for at, switch in enumerate(document.switches):
         entry = document.raw["switches"][at]
@@ -238,12 +253,16 @@ def _check_addresses(document: Document) -> None:
     hosts = [(("hosts", at, "management"), host.management.host) for at, host in enumerate(document.hosts)]
     for place, ip in [*((place, address.host) for place, address in listeners), *hosts]:
         if ip not in document.subnet:
-            raise _wrong(place, f"{ip} is outside {document.subnet}", "Use an address of `management`")
+            raise _document_error(
+                place, f"{ip} is outside {document.subnet}", "Use an address of `management`"
+            )
         if ip in (document.subnet.network_address, document.subnet.broadcast_address):
             hint = f"Use {document.subnet[1]} to {document.subnet[-2]}"
-            raise _wrong(
+            raise _document_error(
                 place, f"{ip} is the network or broadcast address of {document.subnet}, not a device", hint
             )
-    _once(listeners, "address")
-    ours = {address.host: place for place, address in listeners} | {document.root_address: ("management",)}
-    _once([*((place, ip) for ip, place in ours.items()), *hosts], "address")
+    _check_unique(listeners, "address")
+    listener_places = {address.host: place for place, address in listeners} | {
+        document.root_address: ("management",)
+    }
+    _check_unique([*((place, ip) for ip, place in listener_places.items()), *hosts], "address")

@@ -1,4 +1,4 @@
-"""Types of a checked wiring document, and the error of a lab that does not start."""
+"""Types of a wiring document, and the error of a lab that cannot start."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sim.twins.hosts.redirects import LinkShape
 from sim.twins.switch.device import BootMode
 
 Place = tuple[str | int, ...]
-"""Path to a value in the document: keys and numbers of entries."""
+"""Path to a value in the document: keys and indices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address at which a device answers."""
+    """IP address and port of a device."""
 
     host: IPv4Address
     port: int
@@ -28,9 +28,9 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class SwitchDocument:
-    """One switch twin: the addresses of its frontends by scheme, that of its control socket, and its character.
+    """A switch twin: addresses of its frontends by scheme, of its control socket, and its properties.
 
-    What is None is as the family is delivered.
+    None stands for the default of the family.
     """
 
     name: str
@@ -49,7 +49,7 @@ class SwitchDocument:
 
 @dataclass(frozen=True, slots=True)
 class HostDocument:
-    """One host: management address, SSH port, NIC names in order; addresses in the fabric with their names."""
+    """A host: management address with SSH port, NIC names in order, pairs of fabric address and name."""
 
     name: str
     management: Address
@@ -59,7 +59,7 @@ class HostDocument:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A checked wiring document; `raw` is what the plant reads. `represents_gbps` chooses the NICs' modules."""
+    """A checked wiring document; the plant reads `raw`, and `represents_gbps` selects the transceivers of the NICs."""
 
     lab: str
     hosts_mode: Literal["kernel", "model"]
@@ -74,12 +74,12 @@ class Document:
 
     @property
     def root_address(self) -> IPv4Address:
-        """Our own address in the management network: its first."""
+        """Address of this machine in the management network: the first one."""
         return self.subnet[1]
 
     @property
     def twin_addresses(self) -> tuple[IPv4Address, ...]:
-        """Addresses that the twins need in the management namespace, each once."""
+        """Distinct addresses that the twins need in the management namespace."""
         listeners = [self.control.host]
         for switch in self.switches:
             listeners += [address.host for address in (*switch.frontends.values(), switch.control)]
@@ -87,10 +87,10 @@ class Document:
 
 
 class LabError(LightbedError):
-    """A lab that cannot start as asked. `code` is a stable word for programs, `hint` what a person can do.
+    """A request that the lab cannot fulfil. `code` is stable, for programs; `hint` tells a person what to do.
 
-    Codes: `document`, `not_root`, `subnet_taken`, `no_such_lab`, `no_library`, `interrupted`;
-    `sim.twins.hosts.netns.KernelFault` adds those of the kernel, and any other refusal of the machine is `machine`.
+    Codes: `document`, `not_root`, `subnet_taken`, `no_such_lab`, `no_library`, `interrupted`. The command also reports
+    the codes of `sim.twins.hosts.netns.KernelFault`, and `machine` for any other error of the operating system.
     """
 
     def __init__(self, what: str, *, hint: str, code: str) -> None:

@@ -1,8 +1,8 @@
-"""The supervisor of one simulated lab: starts everything, keeps it, and takes it down however it ends.
+"""The supervisor of a simulated lab: starts everything, and takes it down in whatever way the lab ends.
 
-The management network is a bridge in a namespace of its own, with one link on the root side: the switch twins'
-addresses lie on the bridge, every host has a port on it, and the machine itself is its first address. Nothing of it
-but one interface shows in the machine's own network.
+The management network is a bridge in a namespace of its own, with a link to the root namespace. The bridge has the
+addresses of the switch twins, every host has a port on it, and the machine itself has the first address. In the
+machine's own network only the interface of this link is visible.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from sim.lab.claims import Claim, Holder, overlapping_claim, subnet_claim, this_user
-from sim.lab.found import LabNames, dismantle, remove_debris
+from sim.lab.inventory import LabNames, dismantle, remove_debris
 from sim.lab.model import Address, Document, LabError, SwitchDocument
 from sim.models.clock import RealClock, ScaledClock
 from sim.twins.families import make_twin
 from sim.twins.hosts import netns
 from sim.twins.hosts.interfaces import InterfaceWatch
 from sim.twins.hosts.keys import make_keys, ssh_files
-from sim.twins.hosts.own_root import check_device_nodes, machine_mounts, own_root_script, refusal_of_own_root
-from sim.twins.hosts.redirects import Fabric, far_ends
+from sim.twins.hosts.own_root import check_device_nodes, machine_mounts, own_root_script, probe_own_root
+from sim.twins.hosts.redirects import Fabric, make_far_ends
 from sim.twins.hosts.spec import HostSpec
 from sim.twins.hosts.transceivers.command import ethtool_script, transceiver_verb
 from sim.twins.hosts.twin import MANAGEMENT_LINK, HostTwin, boot_script, build_network, etc_files, find_tools
@@ -47,7 +47,7 @@ _OFF = {f"ipv6/conf/{scope}/disable_ipv6": 1 for scope in ("all", "default")}
 
 @dataclass(frozen=True, slots=True)
 class RunningLab:
-    """A lab that is up: what its ready line says; `shared_root` is why hosts share the machine's root, if they do."""
+    """A running lab. `shared_root` is the reason why hosts share the root file system of the machine, or empty."""
 
     document: Document
     lab_id: str
@@ -55,7 +55,7 @@ class RunningLab:
     shared_root: str = ""
 
     def ready_line(self) -> dict[str, Any]:
-        """Return the one line that the supervisor prints when the lab can be used."""
+        """Return the content of the line that the supervisor prints when the lab is ready."""
         document = self.document
         control = {switch.name: str(switch.control) for switch in document.switches}
         return {
@@ -73,33 +73,37 @@ class RunningLab:
 
 
 async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
-    """Start the whole lab; what it takes to remove it again goes onto `stack`, also when this raises.
+    """Start the whole lab; push its cleanup onto `stack` step by step, so that it also works if this raises.
 
-    Raises `LabError` or `KernelFault`, each with code and hint.
+    Raise `LabError` or `KernelFault`, each with code and hint.
     """
-    began = time.monotonic()
-    kernel = document.hosts_mode == "kernel"
-    tools = _check_kernel(document) if kernel else {}
+    start_s = time.monotonic()
+    has_kernel_hosts = document.hosts_mode == "kernel"
+    tools = _check_kernel_hosts(document) if has_kernel_hosts else {}
     remove_debris()
-    lab_id = _claim(document, stack)
+    lab_id = _claim_lab(document, stack)
     names = LabNames(lab_id)
     renderers: list[Renderer] = []
     shared_root = ""
     specs: list[HostSpec] = []
-    if kernel:
+    if has_kernel_hosts:
+        # Before anything is created, so that a failure half way is cleaned up, too.
         stack.callback(dismantle, lab_id)
         specs, fabric = _build_networks(document, names)
         renderers.append(fabric)
         shared_root = await _start_hosts(specs, document, tools, stack)
-    plant = await _start_devices(document, names.management if kernel else None, renderers, stack)
+    plant = await _start_devices(document, names.management if has_kernel_hosts else None, renderers, stack)
     for spec in specs:
         watch = InterfaceWatch(spec.namespace, spec.name, spec.nics, plant.interfaces_changed)
         stack.callback(watch.close)
-    return RunningLab(document, lab_id, time.monotonic() - began, shared_root)
+    return RunningLab(document, lab_id, time.monotonic() - start_s, shared_root)
 
 
-def _check_kernel(document: Document) -> dict[str, str]:
-    """Return the machine's programs for kernel hosts, or a `LabError` saying what is missing."""
+def _check_kernel_hosts(document: Document) -> dict[str, str]:
+    """Return the paths of the programs that kernel hosts need, by name.
+
+    Raise `LabError` without root or an authorized key, or if a program is missing.
+    """
     if os.geteuid() != 0:
         raise LabError(
             "hosts in kernel namespaces need root",
@@ -108,15 +112,15 @@ def _check_kernel(document: Document) -> dict[str, str]:
         )
     if not document.authorized_key:
         raise LabError(
-            "wiring document: authorized_key is missing, so nobody could log in to the hosts",
+            "wiring document: authorized_key is missing, but login to the hosts needs a key",
             hint="Put an OpenSSH public key there",
             code="document",
         )
     return find_tools()
 
 
-def _claim(document: Document, stack: AsyncExitStack) -> str:
-    """Claim a lab id and the subnet, and check that nobody else on the machine uses any part of the subnet."""
+def _claim_lab(document: Document, stack: AsyncExitStack) -> str:
+    """Claim a new lab id and the subnet, and return the id; raise `LabError` if any part of the subnet is in use."""
     lab_id = f"lb{secrets.token_hex(3)}"
     holder = Holder(os.getpid(), document.lab, str(document.subnet), document.link.rate_mbps, this_user())
     for name in (lab_id, subnet_claim(document.subnet)):
@@ -133,7 +137,7 @@ def _claim(document: Document, stack: AsyncExitStack) -> str:
 
 
 def _build_networks(document: Document, names: LabNames) -> tuple[list[HostSpec], Fabric]:
-    """Make namespaces, management network, dark fabric and the hosts' interfaces."""
+    """Create the namespaces, the management network, a dark fabric and the interfaces of the hosts."""
     specs = [
         HostSpec(
             name=host.name,
@@ -147,7 +151,7 @@ def _build_networks(document: Document, names: LabNames) -> tuple[list[HostSpec]
     ]
     netns.add([names.management, names.fabric, *(spec.namespace for spec in specs)])
     build_management(document, names)
-    fabric = Fabric(names.fabric, far_ends({spec.name: (spec.namespace, spec.nics) for spec in specs}))
+    fabric = Fabric(names.fabric, make_far_ends({spec.name: (spec.namespace, spec.nics) for spec in specs}))
     fabric.build(document.link)
     for spec in specs:
         build_network(spec, document.link)
@@ -157,16 +161,16 @@ def _build_networks(document: Document, names: LabNames) -> tuple[list[HostSpec]
 async def _start_hosts(
     specs: Sequence[HostSpec], document: Document, tools: dict[str, str], stack: AsyncExitStack
 ) -> str:
-    """Boot all hosts at once; raise the first failure after all have either started or failed.
+    """Boot all hosts in parallel; raise the first failure after all have started or failed.
 
-    Returns why they share the machine's root; nothing where each has its own.
+    Return the reason why they share the root file system of the machine, or "" if each has its own.
     """
     passwd = Path("/etc/passwd").read_text("utf-8")
     shell = shutil.which("bash") or pwd.getpwuid(0).pw_shell
     keys = make_keys([spec.name for spec in specs], tools)
     mounts = machine_mounts(Path("/proc/self/mountinfo").read_text("utf-8"))
     check_device_nodes()
-    refusal = refusal_of_own_root(mounts, tools)
+    refusal = probe_own_root(mounts, tools)
     own_root = () if refusal else own_root_script(mounts)
 
     control = document.control
@@ -189,7 +193,7 @@ async def _start_hosts(
 async def _start_devices(
     document: Document, namespace: str | None, renderers: Sequence[Renderer], stack: AsyncExitStack
 ) -> Plant:
-    """Start the plant with its control socket, and the switch twins, on the very addresses of the document."""
+    """Start the plant with its control socket, and the switch twins, on the addresses of the document."""
     plant = Plant(document.raw, renderers)
     control = ControlServer({**plant_verbs(plant), **transceiver_verb(plant, document.represents_gbps)})
     await control.serve(_listen(document, namespace, document.control))
@@ -203,9 +207,9 @@ async def _start_devices(
 
 
 def _listen(document: Document, namespace: str | None, address: Address) -> socket.socket:
-    """Return a socket on an address of the document: on the bridge, or on the root side where the address is ours.
+    """Return a socket on an address of the document: on the bridge, or on the root side for the machine's address.
 
-    Without namespaces an address that somebody else has means that the whole (loopback) subnet is in use.
+    Without namespaces an address in use means that another lab uses the (loopback) subnet: raise `LabError`.
     """
     where = None if address.host == document.root_address else namespace
     try:
@@ -217,7 +221,7 @@ def _listen(document: Document, namespace: str | None, address: Address) -> sock
 
 
 def switch_twin(switch: SwitchDocument, plant: Plant) -> SwitchTwin:
-    """Return the twin that an entry describes, not yet serving. Raises `LabError`."""
+    """Return the twin of an entry, which does not serve yet. Raise `LabError` for settings that do not fit it."""
     settings = TwinSettings(
         switch.name,
         switch.inputs,
@@ -233,26 +237,26 @@ def switch_twin(switch: SwitchDocument, plant: Plant) -> SwitchTwin:
     try:
         return make_twin(switch.family, settings)
     except SettingError as error:
-        raise _wrong_twin(switch, str(error)) from None
+        raise _twin_error(switch, str(error)) from None
 
 
 def addresses_of(twin: SwitchTwin, switch: SwitchDocument) -> dict[str, Address]:
-    """Return the addresses by name of the frontend. Raises `LabError` for a scheme that the twin does not serve."""
+    """Return the addresses by name of the frontend. Raise `LabError` for a scheme that the twin does not serve."""
     names = {twin.frontends[name].scheme: name for name in twin.needs_socket}
     for scheme in switch.frontends:
         if scheme not in names:
-            raise _wrong_twin(switch, f"it does not speak {scheme}, only {', '.join(names)}")
+            raise _twin_error(switch, f"it does not support {scheme}, only {', '.join(names)}")
     return {names[scheme]: address for scheme, address in switch.frontends.items()}
 
 
-def _wrong_twin(switch: SwitchDocument, what: str) -> LabError:
+def _twin_error(switch: SwitchDocument, what: str) -> LabError:
     return LabError(f"the simulated switch {switch.name}: {what}", hint="Correct its entry", code="document")
 
 
 def build_management(document: Document, names: LabNames) -> None:
-    """Make the bridge with the twins' addresses, a port for each host, and our own link with its route."""
+    """Create the bridge with the addresses of the twins, a port for each host, and the link to this machine."""
     netns.set_sysctls(names.management, _OFF)
-    netns.batch("ip", _inside(document, names), names.management)
+    netns.batch("ip", _bridge_commands(document, names), names.management)
     root, address = names.root_link, f"{document.root_address}/{document.subnet.prefixlen}"
     lines = [
         f"link add {root} type veth peer name uplink netns {names.management}",
@@ -264,7 +268,7 @@ def build_management(document: Document, names: LabNames) -> None:
     netns.batch("ip", [f"link set uplink master {_BRIDGE} up"], names.management)
 
 
-def _inside(document: Document, names: LabNames) -> list[str]:
+def _bridge_commands(document: Document, names: LabNames) -> list[str]:
     lines = ["link set lo up", f"link add {_BRIDGE} type bridge stp_state 0 forward_delay 0"]
     length = document.subnet.prefixlen
     lines += [f"addr add {address}/{length} dev {_BRIDGE}" for address in document.twin_addresses]
@@ -275,14 +279,14 @@ def _inside(document: Document, names: LabNames) -> list[str]:
 
 
 def check_free(subnet: IPv4Network) -> None:
-    """Raise `LabError` with code `subnet_taken` when an address or route of this machine overlaps the subnet."""
-    for place, prefix in _in_use():
+    """Raise `LabError` with code `subnet_taken` if an address or route of this machine overlaps the subnet."""
+    for place, prefix in _addresses_in_use():
         if prefix.overlaps(subnet):
             raise subnet_taken(subnet, f"{place} uses {prefix}")
 
 
 def subnet_taken(subnet: IPv4Network, why: str) -> LabError:
-    """Return the refusal, saying who has the subnet."""
+    """Return the error of a subnet that is in use; `why` names its user."""
     return LabError(
         f"the subnet {subnet} is taken: {why}",
         hint="Give the lab another management subnet, or stop what uses this one",
@@ -290,8 +294,8 @@ def subnet_taken(subnet: IPv4Network, why: str) -> LabError:
     )
 
 
-def _in_use() -> list[tuple[str, IPv4Network]]:
-    """Return every IPv4 address and route of this network namespace but default routes, with its interface."""
+def _addresses_in_use() -> list[tuple[str, IPv4Network]]:
+    """Return the IPv4 addresses and routes of this network namespace with their interfaces, without default routes."""
     addresses = [
         (link["ifname"], f"{entry['local']}/{entry['prefixlen']}")
         for link in _ip("addr", "show")
@@ -306,7 +310,9 @@ def _in_use() -> list[tuple[str, IPv4Network]]:
 
 
 def _ip(*words: str) -> list[dict[str, Any]]:
-    done = subprocess.run(["ip", "-4", "-j", *words], capture_output=True, text=True, check=False, timeout=10)
-    if done.returncode != 0:
-        raise netns.KernelFault(f"`ip {' '.join(words)}` failed: {done.stderr.strip()}")
-    return [entry for entry in json.loads(done.stdout or "[]") if entry]
+    result = subprocess.run(
+        ["ip", "-4", "-j", *words], capture_output=True, text=True, check=False, timeout=10
+    )
+    if result.returncode != 0:
+        raise netns.KernelFault(f"`ip {' '.join(words)}` failed: {result.stderr.strip()}")
+    return [entry for entry in json.loads(result.stdout or "[]") if entry]

@@ -1,1 +1,1 @@
-"""Pure models that planner, inference and simulated devices share: light, network, clock."""
+"""Models that the planner, inference and simulated devices share: light, photonics, networks, shared links, clocks."""

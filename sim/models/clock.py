@@ -1,7 +1,7 @@
-"""The time that simulated devices live in: real, or advanced by a test.
+"""Clocks of simulated devices: real, scaled, or advanced by a test.
 
-A device never calls `time` or `asyncio.sleep` itself; it is given a `Clock`. On a `VirtualClock` the
-minutes of a robot pass in microseconds, and a test decides what has happened before and after which move.
+A device never calls `time` or `asyncio.sleep` itself, but uses the `Clock` that it gets. On a `VirtualClock` the
+minutes of a robot pass in microseconds, and a test controls the order of events.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import math
 import time
 from typing import Protocol
 
-# A woken sleeper may hand on to another task, which may sleep in its turn, before the next deadline is
-# looked at. Each handing-on takes one pass of the event loop; no simulated device chains more than a few.
+# A task that wakes may wake another task, which may then sleep in turn, before the next deadline is read. Each such
+# step takes one pass of the event loop, and no simulated device chains more than a few.
 _PASSES_TO_SETTLE = 16
 
 
 class Clock(Protocol):
-    """Seconds since some fixed moment, and a way to wait for a later one."""
+    """A source of monotonic time, and a way to wait."""
 
     def now(self) -> float:
-        """Return seconds since the clock's own beginning; never goes back."""
+        """Return the seconds since an arbitrary start; never decreases."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return when `seconds` have passed on this clock; at once for zero or less."""
+        """Wait until `seconds` have passed on this clock; return at once for 0 or less."""
         ...
 
 
@@ -34,7 +34,7 @@ class RealClock:
     """The machine's monotonic clock."""
 
     def now(self) -> float:
-        """Return seconds of the monotonic clock."""
+        """Return the seconds of the monotonic clock."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
@@ -43,7 +43,7 @@ class RealClock:
 
 
 class ScaledClock:
-    """The machine's monotonic clock, `speed` times as fast: a robot's minute in a test's blink."""
+    """The machine's monotonic clock, `speed` times as fast, so that a test need not wait for a slow robot."""
 
     def __init__(self, speed: float) -> None:
         if speed <= 0:
@@ -51,18 +51,18 @@ class ScaledClock:
         self._speed = speed
 
     def now(self) -> float:
-        """Return seconds of this clock."""
+        """Return the seconds of this clock."""
         return time.monotonic() * self._speed
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep until `seconds` of this clock have passed."""
+        """Sleep for `seconds` of this clock."""
         await asyncio.sleep(max(0.0, seconds) / self._speed)
 
 
 class VirtualClock:
-    """A clock that stands still until `advance` is called.
+    """A clock that moves only when `advance` or `wake_next` is called.
 
-    Belongs to one event loop: `sleep` and `advance` are to be awaited there.
+    It belongs to one event loop: await `sleep` and `advance` there.
     """
 
     def __init__(self, start_s: float = 0.0) -> None:
@@ -71,16 +71,16 @@ class VirtualClock:
         self._order = itertools.count()
 
     def now(self) -> float:
-        """Virtual seconds."""
+        """Return the virtual seconds."""
         return self._now
 
     @property
     def sleepers(self) -> int:
-        """Number of tasks that wait for a later moment."""
+        """Number of sleeping tasks."""
         return sum(not woken.done() for _, _, woken in self._sleepers)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the clock has been advanced by `seconds`; at once for zero or less."""
+        """Wait until the clock has advanced by `seconds`; return at once for 0 or less."""
         if seconds <= 0:
             return
         woken = asyncio.get_running_loop().create_future()
@@ -88,31 +88,30 @@ class VirtualClock:
         await woken
 
     async def advance(self, seconds: float) -> None:
-        """Advance by `seconds`, waking every sleeper at its own moment, earliest first.
+        """Advance by `seconds`, and wake every sleeper at its deadline, earliest first.
 
-        Sleepers with the same deadline wake in the order in which they went to sleep. What a woken
-        task does, sleeping again included, happens before the clock moves on. Raises `ValueError`
-        for a negative time.
+        Sleepers with the same deadline wake in the order in which they went to sleep. A task that wakes runs until
+        it waits again before the clock moves on. Raise `ValueError` for a negative time.
         """
         if seconds < 0:
             raise ValueError(f"a clock cannot go back by {-seconds} s")
         end = self._now + seconds
-        await self._settle()  # tasks started just now first get to their own sleep
+        await self._settle()  # lets tasks that have just been created reach their first sleep
         while self.wake_next(end):
             await self._settle()
 
     @property
     def next_s(self) -> float:
-        """Time at which the next sleeper wakes; infinite while nobody sleeps."""
+        """Time at which the next sleeper wakes; infinity if no task sleeps."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
         return self._sleepers[0][0] if self._sleepers else math.inf
 
     def wake_next(self, end_s: float) -> bool:
-        """Go on to the next sleeper's moment and wake it, or to `end_s` when that comes first.
+        """Advance to the next deadline and wake its sleeper, but no further than `end_s`; return whether one woke.
 
-        Gives whether one was woken: what it does next is to happen before the clock goes on. A step of
-        `advance`, for who runs the event loop only between such steps.
+        This is a step of `advance`, for callers that run the event loop themselves: run it after each step, so that
+        the task that woke continues before the clock moves on.
         """
         if self.next_s > end_s:
             self._now = end_s

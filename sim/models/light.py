@@ -1,7 +1,7 @@
-"""Light through fibres and switches: a power in dBm, less the losses in dB on its way.
+"""Light through fibres and switches: power in dBm, minus losses in dB.
 
-Powers in dBm and losses in dB add and subtract, because both are ten times a decimal logarithm
-(dBm of a power against 1 mW, dB of a ratio of powers).
+Losses in dB are subtracted from powers in dBm, because both are ten times a decimal logarithm: dBm of the power over
+1 mW, dB of a ratio of powers.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 DARK_FLOOR_DBM = -60.0
-"""What a power monitor reads without light: its own noise."""
+"""Reading of a power monitor without light: its own noise."""
 
 
 def attenuate_dbm(source_dbm: float, losses_db: Iterable[float], floor_dbm: float = DARK_FLOOR_DBM) -> float:
-    """Return power that a monitor reads at the end of a path: source less all losses, never below the floor.
+    """Return the reading of a monitor at the end of a path, in dBm: source minus losses, but at least the floor.
 
-    By hand: a 0 dBm laser (1 mW), 0.3 dB of fibre, 1.2 dB through the switch, 0.3 dB of fibre leave
+    By hand: a laser of 0 dBm (1 mW), 0.3 dB of fibre, 1.2 dB through the switch and 0.3 dB of fibre give
     0 - (0.3 + 1.2 + 0.3) = -1.8 dBm, which is 10 ** (-1.8 / 10) = 0.66 mW.
 
     >>> round(attenuate_dbm(0.0, [0.3, 1.2, 0.3]), 6)
@@ -29,7 +29,7 @@ def attenuate_dbm(source_dbm: float, losses_db: Iterable[float], floor_dbm: floa
 
 
 def milliwatt(power_dbm: float) -> float:
-    """Return power in mW of a power in dBm.
+    """Convert a power from dBm to mW.
 
     >>> milliwatt(0.0), round(milliwatt(-3.0103), 4)
     (1.0, 0.5)
@@ -39,7 +39,7 @@ def milliwatt(power_dbm: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Attenuator:
-    """Variable attenuator at a port: it takes away `loss_db`, and lets out `ceiling_dbm` at most.
+    """A variable attenuator at a port, with a fixed loss or a maximum output power, or both.
 
     >>> Attenuator(loss_db=3.0).power_after_dbm(-2.0)
     -5.0
@@ -53,9 +53,9 @@ class Attenuator:
     ceiling_dbm: float = math.inf
 
     def power_after_dbm(self, power_dbm: float) -> float:
-        """Return power that leaves when `power_dbm` enters."""
+        """Return the output power for an input power, in dBm."""
         return min(power_dbm - self.loss_db, self.ceiling_dbm)
 
     def with_extra_loss(self, loss_db: float) -> Attenuator:
-        """Return this attenuator behind a further `loss_db`, such as a dirty cross-connect."""
+        """Return this attenuator with an additional loss, such as that of a dirty cross-connect."""
         return Attenuator(self.loss_db + loss_db, self.ceiling_dbm)

@@ -1,11 +1,11 @@
-"""Simulated devices as processes on the wire.
+"""Simulated devices: processes that speak the real protocols.
 
-| room | contents |
+| package or module | contents |
 |---|---|
-| `families` | one switch or panel a folder; `FAMILIES` is the list that `python -m sim.twins` takes |
+| `families` | switches and patch panels; `FAMILIES` lists those that `python -m sim.twins` can start |
 | `rfsoc`, `board`, `hosts` | the QICK board with the photonic kit, the PYNQ board, servers in network namespaces |
-| `frontends` | wire languages that several devices speak: TL1, SCPI, command lines, HTTP |
-| `switch` | state, motion, faults and power of a switch, whatever it speaks |
-| `plant`, `fibre` | fibres between hosts and switches, and the light that passes them |
-| `wire` | listeners, lines, transcripts, faults of lines, the control socket |
+| `frontends` | protocols that several families share: TL1, SCPI, command lines, HTTP |
+| `switch` | state, motion, faults and power of a switch, independent of its protocols |
+| `plant`, `fibre` | fibres between hosts and switches, and the light in them |
+| `wire` | listeners, connections and their faults, transcripts, the control socket |
 """

@@ -1,9 +1,9 @@
-"""One simulated switch as a process of its own: options in, one JSON line out, and an end.
+"""Run one simulated switch in its own process.
 
     python -m sim.twins polatis --size 48x48 --fault fail_port=3
 
-Prints one JSON line when it answers, with the address of every frontend as drivers take it, and ends when its
-standard input closes, or on SIGTERM or SIGINT.
+When the switch accepts clients, the program prints one JSON line with the address of every frontend, as drivers accept
+it. The program ends when its standard input closes, or on SIGTERM or SIGINT.
 """
 
 from __future__ import annotations
@@ -36,38 +36,43 @@ PROGRAM = "python -m sim.twins"
 _LAST_PORT = 65535
 
 CALLED_AS = "--called-as"
-"""First option, for another command that starts this one: the name that usage and errors show."""
+"""First argument, for commands that start this program: its value is the program name in usage and error texts."""
 
 
-def arguments(program: str = PROGRAM) -> argparse.ArgumentParser:
-    """Return the command line."""
+def make_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog=program, description=__doc__.partition("\n")[0])
     parser.add_argument("family", nargs="?", choices=FAMILIES, metavar=f"{{{','.join(FAMILIES)}}}")
-    parser.add_argument("--list", action="store_true", help="print the families, one a line, and end")
-    parser.add_argument("--name", default=f"ocs-{os.getpid()}", help="the serial number follows from it")
+    parser.add_argument("--list", action="store_true", help="print the names of all families, and exit")
+    parser.add_argument("--name", default=f"ocs-{os.getpid()}", help="determines the serial number")
     parser.add_argument("--size", type=_size, default=(48, 48), metavar="INPUTSxOUTPUTS")
     parser.add_argument(
         "--host", default="127.0.0.1", help="address of all frontends and of the control socket"
     )
     parser.add_argument(
-        "--port", type=_pair, action="append", default=[], metavar="FRONT=PORT", help="default: any free one"
+        "--port", type=_pair, action="append", default=[], metavar="FRONT=PORT", help="default: any free port"
     )
     parser.add_argument("--clock", choices=["real", "virtual"], default="real")
-    parser.add_argument("--speed", type=_speed, default=1.0, help="how much faster than ours its time goes")
-    parser.add_argument("--switch-time-ms", type=float, help="default: the family's own")
+    parser.add_argument("--speed", type=_speed, default=1.0, help="speed of the clock relative to real time")
+    parser.add_argument("--switch-time-ms", type=float, help="default: depends on the family")
     parser.add_argument("--boot-mode", choices=BOOT_MODES, default="DARK")
     parser.add_argument("--user")
     parser.add_argument("--password")
     parser.add_argument("--insertion-loss-db", type=float, default=DEFAULT_INSERTION_LOSS_DB)
     parser.add_argument(
-        "--option", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="the family's own"
+        "--option",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="option of the family; repeatable",
     )
     parser.add_argument(
         "--fault",
-        type=_knob,
+        type=_fault,
         action="append",
         default=[],
-        metavar="KNOB[=VALUE]",
+        metavar="FAULT[=VALUE]",
         help='set a fault from the start: refuse, fail_port=3, stuck=[1,9], close_connection={"after_bytes":3}',
     )
     return parser
@@ -90,7 +95,7 @@ def _speed(text: str) -> float:
     return speed
 
 
-def _knob(text: str) -> tuple[str, str]:
+def _fault(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     return name, value
 
@@ -102,8 +107,8 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def settings_of(options: argparse.Namespace) -> TwinSettings:
-    """Return the settings of a twin alone, from the command line, with light on all its inputs."""
+def make_settings(options: argparse.Namespace) -> TwinSettings:
+    """Return the settings of a stand-alone twin, which has light on all its inputs."""
     switch = {"name": options.name, "insertion_loss_db": options.insertion_loss_db}
     inputs, outputs = options.size
     return TwinSettings(
@@ -127,13 +132,16 @@ def _clock(options: argparse.Namespace) -> Clock:
 
 
 async def run(options: argparse.Namespace) -> None:
-    """Serve until standard input closes. Raises `SettingError` and `OSError` before the line that says ready."""
-    twin = make_twin(options.family, settings_of(options))
+    """Serve until standard input closes. Raise `SettingError` or `OSError` before the JSON line is printed."""
+    twin = make_twin(options.family, make_settings(options))
     await twin.serve(_sockets(twin, options.host, dict(options.port)), serial=True)
     try:
-        for name, value in options.fault:  # not before: who begins to serve accepts clients
+        for (
+            name,
+            value,
+        ) in options.fault:  # only now: `serve` accepts clients, which would undo the fault `refuse`
             await _set_fault(twin, name, value)
-        ended = _end_of_input()
+        ended = _watch_for_end()
         ready = {"ready": True, "simulated": True, "family": options.family, **twin.addresses()}
         sys.stdout.write(json.dumps(ready) + "\n")
         sys.stdout.flush()
@@ -164,7 +172,7 @@ async def _set_fault(twin: SwitchTwin, name: str, value: str) -> None:
         raise SettingError(f"--fault {name}={value}: {error}") from None
 
 
-def _end_of_input() -> asyncio.Event:
+def _watch_for_end() -> asyncio.Event:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -174,19 +182,19 @@ def _end_of_input() -> asyncio.Event:
 
 
 def _drain_input(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
-    # Not sys.stdin: a thread that waits inside its lock would disturb the interpreter's end.
+    # os.read, not sys.stdin: a thread that blocks while it holds the lock of sys.stdin disturbs interpreter shutdown.
     while os.read(0, 4096):
         pass
     loop.call_soon_threadsafe(ended.set)
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run one twin; ends with 2 for settings it cannot have, and 1 when it cannot serve."""
+    """Run one twin. Exit with status 2 for invalid settings, and 1 if it cannot serve."""
     words = list(sys.argv[1:] if words is None else words)
     program = PROGRAM
     if words[:1] == [CALLED_AS] and len(words) > 1:
         _, program, *words = words
-    parser = arguments(program)
+    parser = make_parser(program)
     options = parser.parse_args(words)
     if options.list:
         sys.stdout.write("\n".join(FAMILIES) + "\n")

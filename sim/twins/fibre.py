@@ -1,7 +1,7 @@
-"""The fibres of a simulated lab, what can be wrong with them, and where each of them ends today.
+"""The fibres of a simulated lab, their faults, and the switch port in which each fibre currently ends.
 
-A fibre is named after the end at the host: `"a/nic1:transmit"` runs from that transmitter to an input of
-a switch, `"a/nic1:receive"` from an output of a switch to that receiver.
+The name of a fibre is that of its host end: `"a/nic1:transmit"` leads from this transmitter to a switch input,
+`"a/nic1:receive"` from a switch output to this receiver.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ End = tuple[str, int]
 
 
 class FibreError(ValueError):
-    """There is no such fibre or NIC, or the two cannot be exchanged."""
+    """An unknown fibre or NIC, a port with two fibres, or fibres that cannot be exchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +32,14 @@ class Fibre:
 
     @property
     def name(self) -> str:
-        """`"a/nic1:transmit"`."""
+        """Name of the fibre, such as `"a/nic1:transmit"`."""
         return f"{self.nic}:{self.direction}"
 
 
-def fibres_of(wiring: Mapping[str, Any]) -> tuple[Fibre, ...]:
-    """Return all fibres of a wiring document, in its order.
-
-    Raises `FibreError` when two fibres end in the same port.
-    """
+def list_fibres(wiring: Mapping[str, Any]) -> tuple[Fibre, ...]:
+    """Return all fibres of a wiring document, in its order. Raise `FibreError` if two fibres end in one port."""
     fibres = tuple(
-        _fibre(f"{host['name']}/{nic['name']}", direction, nic[direction])
+        _make_fibre(f"{host['name']}/{nic['name']}", direction, nic[direction])
         for host in wiring.get("hosts", ())
         for nic in host["nics"]
         for direction in ("transmit", "receive")
@@ -51,21 +48,21 @@ def fibres_of(wiring: Mapping[str, Any]) -> tuple[Fibre, ...]:
     for fibre in fibres:
         if user_of.setdefault(fibre.end, fibre.name) != fibre.name:
             switch, port = fibre.end
-            raise FibreError(f"{switch}:{port} holds two fibres, {user_of[fibre.end]} and {fibre.name}")
+            raise FibreError(f"{switch}:{port} has two fibres, {user_of[fibre.end]} and {fibre.name}")
     return fibres
 
 
-def _fibre(nic: str, direction: Any, row: Mapping[str, Any]) -> Fibre:
+def _make_fibre(nic: str, direction: Any, row: Mapping[str, Any]) -> Fibre:
     loss_db = float(row.get("loss_db", DEFAULT_FIBRE_LOSS_DB))
     return Fibre(nic, direction, (row["switch"], row["port"]), loss_db)
 
 
 @dataclass(slots=True)
 class FibrePlant:
-    """The fibres and their faults; knows which fibre ends in a port now and what it loses.
+    """All fibres of a lab and their faults.
 
-    `swapped` maps each of two fibres to the other: their far ends at the switch are exchanged. A NIC sends no light
-    when its laser is dark, by a fault, or when its interface is down, as the host wants it.
+    `swapped` maps each of two fibres to the other: their ends at the switch are exchanged. A NIC sends no light if it
+    is in `dark_lasers` (a fault) or in `down_interfaces` (down on its host).
     """
 
     fibres: Mapping[str, Fibre]
@@ -74,31 +71,31 @@ class FibrePlant:
     swapped: dict[str, str] = field(default_factory=dict)
     dark_lasers: set[str] = field(default_factory=set)
     down_interfaces: set[str] = field(default_factory=set)
-    _at: dict[End, Fibre] = field(default_factory=dict)
+    _by_end: dict[End, Fibre] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._rewire()
 
-    def at(self, switch: str, port: int) -> Fibre | None:
-        """Return the fibre plugged into a port now."""
-        return self._at.get((switch, port))
+    def find_at(self, switch: str, port: int) -> Fibre | None:
+        """Return the fibre that currently ends in a switch port, or None."""
+        return self._by_end.get((switch, port))
 
     def end_of(self, fibre: Fibre) -> End:
-        """Return the port in which a fibre ends now."""
+        """Return the switch port in which a fibre currently ends."""
         return self.fibres[self.swapped.get(fibre.name, fibre.name)].end
 
     def loss_db(self, fibre: Fibre) -> float:
-        """Return the loss of a fibre; infinite when it is cut."""
+        """Return the loss of a fibre in dB; infinity if it is cut."""
         if fibre.name in self.cut:
             return float("inf")
         return fibre.loss_db + self.extra_loss_db.get(fibre.name, 0.0)
 
-    def shines(self, nic: str) -> bool:
+    def sends_light(self, nic: str) -> bool:
         """Return whether a NIC sends light."""
         return nic not in self.dark_lasers and nic not in self.down_interfaces
 
     def find_fibre(self, name: str) -> Fibre:
-        """Return the fibre of that name. Raises `FibreError`."""
+        """Return the fibre with a name. Raise `FibreError` if it does not exist."""
         if name not in self.fibres:
             raise FibreError(
                 f"no fibre {name!r}; fibres are named like {next(iter(self.fibres), 'a/nic1:transmit')!r}"
@@ -106,12 +103,15 @@ class FibrePlant:
         return self.fibres[name]
 
     def check_nic(self, nic: str) -> None:
-        """Raise `FibreError` when there is no such NIC."""
+        """Raise `FibreError` if a NIC does not exist."""
         if f"{nic}:transmit" not in self.fibres:
             raise FibreError(f"no NIC {nic!r}; NICs are named like 'a/nic1'")
 
     def swap(self, first: str, second: str) -> None:
-        """Exchange the far ends of two fibres of the same direction. Raises `FibreError`."""
+        """Exchange the switch ends of two fibres of the same direction.
+
+        Raise `FibreError` if the fibres are unknown, equal, of different directions, or already exchanged.
+        """
         one, other = self.find_fibre(first), self.find_fibre(second)
         if one.direction != other.direction or one == other:
             raise FibreError(
@@ -123,7 +123,7 @@ class FibrePlant:
         self._rewire()
 
     def unswap(self, name: str | None = None) -> None:
-        """Put back one exchanged fibre and its partner, or all of them."""
+        """Undo the exchange of one fibre and its partner, or of all fibres for None."""
         if name is None:
             self.swapped.clear()
         elif name in self.swapped:
@@ -131,4 +131,4 @@ class FibrePlant:
         self._rewire()
 
     def _rewire(self) -> None:
-        self._at = {self.end_of(fibre): fibre for fibre in self.fibres.values()}
+        self._by_end = {self.end_of(fibre): fibre for fibre in self.fibres.values()}

@@ -1,8 +1,8 @@
-"""The light of a whole simulated lab: lasers, fibres and what every switch lets through.
+"""The light of a whole simulated lab: lasers, fibres, and the circuits that pass light through each switch.
 
-Switch twins say what they pass (`switch_changed`) and ask what their monitors read; renderers, such as the
-kernel redirects between hosts, are notified whenever a receiver begins or ceases to see a transmitter.
-Power readings and moving packets are two renderings of this one state.
+Switch twins report the circuits that pass light (`switch_changed`) and request the readings of their power monitors.
+Renderers, such as the kernel redirects between hosts, are called whenever a receiver starts or stops receiving light
+from a transmitter. Power readings and forwarded packets therefore follow from the same state.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sim.models.light import DARK_FLOOR_DBM, Attenuator, attenuate_dbm
-from sim.twins.fibre import DEFAULT_FIBRE_LOSS_DB, Fibre, FibreError, FibrePlant, fibres_of
+from sim.twins.fibre import DEFAULT_FIBRE_LOSS_DB, Fibre, FibreError, FibrePlant, list_fibres
 from sim.twins.wire.control import Reply, Request, Verb, VerbError
 
 DEFAULT_TRANSMIT_POWER_DBM = 0.0
@@ -24,23 +24,23 @@ _CLEAR = Attenuator()
 
 
 class Renderer(Protocol):
-    """Makes the light of the plant do something, such as moving packets."""
+    """Interface of an effect of the light, such as the forwarding of packets."""
 
     def render(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        """Take the world from `before` to `after`, and return when that is done.
+        """Apply the change of light from `before` to `after`, and return when it is complete.
 
-        Both map each lit receiver to the transmitter it sees (`"b/nic1" -> "a/nic1"`), complete.
-        Called synchronously, once per change.
+        Both are complete mappings of each lit receiver to its transmitter (`"b/nic1" -> "a/nic1"`). The plant calls
+        this synchronously, once for each change.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LightPath:
-    """Light on its way from one NIC to another through one switch.
+    """The path of light from one NIC to another through one switch.
 
-    `power_dbm` arrives at the receiver after `loss_db` in all; `arrives` says whether that is enough
-    for the receiver.
+    `power_dbm` is the power at the receiver after the total loss `loss_db`. `arrives` is True if the receiver can use
+    it.
     """
 
     transmitter: str
@@ -54,22 +54,21 @@ class LightPath:
 
 
 @dataclass(frozen=True, slots=True)
-class _Passing:
-    """Circuits of one switch that pass light now: input of each lit output, and what is attenuated there."""
+class _LitCircuits:
+    """Circuits of one switch that pass light: the input of each lit output, and the attenuators by output."""
 
     input_of: Mapping[int, int]
     attenuators: Mapping[int, Attenuator]
 
 
-_NOTHING = _Passing({}, {})
+_NO_CIRCUITS = _LitCircuits({}, {})
 
 
 class Plant:
     """The light of a lab described by a wiring document (`sim/lab/wiring.schema.json`).
 
-    In a document without hosts (a twin alone) every input of every switch gets light over one fibre of the
-    default length, so that its power readings mean something. Raises `FibreError` when two fibres
-    share a port.
+    If the document has no hosts (a stand-alone twin), every switch input gets light over a fibre with the default loss,
+    so that power readings are meaningful. Raise `FibreError` if two fibres share a port.
     """
 
     def __init__(self, wiring: Mapping[str, Any], renderers: Sequence[Renderer] = ()) -> None:
@@ -80,51 +79,53 @@ class Plant:
             switch["name"]: float(switch.get("insertion_loss_db", DEFAULT_INSERTION_LOSS_DB))
             for switch in wiring.get("switches", ())
         }
-        self._lone = not wiring.get("hosts")
-        self._fibres = FibrePlant({fibre.name: fibre for fibre in fibres_of(wiring)})
-        self._passing: dict[str, _Passing] = {}
+        self._has_no_hosts = not wiring.get("hosts")
+        self._fibres = FibrePlant({fibre.name: fibre for fibre in list_fibres(wiring)})
+        self._lit_circuits: dict[str, _LitCircuits] = {}
         self._renderers = tuple(renderers)
         self._rendered: dict[str, str] = {}
 
     def switch_changed(
         self, switch: str, lit: Mapping[int, int], attenuators: Mapping[int, Attenuator] | None = None
     ) -> None:
-        """Take note of what a switch passes now: `lit` maps input to output, `attenuators` are by output.
+        """Set the circuits of a switch that pass light: `lit` maps input to output, `attenuators` are by output.
 
-        Returns when all renderers have followed.
+        Return after all renderers have applied the change.
         """
-        self._passing[switch] = _Passing(
+        self._lit_circuits[switch] = _LitCircuits(
             {output: source for source, output in lit.items()}, dict(attenuators or {})
         )
         self._render()
 
     def input_power_dbm(self, switch: str, port: int) -> float:
-        """Return the reading of the power monitor of an input reads."""
-        return max(self._arriving_dbm(switch, port), DARK_FLOOR_DBM)
+        """Return the reading of the power monitor of an input in dBm."""
+        return max(self._input_dbm(switch, port), DARK_FLOOR_DBM)
 
     def output_power_dbm(self, switch: str, port: int) -> float:
-        """Return the reading of the power monitor of an output reads, behind cross-connect and attenuator."""
-        return max(self._leaving_dbm(switch, port), DARK_FLOOR_DBM)
+        """Return the reading of the power monitor of an output in dBm, after cross-connect and attenuator."""
+        return max(self._output_dbm(switch, port), DARK_FLOOR_DBM)
 
     def transmit_dbm(self, nic: str) -> float:
-        """Return the power that a NIC's laser sends; minus infinity where it is off. Raises `FibreError`."""
+        """Return the power of a NIC's laser in dBm; minus infinity if the laser is off. Raise `FibreError`."""
         self._fibres.check_nic(nic)
         return -math.inf if nic in self._fibres.dark_lasers else self.transmit_power_dbm
 
     def receive_dbm(self, nic: str) -> float:
-        """Return the power at a NIC's receiver; minus infinity without light. Raises `FibreError`."""
-        path = self._path_to(self._fibres.find_fibre(f"{nic}:receive"))
+        """Return the power at a NIC's receiver in dBm; minus infinity without light. Raise `FibreError`."""
+        path = self._find_path_to(self._fibres.find_fibre(f"{nic}:receive"))
         return path.power_dbm if path and path.power_dbm > DARK_FLOOR_DBM else -math.inf
 
     def paths(self) -> tuple[LightPath, ...]:
-        """Return every receiver that a cross-connect joins to a transmitter, in the order of the document."""
-        found = (
-            self._path_to(fibre) for fibre in self._fibres.fibres.values() if fibre.direction == "receive"
+        """Return the light path of every receiver that is connected to a transmitter, in the order of the document."""
+        paths = (
+            self._find_path_to(fibre)
+            for fibre in self._fibres.fibres.values()
+            if fibre.direction == "receive"
         )
-        return tuple(path for path in found if path)
+        return tuple(path for path in paths if path)
 
     def cut(self, fibre: str) -> None:
-        """Cut a fibre. Raises `FibreError` for an unknown one, as all of these do."""
+        """Cut a fibre. This and the methods below raise `FibreError` for an unknown fibre or NIC."""
         self._fibres.cut.add(self._fibres.find_fibre(fibre).name)
         self._render()
 
@@ -134,12 +135,12 @@ class Plant:
         self._render()
 
     def set_extra_loss(self, fibre: str, loss_db: float) -> None:
-        """Add `loss_db` to the loss that the document gives a fibre (a dirty connector); 0 clears it."""
+        """Set the loss of a fibre in addition to that of the document (a dirty connector); 0 clears it."""
         self._fibres.extra_loss_db[self._fibres.find_fibre(fibre).name] = loss_db
         self._render()
 
     def swap(self, first: str, second: str) -> None:
-        """Exchange two fibres' ends at the switch."""
+        """Exchange the switch ends of two fibres of one direction."""
         self._fibres.swap(first, second)
         self._render()
 
@@ -155,14 +156,14 @@ class Plant:
         self._render()
 
     def interfaces_changed(self, is_up: Mapping[str, bool]) -> None:
-        """Take note of NICs that their hosts set up or down; one that is down sends no light."""
+        """Set which NICs are up; a NIC that its host has set down sends no light."""
         for nic, up in is_up.items():
             self._fibres.check_nic(nic)
             (self._fibres.down_interfaces.discard if up else self._fibres.down_interfaces.add)(nic)
         self._render()
 
     def fibres(self) -> dict[str, dict[str, Any]]:
-        """Return where every fibre ends now and whether it passes light, as JSON values."""
+        """Return, as JSON values, the switch port in which every fibre ends, and whether the fibre is cut."""
         ends = {name: self._fibres.end_of(fibre) for name, fibre in self._fibres.fibres.items()}
         return {
             name: {"switch": switch, "port": port, "cut": name in self._fibres.cut}
@@ -170,7 +171,7 @@ class Plant:
         }
 
     def faults(self) -> dict[str, Any]:
-        """Return all faults now set, as JSON values."""
+        """Return all faults that are set, as JSON values."""
         return {
             "cut": sorted(self._fibres.cut),
             "extra_loss_db": {name: db for name, db in self._fibres.extra_loss_db.items() if db},
@@ -178,31 +179,31 @@ class Plant:
             "lasers_off": sorted(self._fibres.dark_lasers),
         }
 
-    def _arriving_dbm(self, switch: str, port: int) -> float:
-        if self._lone:
+    def _input_dbm(self, switch: str, port: int) -> float:
+        if self._has_no_hosts:
             return attenuate_dbm(self.transmit_power_dbm, [DEFAULT_FIBRE_LOSS_DB], -math.inf)
-        fibre = self._fibres.at(switch, port)
-        if fibre is None or fibre.direction != "transmit" or not self._fibres.shines(fibre.nic):
+        fibre = self._fibres.find_at(switch, port)
+        if fibre is None or fibre.direction != "transmit" or not self._fibres.sends_light(fibre.nic):
             return -math.inf
         return attenuate_dbm(self.transmit_power_dbm, [self._fibres.loss_db(fibre)], -math.inf)
 
-    def _leaving_dbm(self, switch: str, output: int) -> float:
-        passing = self._passing.get(switch, _NOTHING)
-        source = passing.input_of.get(output)
+    def _output_dbm(self, switch: str, output: int) -> float:
+        circuits = self._lit_circuits.get(switch, _NO_CIRCUITS)
+        source = circuits.input_of.get(output)
         if source is None:
             return -math.inf
         insertion_loss_db = self._insertion_loss_db.get(switch, DEFAULT_INSERTION_LOSS_DB)
-        attenuator = passing.attenuators.get(output, _CLEAR)
-        return attenuator.power_after_dbm(self._arriving_dbm(switch, source) - insertion_loss_db)
+        attenuator = circuits.attenuators.get(output, _CLEAR)
+        return attenuator.power_after_dbm(self._input_dbm(switch, source) - insertion_loss_db)
 
-    def _path_to(self, receive: Fibre) -> LightPath | None:
+    def _find_path_to(self, receive: Fibre) -> LightPath | None:
         switch, output = self._fibres.end_of(receive)
-        source = self._passing.get(switch, _NOTHING).input_of.get(output)
-        transmit = self._fibres.at(switch, source) if source is not None else None
+        source = self._lit_circuits.get(switch, _NO_CIRCUITS).input_of.get(output)
+        transmit = self._fibres.find_at(switch, source) if source is not None else None
         if source is None or transmit is None or transmit.direction != "transmit":
             return None
         received_dbm = attenuate_dbm(
-            self._leaving_dbm(switch, output), [self._fibres.loss_db(receive)], -math.inf
+            self._output_dbm(switch, output), [self._fibres.loss_db(receive)], -math.inf
         )
         power_dbm = max(received_dbm, DARK_FLOOR_DBM)
         return LightPath(
@@ -229,16 +230,16 @@ class Plant:
 def plant_verbs(plant: Plant) -> Mapping[str, Verb]:
     """Return the verbs of the plant's control socket: cut, uncut, loss, swap, unswap, laser, truth, fibres."""
     return {
-        "cut": lambda request: _act(lambda: plant.cut(request.text("fibre"))),
-        "uncut": lambda request: _act(lambda: plant.uncut(request.text("fibre"))),
-        "loss": lambda request: _act(
+        "cut": lambda request: _apply(lambda: plant.cut(request.text("fibre"))),
+        "uncut": lambda request: _apply(lambda: plant.uncut(request.text("fibre"))),
+        "loss": lambda request: _apply(
             lambda: plant.set_extra_loss(request.text("fibre"), request.number("loss_db"))
         ),
-        "swap": lambda request: _act(lambda: plant.swap(*_two_fibres(request))),
-        "unswap": lambda request: _act(
+        "swap": lambda request: _apply(lambda: plant.swap(*_parse_two_fibres(request))),
+        "unswap": lambda request: _apply(
             lambda: plant.unswap(request.text("fibre") if "fibre" in request else None)
         ),
-        "laser": lambda request: _act(
+        "laser": lambda request: _apply(
             lambda: plant.set_laser(request.text("nic"), on=request.flag("on", default=True))
         ),
         "truth": lambda _: _truth(plant),
@@ -246,15 +247,15 @@ def plant_verbs(plant: Plant) -> Mapping[str, Verb]:
     }
 
 
-def _act(act: Callable[[], None]) -> Reply:
+def _apply(change: Callable[[], None]) -> Reply:
     try:
-        act()
+        change()
     except FibreError as error:
         raise VerbError(str(error)) from None
     return {}
 
 
-def _two_fibres(request: Request) -> tuple[str, str]:
+def _parse_two_fibres(request: Request) -> tuple[str, str]:
     fibres = request["fibres"]
     if not isinstance(fibres, list) or len(fibres) != 2 or not all(isinstance(name, str) for name in fibres):
         raise VerbError(f"field 'fibres' must name two fibres, not {fibres!r}")

@@ -65,7 +65,7 @@ def serve(
     database: DATABASE = "",  # noqa: ARG001  its callback stores it
 ) -> int:
     """Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until stopped."""
-    from testbed.service.oidc import Provider, either
+    from testbed.service.oidc import Provider, identify_by_either
     from testbed.service.server import Listener, make_service, this_url
     from testbed.service.server import serve as serve_labs
 
@@ -86,5 +86,5 @@ def serve(
         print_answer(this_url(url), [f"serving {names} at {url}; Ctrl-C ends the service"], as_json=as_json)
         sys.stdout.flush()
 
-    serve_labs(service, listener, ready, either(service.tokens.identity, provider))
+    serve_labs(service, listener, ready, identify_by_either(service.tokens.identity, provider))
     return DONE

@@ -48,7 +48,7 @@ class AsyncClient:
         try:
             response = await self._http.request(**asked.arguments())
         except httpx.TransportError as error:
-            raise calls.unreachable(self._http.base_url, error) from error
+            raise calls.make_unreachable_error(self._http.base_url, error) from error
         return asked.answer(response)
 
     async def labs(self) -> list[dict[str, Any]]:
@@ -113,7 +113,7 @@ class AsyncClient:
                         pause_s, away_s = calls.PAUSES_S[0], time.monotonic()
             except httpx.TransportError as error:
                 if time.monotonic() - away_s > self._retry_s:
-                    raise calls.unreachable(self._http.base_url, error) from error
+                    raise calls.make_unreachable_error(self._http.base_url, error) from error
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, calls.PAUSES_S[1])
 
@@ -126,14 +126,14 @@ class AsyncLab:
 
     async def state(self) -> dict[str, Any]:
         """Return the lab and its current state."""
-        return await self._client.call(calls.of_lab(self.name))
+        return await self._client.call(calls.read_lab_document(self.name))
 
     async def look(self, what: str) -> dict[str, Any]:
         """Return one document of the lab.
 
         `what` is `hosts`, `switches`, `topology`, `topologies`, `history`, `operations`, `findings`, `drift`, `leases`.
         """
-        return await self._client.call(calls.of_lab(self.name, what))
+        return await self._client.call(calls.read_lab_document(self.name, what))
 
     async def submit(self, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
         """Submit a run of a command on this lab."""

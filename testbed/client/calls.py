@@ -93,7 +93,7 @@ def settings(url: str | None, token: str | None, verify: Any) -> dict[str, Any]:
     return {"base_url": url, "headers": headers, "timeout": TIMEOUT, "verify": verify}
 
 
-def unreachable(url: object, error: Exception) -> ServiceUnreachable:
+def make_unreachable_error(url: object, error: Exception) -> ServiceUnreachable:
     """Return the error of a service that does not answer."""
     return ServiceUnreachable(f"the service {url} does not answer ({error}); start it with `testbed serve`")
 
@@ -103,7 +103,7 @@ def labs() -> Call[list[dict[str, Any]]]:
     return Call("GET", "/v1/labs", lambda told: list(told["labs"]))
 
 
-def of_lab(lab: str, what: str = "") -> Call[dict[str, Any]]:
+def read_lab_document(lab: str, what: str = "") -> Call[dict[str, Any]]:
     """Read a lab, or one of its documents: `hosts`, `switches`, `topology`, `leases`, `history`."""
     return Call("GET", _lab(lab) + (f"/{what}" if what else ""), dict)
 
@@ -113,12 +113,12 @@ def submit(lab: str, command: str, key: str, why: str, options: Mapping[str, Any
     body = {"lab": lab, "command": command, **({"why": why} if why else {})}
     body |= {name: value for name, value in options.items() if value is not None}
     headers = {"Idempotency-Key": key} if key else {}
-    return Call("POST", "/v1/runs", Run.of, body=body, headers=headers)
+    return Call("POST", "/v1/runs", Run.from_document, body=body, headers=headers)
 
 
 def run(run_id: str) -> Call[Run]:
     """Read a run."""
-    return Call("GET", f"/v1/runs/{quote(run_id, safe='')}", Run.of)
+    return Call("GET", f"/v1/runs/{quote(run_id, safe='')}", Run.from_document)
 
 
 def run_file(run_id: str, name: str) -> Call[bytes]:
@@ -130,12 +130,12 @@ def run_file(run_id: str, name: str) -> Call[bytes]:
 def runs(lab: str, state: str, limit: int) -> Call[list[Run]]:
     """List runs."""
     params = {"lab": lab, "state": state, "limit": limit}
-    return Call("GET", "/v1/runs", lambda told: [Run.of(one) for one in told["runs"]], params)
+    return Call("GET", "/v1/runs", lambda told: [Run.from_document(one) for one in told["runs"]], params)
 
 
 def cancel(run_id: str) -> Call[Run]:
     """Cancel a run."""
-    return Call("POST", f"/v1/runs/{quote(run_id, safe='')}/cancel", Run.of)
+    return Call("POST", f"/v1/runs/{quote(run_id, safe='')}/cancel", Run.from_document)
 
 
 def request_lease(lab: str, body: Mapping[str, Any]) -> Call[dict[str, Any]]:

@@ -35,7 +35,7 @@ class Run:
         return self.state in ENDED
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Run:
+    def from_document(cls, document: Mapping[str, Any]) -> Run:
         """Return the run of a document."""
         texts: dict[str, Any] = {name: document[name] for name in ("id", "lab", "command", "state", "who")}
         texts |= {name: document.get(name) or "" for name in ("output", "messages")}

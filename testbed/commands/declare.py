@@ -122,12 +122,12 @@ def argument(sentence: str, /, metavar: str, **more: Any) -> Option:
     return Option(help=sentence, metavar=metavar, is_argument=True, **more)
 
 
-def reads(sentence: str, /, *names: str, **more: Any) -> Option:
+def input_file_option(sentence: str, /, *names: str, **more: Any) -> Option:
     """Return an option that names a file to read."""
     return Option(help=sentence, names=names, metavar="FILE", reads=True, **more)
 
 
-def writes(file: str, sentence: str, /, *names: str, **more: Any) -> Option:
+def output_file_option(file: str, sentence: str, /, *names: str, **more: Any) -> Option:
     """Return an option that names a file to write; `file` is its name among the files of a service's run."""
     return Option(help=sentence, names=names, writes=file, **({"metavar": "FILE"} | more))
 

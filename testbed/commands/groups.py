@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from testbed.commands.declare import Command, Text, option, reads
+from testbed.commands.declare import Command, Text, input_file_option, option
 from testbed.design.topology.strides import Method
 from testbed.errors import UsageError
 from testbed.operate.named_topology import NamedTopology
@@ -58,7 +58,7 @@ class NamesTopology(Command[Any]):
     ] = None
     demand: Annotated[tuple[str, ...], DEMAND] = ()
     plan_file: Annotated[
-        Path | None, reads("Plan of `testbed optimise`: its topology and its hosts.", "--plan")
+        Path | None, input_file_option("Plan of `testbed optimise`: its topology and its hosts.", "--plan")
     ] = None
     epoch: Annotated[
         int | None,

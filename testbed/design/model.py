@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from testbed.errors import TopologyError
 
-LEAST_GBPS = 1e-6
-MOST_GBPS = 1e6
+MIN_GBPS = 1e-6
+MAX_GBPS = 1e6
 """Range of the rate of a link: a kilobit to a petabit per second."""
 
 
@@ -114,6 +114,6 @@ class RingOrder:
 
 
 def check_rate(rate_gbps: float) -> None:
-    """Raise `TopologyError` unless the rate is from `LEAST_GBPS` to `MOST_GBPS`."""
-    if not LEAST_GBPS <= rate_gbps <= MOST_GBPS:
-        raise TopologyError(f"a link of {rate_gbps:g} Gbit/s: give {LEAST_GBPS:g} to {MOST_GBPS:g} Gbit/s")
+    """Raise `TopologyError` unless the rate is from `MIN_GBPS` to `MAX_GBPS`."""
+    if not MIN_GBPS <= rate_gbps <= MAX_GBPS:
+        raise TopologyError(f"a link of {rate_gbps:g} Gbit/s: give {MIN_GBPS:g} to {MAX_GBPS:g} Gbit/s")

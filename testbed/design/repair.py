@@ -148,9 +148,9 @@ def _links_of(wiring: Wiring, nics: Collection[Nic]) -> Iterator[Link]:
 
 def _loses_ring_links(wiring: Wiring, losses: Losses, current: CurrentLinks, links: Iterable[Link]) -> bool:
     """Return whether the new links lack ring links that carry data now, for example after an earlier repair."""
-    rings = Counter(ends(link) for link in wiring.links if not losses.may_go(link))
-    worked = rings & Counter(map(ends, current.carrying))
-    return not worked <= Counter(map(ends, links))
+    rings = Counter(end_nodes(link) for link in wiring.links if not losses.may_go(link))
+    worked = rings & Counter(map(end_nodes, current.carrying))
+    return not worked <= Counter(map(end_nodes, links))
 
 
 def _with_links(wiring: Wiring, links: Iterable[Link]) -> Wiring:
@@ -200,7 +200,7 @@ def _find_shortest(wiring: Wiring, lost: Link, spare: Collection[Edge]) -> tuple
             continue
         visited.add(node)
         for link in outgoing[node]:
-            heappush(queue, (hops + 1, of_rings + (ends(link) not in spare), (*path, link)))
+            heappush(queue, (hops + 1, of_rings + (end_nodes(link) not in spare), (*path, link)))
     return None
 
 
@@ -219,15 +219,15 @@ class Losses:
 
     def may_go(self, link: Link) -> bool:
         """Return whether a link may be given up."""
-        return ends(link) in self.rank
+        return end_nodes(link) in self.rank
 
     @property
     def ring_links(self) -> Counter[Edge]:
         """Edges of the lost links that may not be given up: those of rings."""
-        return Counter(ends(link) for link in self.lost if not self.may_go(link))
+        return Counter(end_nodes(link) for link in self.lost if not self.may_go(link))
 
 
-def ends(link: Link) -> Edge:
+def end_nodes(link: Link) -> Edge:
     """Return the nodes of a link, sender first."""
     return link.source.node, link.target.node
 
@@ -242,7 +242,7 @@ def swap_edges(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
         link for link in cut if not losses.may_go(link) and (wiring.simplex or link.source < link.target)
     ]
     lit = frozenset(wiring.link_into)
-    for board in _restore(_Board.of(wiring, losses, cut), missed, losses, iter(range(_TRIALS))):
+    for board in _restore(_Board.from_wiring(wiring, losses, cut), missed, losses, iter(range(_TRIALS))):
         joined = board.join_loose(losses.planes)
         if not joined.silences_any(lit) and count_restored(wiring, losses, joined.links):
             return joined.links
@@ -251,8 +251,8 @@ def swap_edges(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
 
 def count_restored(wiring: Wiring, losses: Losses, links: Iterable[Link]) -> Counter[Edge]:
     """Return the lost ring links that these links restore, beyond those that the remaining wiring serves."""
-    remaining = Counter(ends(link) for link in wiring.links if link not in losses.lost)
-    return losses.ring_links & (Counter(map(ends, links)) - remaining)
+    remaining = Counter(end_nodes(link) for link in wiring.links if link not in losses.lost)
+    return losses.ring_links & (Counter(map(end_nodes, links)) - remaining)
 
 
 def _restore(
@@ -284,7 +284,7 @@ class _Board:
     loose_into: frozenset[Nic]
 
     @classmethod
-    def of(cls, wiring: Wiring, losses: Losses, cut: Collection[Link]) -> _Board:
+    def from_wiring(cls, wiring: Wiring, losses: Losses, cut: Collection[Link]) -> _Board:
         """Return the board of a wiring without the cut links, whose ends at living NICs are loose."""
         remaining = [link for link in wiring.links if link not in cut]
         return cls(
@@ -313,7 +313,7 @@ class _Board:
         for here, there in self._list_places(link, losses):
             gone = self.find_displaced(here, there)
             if not losses.dead & {here, there} and all(map(losses.may_go, gone)):
-                costs.append((len(gone), sum(losses.rank[ends(one)] for one in gone), (here, there)))
+                costs.append((len(gone), sum(losses.rank[end_nodes(one)] for one in gone), (here, there)))
         return [pair for _, _, pair in sorted(costs)]
 
     def _list_places(self, link: Link, losses: Losses) -> Iterator[tuple[Nic, Nic]]:

@@ -30,7 +30,7 @@ class Endpoint(NamedTuple):
     port: int | None
 
 
-def endpoint(address: str) -> Endpoint | None:
+def parse_endpoint(address: str) -> Endpoint | None:
     """Parse `polatis+scpi://host:5025` or `TCPIP0::host::5025::SOCKET`; return None if it is neither.
 
     >>> endpoint("polatis+tl1://10.99.0.2:3082")
@@ -131,7 +131,7 @@ def _check_unique(document: Document, what: str, names: Iterable[tuple[str, Loca
 def _check_switches(document: Document, schema: LabSchema) -> None:
     for i, switch in enumerate(schema.switches):
         where: Location = ("switches", i, "address")
-        place = endpoint(switch.address)
+        place = parse_endpoint(switch.address)
         if place is None:
             what = f"'{switch.address}' is not the address of a switch"
             raise document.error(where, what, "write it like polatis+scpi://10.99.0.2:5025")
@@ -144,7 +144,7 @@ def _check_switches(document: Document, schema: LabSchema) -> None:
         if schema.simulated and place.port is None and place.language not in LANGUAGE_PORTS:
             what = f"the simulated switch '{switch.name}' has no TCP port"
             raise document.error(where, what, f"write {place.language}://{place.host}:PORT")
-        if schema.simulated and _numeric(switch.address) is None:
+        if schema.simulated and _parse_numeric(switch.address) is None:
             what = f"the simulated switch '{switch.name}' has no numeric address"
             raise document.error(where, what, f"give it an address inside {schema.management}")
         if switch.twin and not schema.simulated:
@@ -223,7 +223,7 @@ def _check_ports_once(document: Document, uses: Iterable[_Use]) -> None:
 def _addresses(schema: LabSchema) -> Iterator[tuple[IPv4Address, str, Location, bool]]:
     """Yield every address with its owner, its location in the file, and whether it is a management address."""
     for i, switch in enumerate(schema.switches):
-        address = _numeric(switch.address)
+        address = _parse_numeric(switch.address)
         if address:
             yield address, f"switch '{switch.name}'", ("switches", i, "address"), True
     for i, host in enumerate(schema.hosts):
@@ -233,8 +233,8 @@ def _addresses(schema: LabSchema) -> Iterator[tuple[IPv4Address, str, Location, 
             yield nic.address, f"{host.name}/{nic.name}", ("hosts", i, "nics", k, "address"), False
 
 
-def _numeric(address: str) -> IPv4Address | None:
-    place = endpoint(address)
+def _parse_numeric(address: str) -> IPv4Address | None:
+    place = parse_endpoint(address)
     try:
         return IPv4Address(place.host) if place else None
     except AddressValueError:

@@ -13,7 +13,7 @@ from typing import Any
 from testbed.errors import LabStartError
 
 
-def control(address: str, request: Mapping[str, Any], *, timeout_s: float = 10.0) -> dict[str, Any]:
+def send_request(address: str, request: Mapping[str, Any], *, timeout_s: float = 10.0) -> dict[str, Any]:
     """Send one request (`{"do": "truth"}`) to `host:port` and return the reply.
 
     Raises `LabStartError` if the socket does not answer or the twin refuses the request.

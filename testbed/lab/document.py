@@ -67,7 +67,7 @@ def parse_document(path: Path, text: str) -> Document:
         what = f"unacceptable character #x{error.character:04x}"
         raise LabFileError(f"{path}:{line}: not YAML ({what}); remove it") from None
     except yaml.MarkedYAMLError as error:
-        raise _not_yaml(path, error) from None
+        raise _make_yaml_error(path, error) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise LabFileError(f"{path}:1: not YAML ({error}); correct it") from None
     if not isinstance(data, dict):
@@ -82,7 +82,7 @@ def _compose(text: str) -> tuple[yaml.SafeLoader, yaml.Node | None]:
     with tabs or question marks, some of which libyaml misreads; texts nested so deeply that libyaml would crash the
     process; and texts that libyaml refuses, because its errors say less. PyYAML may also be built without libyaml.
     """
-    if not _READ_IN_TWO_WAYS.search(text) and sum(map(text.count, _OPENINGS)) < _MOST_OPENINGS:
+    if not _READ_IN_TWO_WAYS.search(text) and sum(map(text.count, _OPENINGS)) < _MAX_OPENINGS:
         with suppress(AttributeError, yaml.YAMLError, ValueError, RecursionError):
             loader = yaml.CSafeLoader(text)
             return loader, loader.get_single_node()
@@ -92,7 +92,7 @@ def _compose(text: str) -> tuple[yaml.SafeLoader, yaml.Node | None]:
 
 _READ_IN_TWO_WAYS = re.compile(r"[\t?]|[|>][-+\d]*#")
 _OPENINGS = ("[", "{", "- -")
-_MOST_OPENINGS = 5000
+_MAX_OPENINGS = 5000
 """libyaml recurses on the C stack, which holds some ten thousand levels."""
 _YAML_HINTS = {
     "'\\t'": "indent with spaces, not with tabs",
@@ -107,7 +107,7 @@ _YAML_HINTS = {
 }
 
 
-def _not_yaml(path: Path, error: yaml.MarkedYAMLError) -> LabFileError:
+def _make_yaml_error(path: Path, error: yaml.MarkedYAMLError) -> LabFileError:
     is_key = error.context == "while scanning a simple key"  # the error is noticed only on a later line
     mark = error.context_mark if is_key else error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 1

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from testbed.lab.checks import check, check_wired, endpoint
+from testbed.lab.checks import check, check_wired, parse_endpoint
 from testbed.lab.document import Document, parse_document, read_document
 from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic, LabSwitch, LinkClass, SwitchTwin
 from testbed.lab.schema import FibreSchema, HostSchema, LabSchema, read_schema
@@ -134,7 +134,7 @@ def _move(lab: Lab, address: IPv4Address, subnet: IPv4Network) -> IPv4Address:
 
 
 def _move_switch(lab: Lab, switch: LabSwitch, subnet: IPv4Network) -> str:
-    place = endpoint(switch.address)
+    place = parse_endpoint(switch.address)
     assert place is not None  # checked when the lab was loaded
     moved = _move(lab, IPv4Address(place.host), subnet)
     return switch.address.replace(place.host, str(moved), 1)

@@ -26,37 +26,37 @@ def _name(text: str) -> str:
     return text
 
 
-def _interface(text: str) -> str:
+def _check_interface(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9._-]{0,14}", text):
         raise ValueError(f"{text!r} is not an interface name of the kernel (at most 15 letters and digits)")
     return text
 
 
-def _user(text: str) -> str:
+def _check_user(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}", text):
         raise ValueError(f"{text!r} is not a user name")
     return text
 
 
-def _path(text: str) -> str:
+def _check_path(text: str) -> str:
     if not text or not text.isprintable():
         raise ValueError(f"{text!r} is not a path")
     return text
 
 
-def _address(value: object) -> IPv4Address:
+def _parse_address(value: object) -> IPv4Address:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not an IPv4 address like 10.99.0.11")  # noqa: TRY004, pydantic's protocol
     return IPv4Address(value)
 
 
-def _network(value: object) -> IPv4Network:
+def _parse_network(value: object) -> IPv4Network:
     if not isinstance(value, str) or "/" not in value:
         raise ValueError(f"{value!r} is not an IPv4 network like 10.99.0.0/24")
     return IPv4Network(value)
 
 
-def _fibre(value: object) -> object:
+def _expand_fibre(value: object) -> object:
     """Return the mapping for which `ocs1:17` is short: `{port: 'ocs1:17'}`."""
     return {"port": value} if isinstance(value, str) else value
 
@@ -68,11 +68,11 @@ def _switch_port(text: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_name)]
-Interface = Annotated[str, AfterValidator(_interface)]
-User = Annotated[str, AfterValidator(_user)]
-PathText = Annotated[str, AfterValidator(_path)]
-Address = Annotated[IPv4Address, BeforeValidator(_address)]
-Network = Annotated[IPv4Network, BeforeValidator(_network)]
+Interface = Annotated[str, AfterValidator(_check_interface)]
+User = Annotated[str, AfterValidator(_check_user)]
+PathText = Annotated[str, AfterValidator(_check_path)]
+Address = Annotated[IPv4Address, BeforeValidator(_parse_address)]
+Network = Annotated[IPv4Network, BeforeValidator(_parse_network)]
 Decibels = Annotated[float, Field(ge=0)]
 TcpPort = Annotated[int, Field(ge=1, le=65535)]
 
@@ -100,7 +100,7 @@ class FibreSchema(Schema):
         return int(self.port.rpartition(":")[2])
 
 
-Fibre = Annotated[FibreSchema, BeforeValidator(_fibre)]
+Fibre = Annotated[FibreSchema, BeforeValidator(_expand_fibre)]
 
 
 class NicSchema(Schema):

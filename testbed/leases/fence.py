@@ -68,10 +68,10 @@ class Fence:
         address = self.database.address
         if isinstance(address, Path):
             stack.enter_context(locks.share_in_file(address, self.token))
-            with self.database.reading() as connection:
+            with self.database.open_reading() as connection:
                 self._check(connection)
         else:
-            connection = stack.enter_context(self.database.reading())
+            connection = stack.enter_context(self.database.open_reading())
             locks.share_on_server(connection, self.token)
             self._check(connection)
 
@@ -122,7 +122,7 @@ def hold_fence(
         get_selected_lease() if lease is None else lease,
     )
     with database_errors(database):
-        with database.reading() as connection:  # before anything is recorded
+        with database.open_reading() as connection:  # before anything is recorded
             _check_maintenance(connection, lab)
         granted = leases_of_lab.begin(lease_id, parts) if lease_id else leases_of_lab.request_implicit(parts)
     fence = Fence(database, granted, granted.parts, Heartbeat(leases_of_lab, granted).beat)

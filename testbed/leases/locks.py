@@ -37,7 +37,7 @@ def share_in_file(database: Path, token: int) -> Iterator[None]:
 
 
 @contextmanager
-def alone_in_file(database: Path, token: int) -> Iterator[bool]:
+def lock_exclusively(database: Path, token: int) -> Iterator[bool]:
     """Take the lock of a token exclusively within the block; provide False, without waiting, if a sender shares it."""
     with _open_lock(database) as descriptor:
         try:

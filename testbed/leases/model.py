@@ -90,13 +90,13 @@ def parts_of_lab(lab: Lab) -> dict[str, frozenset[str]]:
         for number in range(1, switch.inputs + switch.outputs + 1):
             resources[f"port:{switch.name}/{number}"] = frozenset({f"port:{switch.name}/{number}"})
     for host in (*lab.hosts, *lab.others):
-        nics = {f"nic:{host.name}/{nic.name}": _of_nic(host, nic) for nic in (*host.nics, *host.unused)}
+        nics = {f"nic:{host.name}/{nic.name}": _nic_parts(host, nic) for nic in (*host.nics, *host.unused)}
         resources |= nics
         resources[f"host:{host.name}"] = frozenset({f"host:{host.name}"}).union(*nics.values())
     return resources
 
 
-def _of_nic(host: LabHost, nic: LabNic) -> frozenset[str]:
+def _nic_parts(host: LabHost, nic: LabNic) -> frozenset[str]:
     ends = (nic.transmit, nic.receive)
     ports = {f"port:{end.switch}/{end.port}" for end in ends if end.switch}
     return frozenset({f"nic:{host.name}/{nic.name}"} | ports)

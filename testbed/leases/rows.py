@@ -60,7 +60,7 @@ def set_counter(connection: sa.Connection, name: str, value: int) -> int:
     return value
 
 
-def next_number(connection: sa.Connection, name: str) -> int:
+def increment_counter(connection: sa.Connection, name: str) -> int:
     """Increment a counter and return its value, which is never returned again."""
     return set_counter(connection, name, read_counter(connection, name) + 1)
 

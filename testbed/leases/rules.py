@@ -20,7 +20,7 @@ CLOCK_STEP_S = 5.0
 """Largest step back of a clock, in seconds, that counts as an adjustment; until it is over, time does not advance."""
 
 
-def monotonic(now_s: float, newest_s: float) -> float:
+def check_monotonic(now_s: float, newest_s: float) -> float:
     """Return the later of the current and the newest stored time. Raises `ClockError` for a clock that was set back."""
     if newest_s - now_s > CLOCK_STEP_S:
         behind = newest_s - now_s

@@ -29,7 +29,7 @@ from testbed.storage.schema import maintenance
 POLL_S = 0.2
 DEFAULT_TTL_S = 3600.0
 IMPLICIT_TTL_S = 60.0
-LEAST_TTL_S = 1.0
+MIN_TTL_S = 1.0
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Change:
             return True
         if token not in self._locked:
             if isinstance(self.address, Path):
-                self._locked[token] = self.held.enter_context(locks.alone_in_file(self.address, token))
+                self._locked[token] = self.held.enter_context(locks.lock_exclusively(self.address, token))
             else:
                 self._locked[token] = locks.take_on_server(self.connection, token)
         return self._locked[token]
@@ -120,11 +120,11 @@ class LeaseStore:
         """Request parts, all or nothing, and return the lease: granted at once if nothing stops it, else queued.
 
         With `starts_s` the parts are reserved from that time. Raises `LeaseDenied` for a reservation that overlaps
-        another or starts in the past, and for a duration below `LEAST_TTL_S`.
+        another or starts in the past, and for a duration below `MIN_TTL_S`.
         """
         _check_ttl(ttl_s)
-        with self._changing() as change:
-            lease = self._new(
+        with self._open_change() as change:
+            lease = self._make_lease(
                 change, resources, parts, ttl_s, priority=priority, allowed=tuple(allowed), reason=reason
             )
             if starts_s is not None:
@@ -137,8 +137,10 @@ class LeaseStore:
 
     def request_implicit(self, parts: frozenset[str]) -> Lease:
         """Request parts for one operation of this process. Raises `LeaseDenied` unless granted at once."""
-        with self._changing() as change:
-            lease = self._new(change, (), parts, IMPLICIT_TTL_S, is_implicit=True, operation=this_process())
+        with self._open_change() as change:
+            lease = self._make_lease(
+                change, (), parts, IMPLICIT_TTL_S, is_implicit=True, operation=this_process()
+            )
             self._add(change, lease)
             lease = change.leases[lease.id]
             if lease.state != "granted":
@@ -150,20 +152,20 @@ class LeaseStore:
 
     def get(self, lease_id: str) -> Lease:
         """Return a lease that has not ended. Raises `LeaseDenied`."""
-        with self._changing() as change:
+        with self._open_change() as change:
             return change.find(lease_id)
 
     def extend(self, lease_id: str, ttl_s: float | None = None) -> Lease:
         """Extend a lease to `ttl_s` from now, by default to its own duration. Also serves as heartbeat."""
         _check_ttl(ttl_s)
-        with self._changing() as change:
-            lease = self._ours(change.find(lease_id))
+        with self._open_change() as change:
+            lease = self._check_owner(change.find(lease_id))
             return change.put(rules.extend(lease, change.leases.values(), change.now_s, ttl_s or lease.ttl_s))
 
     def begin(self, lease_id: str, parts: frozenset[str]) -> Lease:
         """Store that this process uses parts under a lease from now on, and extend the lease."""
-        with self._changing() as change:
-            lease = self._ours(change.find(lease_id))
+        with self._open_change() as change:
+            lease = self._check_owner(change.find(lease_id))
             if lease.state != "granted":
                 raise LeaseDenied(f"lease {lease_id} is {lease.state}, so it permits no changes")
             if not parts <= lease.parts:
@@ -178,7 +180,7 @@ class LeaseStore:
 
     def end(self, lease_id: str) -> None:
         """Store that the operation under a lease has ended; an implicit lease is released."""
-        with self._changing() as change:
+        with self._open_change() as change:
             lease = change.leases.get(lease_id)
             if lease is not None:
                 lease = change.put(replace(lease, operation=None))
@@ -189,21 +191,21 @@ class LeaseStore:
 
     def release(self, lease_id: str) -> Lease:
         """Release a lease, or withdraw a request. Raises `LeaseHeld` while an operation uses it."""
-        with self._changing() as change:
-            lease = self._ours(change.find(lease_id))
+        with self._open_change() as change:
+            lease = self._check_owner(change.find(lease_id))
             if self._is_in_flight(lease):
                 raise LeaseHeld(f"an operation is using lease {lease_id} ({process_of(lease)}); wait for it")
             return self._must_end(change, lease, "released")
 
     def break_(self, lease_id: str, reason: str) -> Lease:
         """End the lease of another owner. Raises `LeaseHeld` while somebody sends under it."""
-        with self._changing() as change:
+        with self._open_change() as change:
             lease = change.find(lease_id)
             return self._must_end(change, lease, "broken", reason=f"{reason} (by {self.owner})")
 
     def set_maintenance(self, reason: str) -> None:
         """Start maintenance: no new write is sent from now on. To wait for current ones, see `wait_until_still`."""
-        with self._changing() as change:
+        with self._open_change() as change:
             row = (
                 change.connection.execute(maintenance.select().where(maintenance.c.lab == self.lab))
                 .mappings()
@@ -218,21 +220,21 @@ class LeaseStore:
 
     def clear_maintenance(self) -> bool:
         """End maintenance; return whether the lab was under maintenance."""
-        with self._changing() as change:
+        with self._open_change() as change:
             result = change.connection.execute(maintenance.delete().where(maintenance.c.lab == self.lab))
             return bool(result.rowcount)
 
     def senders(self) -> tuple[Lease, ...]:
         """Return the leases under which somebody is sending to a device now."""
-        with self._changing() as change:
+        with self._open_change() as change:
             return tuple(one for one in change.leases.values() if one.is_held and not change.lock(one))
 
     def write_checks(self, checks: Mapping[str, str]) -> None:
         """Store the last check of parts, with the fault of each; faulty parts are not granted until they pass."""
-        with self._changing() as change:
+        with self._open_change() as change:
             rows.write_checks(change.connection, self.lab, checks, change.now_s)
 
-    def _new(
+    def _make_lease(
         self, change: Change, resources: Collection[str], parts: frozenset[str], ttl_s: float, **more: object
     ) -> Lease:
         return Lease(
@@ -241,7 +243,7 @@ class LeaseStore:
             owner=self.owner,
             process=this_process(),
             state="queued",
-            arrival=rows.next_number(change.connection, "arrival"),
+            arrival=rows.increment_counter(change.connection, "arrival"),
             resources=tuple(resources),
             parts=parts,
             ttl_s=ttl_s,
@@ -256,11 +258,11 @@ class LeaseStore:
         self._settle(change)
 
     @contextmanager
-    def _changing(self) -> Iterator[Change]:
+    def _open_change(self) -> Iterator[Change]:
         """Open a transaction, settle what is due, provide it, and settle again. Locks outlast the transaction."""
         with ExitStack() as held, self.database.transaction() as connection:
             newest_s = rows.read_counter(connection, "newest_ms") / 1000
-            now_s = rules.monotonic(self._now(), newest_s)
+            now_s = rules.check_monotonic(self._now(), newest_s)
             if now_s > newest_s:
                 rows.set_counter(connection, "newest_ms", int(now_s * 1000))
             living, faults = rows.read_living(connection, self.lab), rows.read_faults(connection, self.lab)
@@ -289,7 +291,7 @@ class LeaseStore:
                     reason="its process ended" if is_orphaned else "its time is over",
                 )
         for lease in rules.select_grants(change.leases.values(), change.faults, change.now_s):
-            token = rows.next_number(change.connection, "token")
+            token = rows.increment_counter(change.connection, "token")
             change.put(rules.grant(lease, token, change.now_s))
 
     def _is_in_flight(self, lease: Lease) -> bool:
@@ -309,7 +311,7 @@ class LeaseStore:
             lease.become(state, ended_s=change.now_s, operation=None, reason=lease.reason_of_end(reason))
         )
 
-    def _ours(self, lease: Lease) -> Lease:
+    def _check_owner(self, lease: Lease) -> Lease:
         if not lease.may_be_used_by(self.owner):
             raise LeaseDenied(f"lease {lease.id} belongs to {lease.owner}, and {self.owner} may not use it")
         return lease
@@ -322,8 +324,8 @@ def process_of(lease: Lease) -> str:
 
 
 def _check_ttl(ttl_s: float | None) -> None:
-    if ttl_s is not None and ttl_s < LEAST_TTL_S:
-        raise LeaseDenied(f"a lease lasts at least {LEAST_TTL_S:g} s, but {ttl_s:g} s were requested")
+    if ttl_s is not None and ttl_s < MIN_TTL_S:
+        raise LeaseDenied(f"a lease lasts at least {MIN_TTL_S:g} s, but {ttl_s:g} s were requested")
 
 
 def wait_until_still(

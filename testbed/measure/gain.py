@@ -51,7 +51,7 @@ def ring_gain(timings: Sequence[Timing]) -> RingGain | None:
     return None
 
 
-def largest_of_each(timings: Sequence[Timing]) -> tuple[Timing, ...]:
+def select_largest(timings: Sequence[Timing]) -> tuple[Timing, ...]:
     """Return the timing at the largest size of each configuration of the first topology, in the order measured."""
     first = [timing for timing in timings if timing.topology == timings[0].topology]
     names = dict.fromkeys(timing.configuration for timing in first)
@@ -109,14 +109,14 @@ def _rows_of_demands(
 ) -> list[Timing]:
     """Return the timing for each AllReduce of the job, at the largest size: of its group, or the fastest over all."""
     return [
-        _fastest_over_all(timings, topology, nodes)
+        _find_fastest_over_all(timings, topology, nodes)
         if demand.group == nodes
         else _largest(timings, topology, group_name(demand.group))
         for demand in demands
     ]
 
 
-def _fastest_over_all(timings: Sequence[Timing], topology: str, nodes: int) -> Timing:
+def _find_fastest_over_all(timings: Sequence[Timing], topology: str, nodes: int) -> Timing:
     """Return the fastest AllReduce over all nodes at the largest size."""
     key = (topology, "all_reduce", nodes)
     rows = [row for row in timings if (row.topology, row.collective, row.ranks) == key]

@@ -22,7 +22,7 @@ from testbed.lab.simulated.lifecycle import start_lab
 from testbed.lab.simulated.link_rate import LinkRate
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
 from testbed.measure.current_topology import collect, node_configurations, record, ring_proof
-from testbed.measure.gain import RingGain, compare_topologies, group_name, largest_of_each, ring_gain
+from testbed.measure.gain import RingGain, compare_topologies, group_name, ring_gain, select_largest
 from testbed.measure.model import Timing
 from testbed.measure.report.page import write_report
 from testbed.measure.results.records import LINK_RATE, Repatch, StoredCircuit, StoredTopology
@@ -134,7 +134,7 @@ class MainJob:
         self.run_record.add_topology(
             StoredTopology(name=design.name, links=links, strides=strides, reason=reason, **topology)
         )
-        circuits = [StoredCircuit.of(self.lab, circuit) for circuit in report.plan.circuits]
+        circuits = [StoredCircuit.from_circuit(self.lab, circuit) for circuit in report.plan.circuits]
         self.run_record.add_circuits(design.name, circuits)
         self.run_record.add_phase(
             f"apply {design.name}",
@@ -259,7 +259,7 @@ class JobResult:
     @property
     def largest(self) -> tuple[Timing, ...]:
         """The timing of each configuration of the first topology at its largest size."""
-        return largest_of_each(self.timings)
+        return select_largest(self.timings)
 
     @property
     def ring_gain(self) -> RingGain | None:

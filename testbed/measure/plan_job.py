@@ -168,7 +168,7 @@ def run_on_hosts(
         if len(reports.done) < len(lab.hosts):
             launch.close_input()
             diagnosis = Diagnosis(lab, wiring, reports, {}, deadline_s)
-            raise diagnosis.failure() if reports.ready else diagnosis.not_ready()
+            raise diagnosis.make_failure() if reports.ready else diagnosis.make_not_ready_error()
     rows = sorted(reports.rows, key=lambda row: row["rank"])
     return _result(lab, wiring, job, rows, iterations)
 
@@ -298,7 +298,7 @@ def to_json(plan_run: PlanRun, epoch: int | None) -> dict[str, Json]:
     }
 
 
-def last_job(store: RunStore, lab: str, epoch: int | None) -> RecordedJob | None:
+def find_last_job(store: RunStore, lab: str, epoch: int | None) -> RecordedJob | None:
     """Return the last run of an epoch of a lab, or None."""
     for phase in store.phases_of(lab, PHASE):
         data = cast("Mapping[str, Any]", phase.data)
@@ -324,13 +324,13 @@ def count_links_since_last_job(
         return ()
     from testbed.measure.results.store import RunStore  # SQLAlchemy: only where a plan ran
 
-    job = last_job(RunStore(runs_dir), choice.lab.name, choice.intent.epoch)
+    job = find_last_job(RunStore(runs_dir), choice.lab.name, choice.intent.epoch)
     return count_links_since(job, session.fleet, choice.lab) if job else ()
 
 
 def summarise_links(links: Sequence[LinkCount]) -> list[str]:
     """Return one line on the deviation of the links from the plan; empty if no link was counted."""
-    worst = largest_deviation(links)
+    worst = find_largest_deviation(links)
     if worst is None:
         return []
     retransmitted = sum(link.retransmitted_bytes for link in links)
@@ -375,7 +375,7 @@ def read_counters(fleet: Fleet, lab: Lab) -> dict[str, tuple[int, int]]:
     return counters
 
 
-def largest_deviation(links: Iterable[LinkCount]) -> float | None:
+def find_largest_deviation(links: Iterable[LinkCount]) -> float | None:
     """Return the largest relative deviation of a link from the plan, or None if no link was counted."""
     deviations = [abs(link.relative_deviation) for link in links if link.relative_deviation is not None]
     return max(deviations, default=None)

@@ -576,7 +576,7 @@ def figures(ranks: list[dict[str, Any]]) -> dict[str, object]:
     }
 
 
-def own_store() -> dist.TCPStore:
+def make_store() -> dist.TCPStore:
     """Return the store of the job, on rank 0, at a free port."""
     return dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
@@ -590,7 +590,7 @@ def distant_store(address: str, timeout_s: float) -> dist.TCPStore:
 def get_ready(rank: int, start_s: float) -> dist.TCPStore | None:
     """Print `ready` with the processor time of the start; rank 0 also opens and returns the store."""
     torch.set_num_threads(1)
-    store = own_store() if rank == 0 else None
+    store = make_store() if rank == 0 else None
     say(
         "ready",
         rank=rank,

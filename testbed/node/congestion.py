@@ -84,6 +84,6 @@ class Gain:
     slope: float = 0.0
     intercept: float = 1.0
 
-    def at(self, ratio: float) -> float:
+    def evaluate(self, ratio: float) -> float:
         """Return F of a ratio, which is limited to 1."""
         return self.slope * min(ratio, 1.0) + self.intercept

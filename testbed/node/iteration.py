@@ -62,7 +62,7 @@ class Iteration:
 
     def run(self, until: float) -> float:
         """Run the iteration and return its seconds. Raises `TimeoutError`, `OSError`."""
-        self.host.arrived = self._part_done
+        self.host.arrived = self._count_part
         begin_s = time.monotonic()
         for number, waits in list(self.waits.items()):
             if not waits:
@@ -78,7 +78,7 @@ class Iteration:
             if not self.is_busy:
                 self._compute(now_s)
         elif task["seconds"]:
-            self.host.at(now_s + task["seconds"], lambda _moment_s: self._send(number))
+            self.host.call_at(now_s + task["seconds"], lambda _moment_s: self._send(number))
         else:
             self._send(number)
 
@@ -88,7 +88,7 @@ class Iteration:
             ready_s, number = heapq.heappop(self.ready)
             self.is_busy = True
             end_s = max(now_s, ready_s) + self.tasks[number]["seconds"]
-            self.host.at(end_s, lambda moment_s: self._finish_computing(number, moment_s))
+            self.host.call_at(end_s, lambda moment_s: self._finish_computing(number, moment_s))
 
     def _finish_computing(self, number: int, moment_s: float) -> None:
         self.is_busy = False
@@ -102,10 +102,10 @@ class Iteration:
             self._end(number, time.monotonic())
         for target, way, size in self.tasks[number]["send"]:
             line = self.host.outgoing[target, way]
-            line.put(HEADER.pack(number, size), size, lambda: self._part_done(number))
+            line.put(HEADER.pack(number, size), size, lambda: self._count_part(number))
             line.write()
 
-    def _part_done(self, number: int) -> None:
+    def _count_part(self, number: int) -> None:
         """Count a part that has arrived, or that the kernel has accepted. Raise `ValueError` for one too many."""
         self.parts[number] -= 1
         if self.parts[number] < 0:
@@ -146,12 +146,12 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
     host.connect(job)
     host.barrier()
     for _ in range(job["warm_up"]):
-        _one(host, job, until)
+        _run_iteration(host, job, until)
     before, busy_before = counters(job["nics"]), busy_ticks()
     retransmitted = {pair: line.count_retransmitted() for pair, line in host.outgoing.items()}
     own_s = time.process_time()
     host.barrier()
-    times = [_one(host, job, until) for _ in range(job["iterations"])]
+    times = [_run_iteration(host, job, until) for _ in range(job["iterations"])]
     busy_after, after = busy_ticks(), counters(job["nics"])
     busy, whole = (late - early for early, late in zip(busy_before, busy_after, strict=True))
     return {
@@ -166,7 +166,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
     }
 
 
-def _one(host: Host, job: dict[str, Any], until: float) -> float:
+def _run_iteration(host: Host, job: dict[str, Any], until: float) -> float:
     """Run an iteration between two barriers; return its seconds on this host."""
     took_s = Iteration(host, job).run(until)
     host.barrier()

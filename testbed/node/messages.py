@@ -115,7 +115,7 @@ class Host:
         self.numbers = 0
         self.arrived: Callable[[int], None] = lambda _task: None
 
-    def at(self, moment_s: float, call: Callable[[float], None]) -> None:
+    def call_at(self, moment_s: float, call: Callable[[float], None]) -> None:
         """Schedule `call(moment_s)` at that time of the monotonic clock."""
         self.numbers += 1
         heapq.heappush(self.timers, (moment_s, self.numbers, call))

@@ -34,15 +34,15 @@ from pathlib import Path
 from typing import Any
 
 try:
-    from testbed.node.transfers import Incoming, Loop, Outgoing, incoming, outgoing
+    from testbed.node.transfers import Incoming, Loop, Outgoing, open_incoming, open_outgoing
 except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     sys.path.insert(0, str(Path(__file__).parent))
     from transfers import (  # type: ignore[import-not-found,no-redef]
         Incoming,
         Loop,
         Outgoing,
-        incoming,
-        outgoing,
+        open_incoming,
+        open_outgoing,
     )
 
 FAILED = 1
@@ -92,10 +92,10 @@ class PeriodicJob:
         """Run all iterations and return the row of this job. Raises `TimeoutError`, `OSError`."""
         began_s = time.monotonic() + epoch + self.job["start_s"] - time.time()
         slots, begins = Slots(self.job, began_s), [began_s]
-        self.loop.until(began_s)
+        self.loop.serve_until(began_s)
         for _ in range(self.job["iterations"]):
             self._iteration(time.monotonic())
-            self.loop.until(time.monotonic() + slots.wait_s(time.monotonic()))
+            self.loop.serve_until(time.monotonic() + slots.wait_s(time.monotonic()))
             begins.append(time.monotonic())
         return {
             "begins_s": [begin - began_s + self.job["start_s"] for begin in begins],
@@ -113,7 +113,7 @@ class PeriodicJob:
 
     def _compute(self, began_s: float, seconds: float) -> None:
         self.computed_s += seconds
-        self.loop.until(began_s + seconds)
+        self.loop.serve_until(began_s + seconds)
 
     def _burst(self, size: int, pace: float, give_up_s: float) -> None:
         """Send the parts of a burst, each after the one before was delivered and that of the other host arrived."""
@@ -130,9 +130,9 @@ class PeriodicJob:
         return (self.out is None or self.out.is_done) and (self.into is None or self.into.is_done)
 
 
-def member(job: dict[str, Any], into: Incoming | None, epoch: float) -> dict[str, object]:
+def run_member(job: dict[str, Any], into: Incoming | None, epoch: float) -> dict[str, object]:
     """Run one job of this host; return its row. Raises `TimeoutError`, `OSError`."""
-    out = outgoing(job) if job["next"] else None
+    out = open_outgoing(job) if job["next"] else None
     ends = [end for end in (out, into) if end]
     loop = Loop(ends)
     try:
@@ -144,14 +144,16 @@ def member(job: dict[str, Any], into: Incoming | None, epoch: float) -> dict[str
     return row
 
 
-def in_processes(jobs: dict[str, dict[str, Any]], arriving: dict[str, Incoming | None], epoch: float) -> int:
+def run_in_processes(
+    jobs: dict[str, dict[str, Any]], arriving: dict[str, Incoming | None], epoch: float
+) -> int:
     """Run each job in its own process; print its row. Return the exit status."""
     children = []
     for name, job in jobs.items():
         near, far = os.pipe()
         if os.fork() == 0:
             os.close(near)
-            os._exit(_child(job, arriving[name], epoch, far))
+            os._exit(_run_child(job, arriving[name], epoch, far))
         os.close(far)
         children.append((name, near))
     failed = 0
@@ -166,9 +168,9 @@ def in_processes(jobs: dict[str, dict[str, Any]], arriving: dict[str, Incoming |
     return failed
 
 
-def _child(job: dict[str, Any], into: Incoming | None, epoch: float, far: int) -> int:
+def _run_child(job: dict[str, Any], into: Incoming | None, epoch: float, far: int) -> int:
     try:
-        row = member(job, into, epoch)
+        row = run_member(job, into, epoch)
     except (OSError, ValueError, KeyError) as error:
         row = {"error": (str(error).strip() or type(error).__name__).splitlines()[0][:500]}
     with os.fdopen(far, "w") as pipe:
@@ -185,13 +187,13 @@ def main() -> int:
     line = sys.stdin.readline()
     if not line.endswith("\n"):
         return FAILED
-    arriving = {one["job"]: incoming(one) for one in json.loads(line)["members"]}
+    arriving = {one["job"]: open_incoming(one) for one in json.loads(line)["members"]}
     say("ready", ports={name: end.port for name, end in arriving.items() if end})
     line = sys.stdin.readline()
     if not line.endswith("\n"):
         return FAILED
     work = json.loads(line)
-    status = in_processes(work["jobs"], arriving, work["epoch"])
+    status = run_in_processes(work["jobs"], arriving, work["epoch"])
     if not status:
         say("done")
     return status

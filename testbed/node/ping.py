@@ -28,7 +28,7 @@ PAUSE_S = 0.005
 STRAGGLERS_S = 1.0
 """Time for an answer before its ping counts as lost: a busy machine may stall for a while."""
 LARGE_S = 1.2
-MOST_EXCHANGES = 64
+MAX_EXCHANGES = 64
 TCP_S = 2.0
 """Time for the exchange: a lost SYN is sent again after a second."""
 BUFFER_BYTES = 8 << 20
@@ -179,7 +179,7 @@ class Trial:
 
     def begin_exchange(self, way: Way) -> None:
         """Start an exchange, unless too many are running: each takes a descriptor at both ends."""
-        if sum(one.exchange is not None for one in self.ways) < MOST_EXCHANGES:
+        if sum(one.exchange is not None for one in self.ways) < MAX_EXCHANGES:
             try:
                 way.exchange = Exchange(self, way)
             except OSError:

@@ -28,7 +28,7 @@ WHOLE = 0xFFFF
 STATE = Path("/run/lightbed-queues.json")
 KIB = 1024
 PACKET_BYTES = 1514
-LEAST_PACKETS, BUCKET_S = 2, 0.0012
+MIN_PACKETS, BUCKET_S = 2, 0.0012
 """The link's bucket, which goes to the job that begins first.
 
 Where classes share a link it is as small as HTB takes, or locked jobs would move apart. With one class it is a
@@ -55,7 +55,7 @@ def run(*command: str) -> str:
     return completed.stdout
 
 
-def restoring(nic: str, shown: list[dict[str, Any]]) -> list[list[str]]:
+def make_restore_commands(nic: str, shown: list[dict[str, Any]]) -> list[list[str]]:
     """Return the commands that make queues again as `tc -j` shows them, root first.
 
     Raises `Refused` for a kind we cannot.
@@ -128,11 +128,11 @@ _TURNS = 16
 _BY_SOURCE_PORT = "match u8 0x45 0xff at 0 match u8 6 0xff at 9 hashkey mask 0x001e0000 at 20"
 
 
-def setting(nic: str, wanted: dict[str, Any]) -> list[list[str]]:
+def make_queue_commands(nic: str, wanted: dict[str, Any]) -> list[list[str]]:
     """Return the commands that give a NIC its queues."""
     rate_kbit, shares = round(wanted["rate_mbps"] * 1000), wanted["shares"] or [1.0]
     bucket = 0 if wanted["shares"] else round(wanted["rate_mbps"] * 1e6 / 8 * BUCKET_S)
-    burst = f"{max(bucket, LEAST_PACKETS * PACKET_BYTES)}b"
+    burst = f"{max(bucket, MIN_PACKETS * PACKET_BYTES)}b"
     short = ["burst", burst, "cburst", burst, "quantum", str(PACKET_BYTES)]
     whole = f"{HANDLE:x}:{WHOLE:x}"
     limits = ["rate", f"{rate_kbit}kbit", "ceil", f"{rate_kbit}kbit", *short]
@@ -157,23 +157,25 @@ def as_it_is(wanted: dict[str, Any]) -> dict[str, Any]:
         rows = json.loads(run("tc", "-j", "qdisc", "show", "dev", nic))
         (link,) = json.loads(run("ip", "-j", "-d", "link", "show", "dev", nic))
         nics[nic] = {"queues": rows, "gso_max_segs": link["gso_max_segs"]}
-        restoring(nic, rows)
-    settings = {name: Path("/proc/sys/net", name).read_text().strip() for name in known(wanted["sysctls"])}
+        make_restore_commands(nic, rows)
+    settings = {
+        name: Path("/proc/sys/net", name).read_text().strip() for name in select_known(wanted["sysctls"])
+    }
     return {"nics": nics, "sysctls": settings}
 
 
-def known(sysctls: dict[str, Any]) -> list[str]:
+def select_known(sysctls: dict[str, Any]) -> list[str]:
     """Return the settings that this kernel has."""
     return [name for name in sysctls if Path("/proc/sys/net", name).exists()]
 
 
 def apply(wanted: dict[str, Any]) -> None:
     """Set queues and kernel settings. Raises `Refused`, `OSError`."""
-    for name in known(wanted["sysctls"]):
+    for name in select_known(wanted["sysctls"]):
         Path("/proc/sys/net", name).write_text(f"{wanted['sysctls'][name]}\n")
     for nic, queue in wanted["nics"].items():
         run("ip", "link", "set", "dev", nic, "gso_max_segs", "1")
-        for command in setting(nic, queue):
+        for command in make_queue_commands(nic, queue):
             run(*command)
 
 
@@ -182,7 +184,7 @@ def put_back(before: dict[str, Any]) -> list[str]:
     failed = []
     for nic, was in before["nics"].items():
         segments = ["ip", "link", "set", "dev", nic, "gso_max_segs", str(was["gso_max_segs"])]
-        for command in (*restoring(nic, was["queues"]), segments):
+        for command in (*make_restore_commands(nic, was["queues"]), segments):
             try:
                 run(*command)
             except Refused as error:

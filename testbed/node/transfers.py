@@ -172,12 +172,12 @@ class TcpIn:
         self.server.close()
 
 
-def outgoing(job: dict[str, Any]) -> Outgoing:
+def open_outgoing(job: dict[str, Any]) -> Outgoing:
     """Return the sending end of a job. Raises `OSError`."""
     return TcpOut(job) if job["transport"] == "tcp" else UdpOut(job)
 
 
-def incoming(member: dict[str, Any]) -> Incoming | None:
+def open_incoming(member: dict[str, Any]) -> Incoming | None:
     """Return the receiving end of a job; None where nothing arrives."""
     if member["listen"] is None:
         return None
@@ -190,7 +190,7 @@ class Loop:
     def __init__(self, ends: Sequence[End]) -> None:
         self.ends = ends
 
-    def until(self, moment_s: float) -> None:
+    def serve_until(self, moment_s: float) -> None:
         """Serve until a time of the monotonic clock."""
         while (now := time.monotonic()) < moment_s:
             self._turn(moment_s - now)

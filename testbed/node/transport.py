@@ -169,7 +169,7 @@ class Sender:
         self._done.add(self._flying.pop(number)[0])
         if number >= self._recovery:
             ratio = len(self._done) / self._chunks
-            self.control.on_ack(self.gain.at(ratio), now, self._round_trip.smoothed_s)
+            self.control.on_ack(self.gain.evaluate(ratio), now, self._round_trip.smoothed_s)
 
     def on_time(self, now: float) -> list[bytes]:
         """Return a probe for a silent connection; if the probe got no answer, count all packets in flight as lost."""
@@ -182,7 +182,7 @@ class Sender:
             return [self._packet(self._flying[max(self._flying)][0], now)]
         self.timeouts += 1
         self._round_trip.backoff += 1
-        self._again(list(self._flying))
+        self._resend(list(self._flying))
         self._recovery = self._number
         self.control.on_timeout(now)
         self._deadline = now + self._round_trip.timeout_s
@@ -192,12 +192,12 @@ class Sender:
         if not numbers:
             return
         newest = max(numbers)
-        self._again(numbers)
+        self._resend(numbers)
         if newest >= self._recovery:
             self._recovery = self._number
             self.control.on_loss(now)
 
-    def _again(self, numbers: list[int]) -> None:
+    def _resend(self, numbers: list[int]) -> None:
         for number in sorted(numbers, reverse=True):
             chunk, _ = self._flying.pop(number)
             if chunk not in self._done:
@@ -241,7 +241,7 @@ class Receiver:
             self._earlier |= 1 << self._largest - number - 1
 
 
-def sender(control: str, slope: float = 0.0, intercept: float = 1.0) -> Sender:
+def make_sender(control: str, slope: float = 0.0, intercept: float = 1.0) -> Sender:
     """Return a sender with a control by its name; a slope above 0 makes it MLTCP. Raises `KeyError` for others."""
     return Sender(CONTROLS[control](), Gain(slope, intercept))
 

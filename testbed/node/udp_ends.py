@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 try:
-    from testbed.node.transport import PAYLOAD, Receiver, sender
+    from testbed.node.transport import PAYLOAD, Receiver, make_sender
 except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     sys.path.insert(0, str(Path(__file__).parent))
-    from transport import PAYLOAD, Receiver, sender  # type: ignore[import-not-found,no-redef]
+    from transport import PAYLOAD, Receiver, make_sender  # type: ignore[import-not-found,no-redef]
 
 TOGETHER = 8
 """Maximum number of packets that one acknowledgement covers."""
@@ -34,7 +34,7 @@ class UdpOut:
         prepare(self.connection, job)
         self.connection.connect((job["next"], job["port"]))
         self.connection.setblocking(False)
-        self.sending = sender(job["control"], job["slope"], job["intercept"])
+        self.sending = make_sender(job["control"], job["slope"], job["intercept"])
         self.began_s = self.pace = 0.0
         self.sent = 0
 

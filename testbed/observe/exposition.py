@@ -84,7 +84,7 @@ class Sample:
         return dict(zip(BY_NAME[self.metric].labels, self.labels, strict=True))
 
 
-def exposition(samples: Iterable[Sample]) -> str:
+def format_exposition(samples: Iterable[Sample]) -> str:
     r"""Return samples in the text format of Prometheus, ordered by metric and labels.
 
     >>> print(exposition([Sample("testbed_epoch", ('a "lab"',), 3.0)]), end="")

@@ -1,6 +1,6 @@
-"""Preprocessing that goes elsewhere: a trainer's input pipeline, partly on the idle processors of other hosts.
+"""Offloading of preprocessing: part of a trainer's input pipeline runs on idle processors of other hosts.
 
-`decide` is FastFlow's smart offloading; `OffloadedLoader` (extra `offload`: Dask and torch) runs what it decides.
+`decide` is the smart offloading of FastFlow; `OffloadedLoader` (extra `offload`: Dask and torch) runs its decision.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Candidate", "Decision", "Metrics", "OffloadedLoader", "decide"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the loader when it is asked for: it needs torch, which the policy does not."""
+    """Import the loader at its first use: it needs torch, which the policy does not."""
     if name == "OffloadedLoader":
         from testbed.offload.loader import OffloadedLoader
 

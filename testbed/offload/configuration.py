@@ -1,4 +1,4 @@
-"""Settings in YAML with strict keys, and where workers come from."""
+"""Settings of a YAML file with strict keys, and the source of the workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUNS = Path("runs")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files of certificates with which trainer, scheduler and workers prove who they are."""
+    """Certificate files with which trainer, scheduler and workers authenticate."""
 
     ca_file: Path
     certificate: Path
@@ -25,7 +25,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The keys of the file, with their defaults."""
+    """Settings of a configuration file; the fields are its keys, with their defaults."""
 
     batches: int = 60
     rounds: int = 3
@@ -42,11 +42,11 @@ class Configuration:
     weights: Mapping[str, float] = field(default_factory=dict)
 
     def rule(self) -> Rule:
-        """Return how the loader works, before anything is decided."""
+        """Return the rule of the loader before a decision: no offloading."""
         return Rule(ordered=self.ordered, look_ahead=self.look_ahead, patience_s=self.patience_s)
 
     def certificates(self) -> Tls | None:
-        """Return the files of the TLS option, or None."""
+        """Return the files under the key `tls`, or None. Raises `OffloadError` for missing or unknown keys in it."""
         if self.tls is None:
             return None
         names = {each.name for each in fields(Tls)}
@@ -58,7 +58,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Source of the workers: a scheduler, the hosts of a lab, or this process; without any of these, this machine."""
+    """Source of the workers: a scheduler, the hosts of a lab, this process, or by default new processes here."""
 
     scheduler: str | None = None
     lab: Path | None = None
@@ -67,11 +67,11 @@ class Choice:
     runs: Path = RUNS
 
     def __post_init__(self) -> None:
-        """Raise `OffloadError` when two are named."""
-        named = [self.scheduler is not None, self.lab is not None, self.in_process]
-        if sum(named) > 1:
+        """Raise `OffloadError` for several sources, and for a number of workers with a scheduler."""
+        sources = [self.scheduler is not None, self.lab is not None, self.in_process]
+        if sum(sources) > 1:
             raise OffloadError(
-                "give one of --scheduler, --lab and --in-process: each says where the workers are"
+                "give only one of --scheduler, --lab and --in-process: each selects where the workers run"
             )
         if self.scheduler is not None and self.workers is not None:
             raise OffloadError(
@@ -80,26 +80,29 @@ class Choice:
 
 
 def read_configuration(path: Path | None) -> Configuration:
-    """Return the settings of a file, or the defaults. Raises `OffloadError` for unknown keys and wrong values."""
+    """Read the settings of a file; without a file, return the defaults.
+
+    Raises `OffloadError` for an unreadable file, an unknown key, or a value of the wrong type.
+    """
     if path is None:
         return Configuration()
     import yaml
 
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (OSError, yaml.YAMLError) as error:
         raise OffloadError(f"{path} cannot be read: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(values, dict):
         raise OffloadError(f"{path} is not a mapping of keys: see the table of keys in the documentation")
-    _check_keys(found, {each.name for each in fields(Configuration)}, str(path))
+    _check_keys(values, {each.name for each in fields(Configuration)}, str(path))
     for each in fields(Configuration):
-        if each.name in found:
-            _check_kind(path, each.name, found[each.name], getattr(Configuration(), each.name))
-    return Configuration(**found)
+        if each.name in values:
+            _check_kind(path, each.name, values[each.name], getattr(Configuration(), each.name))
+    return Configuration(**values)
 
 
-def _check_keys(found: Mapping[str, Any], known: set[str], where: str) -> None:
-    for key in found:
+def _check_keys(values: Mapping[str, Any], known: set[str], where: str) -> None:
+    for key in values:
         if key not in known:
             raise OffloadError(f"{where}: unknown key {key!r}; known: {', '.join(sorted(known))}")
 
@@ -110,6 +113,7 @@ def _check_kind(path: Path, name: str, value: Any, default: Any) -> None:
         kinds = (int, float)
     elif default is None or isinstance(default, dict):
         kinds = (dict,) if name in {"tls", "weights"} else (str,)
+    # bool is a subclass of int, so it needs a check of its own.
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise OffloadError(
             f"{path}: {name} is {value!r}: give {' or '.join(kind.__name__ for kind in kinds)}"

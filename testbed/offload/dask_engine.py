@@ -1,4 +1,7 @@
-"""Workers of a Dask scheduler. Stages travel by value, so that workers need Dask and what the transforms import."""
+"""Engine with the workers of a Dask scheduler.
+
+Stages are sent by value, so workers need only Dask and the libraries that the transforms import.
+"""
 
 from __future__ import annotations
 
@@ -22,27 +25,27 @@ from testbed.offload.stages import Pipeline, Runner, set_allocator, set_aside_th
 from testbed.offload.travel import Sources, pack, sources_of
 
 BROKEN = "error of a sample, of the user's code"
-"""Mark before an error of a stage. Dask would run the stage again, and take some errors for a lost worker."""
+"""Tag of an error that a stage returns. If it raised the error, Dask would retry, or take it for a lost worker."""
 
 CLIENT = "offload"
-"""Part of the id of every client of ours, by which a scheduler counts the jobs that share its workers."""
+"""Part of the id of each of our clients; the clients of a scheduler are the jobs that share its workers."""
 
 ENTRY_MODULE = "lightbed_offload_entry"
 RETRIES = 5
 _CONNECT_S = 15.0
 _FETCH_S = 3.0
-"""Time to connect to a worker for a result. Dask tries until it is over, also where the worker is gone and refuses;
-then the scheduler is asked, and the stage runs again elsewhere."""
+"""Time to connect to a worker for a result. Dask retries for this time even if the connection is refused; then it asks
+the scheduler, and the stage runs again elsewhere."""
 _RESULT_S = 20.0
-"""Time to fetch a result that is there. A host that dies while it sends would keep one of Dask's few fetches at a time
-to itself; its batch is taken back instead."""
+"""Time to fetch a finished result. A host that dies while it sends would block one of the few concurrent fetches; after
+this time its unit is taken back instead."""
 _FETCHES = 4
-"""Results that are fetched at a time."""
+"""Number of concurrent fetches."""
 _LOST = {"KilledWorker", "CancelledError", "FutureCancelledError", "CommClosedError", "LostWorkerError"}
 
 
 class StageWorker:
-    """The pipeline on a worker: a plugin of Dask, set up once on each, also on those that join later."""
+    """The pipeline on a worker: a Dask plugin, which is set up on every worker, also on later ones."""
 
     def __init__(self, name: str, parts: bytes, sources: Sources) -> None:
         self.name = name
@@ -50,34 +53,34 @@ class StageWorker:
         self.sources = sources
 
     def setup(self, worker: Any) -> None:
-        """Make the runner in the worker's process, with the allocator settings of the trainer."""
+        """Create the runner in the worker's process, with the allocator settings of the trainer."""
         set_allocator()
         set_aside_thread()  # setup runs in the thread of the event loop
         self.sources.install()
-        self.runner = Runner(Pipeline(**pickle.loads(self.parts)))  # noqa: S301 - Dask pickles all that it sends
-        entry_point()
+        self.runner = Runner(Pipeline(**pickle.loads(self.parts)))  # noqa: S301 - Dask itself pickles everything
+        register_entry_point()
 
     def teardown(self, worker: Any) -> None:
-        """Do nothing: the process ends."""
+        """Do nothing, because the process ends."""
 
 
 def run_stage(name: str, stage: str, payload: Any, epoch: int) -> Any:
-    """Return what a stage makes of a payload, on a worker."""
+    """Run a stage on a worker; return its result, or its error with the tag `BROKEN`."""
     from distributed import get_worker
 
     plugin = get_worker().plugins[name]
     try:
         return to_wire(plugin.runner.run(stage, payload, epoch))
-    except Exception as error:  # noqa: BLE001 - it belongs to the trainer; Dask would try again
-        return BROKEN, portable(error)
+    except Exception as error:  # noqa: BLE001 - for the trainer; Dask would retry
+        return BROKEN, make_portable(error)
 
 
-def portable(error: Exception) -> Exception:
-    """Return an error that can be pickled, with the traceback of the worker as a note."""
+def make_portable(error: Exception) -> Exception:
+    """Return the error, or a `RuntimeError` if it cannot be pickled, with the worker's traceback as a note."""
     text = "".join(traceback.format_exception(error))
     try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - of its class or its arguments
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - pickled on this line
+    except Exception:  # noqa: BLE001 - of the class or its arguments
         notes = getattr(error, "__notes__", [])
         error = RuntimeError(f"{type(error).__name__}: {error}")
         error.__notes__ = notes
@@ -85,10 +88,10 @@ def portable(error: Exception) -> Exception:
     return error.with_traceback(None)
 
 
-def entry_point() -> Any:
-    """Return `run_stage` as the function of a module that trainer and workers have, so that tasks name it alone.
+def register_entry_point() -> Any:
+    """Return `run_stage` as a function of a module that trainer and workers create, so that tasks refer to it by name.
 
-    To send a function by value with every task takes milliseconds of the trainer's processor time.
+    Sending a function by value with every task takes milliseconds of the trainer's processor time.
     """
     module = sys.modules.setdefault(ENTRY_MODULE, ModuleType(ENTRY_MODULE))
     if not hasattr(module, "run_stage"):
@@ -99,7 +102,7 @@ def entry_point() -> Any:
 
 
 class Shares:
-    """Turns by weight: who is furthest behind its share comes next.
+    """Weighted round robin: the worker that is furthest behind its share is next.
 
     >>> shares = Shares({"a": 2, "b": 1})
     >>> shares.use({"a": "a", "b": "b"})
@@ -118,7 +121,7 @@ class Shares:
         self._by_address: dict[str, float] = {}
 
     def use(self, addresses: Mapping[str, str]) -> None:
-        """Take the addresses of named workers. Raises `OffloadError` for a name that nobody has."""
+        """Set the addresses of the workers by name. Raises `OffloadError` for a weight without a worker."""
         for name, weight in self._weights.items():
             if name not in addresses:
                 raise OffloadError(f"no worker is named {name}; workers: {', '.join(addresses)}")
@@ -126,7 +129,7 @@ class Shares:
         self._behind = dict.fromkeys(self._by_address, 0.0)
 
     def next(self) -> str | None:
-        """Return the address whose turn it is, None when nobody has a weight."""
+        """Return the address of the next worker, or None if no worker has a weight."""
         if not self._behind:
             return None
         for address, weight in self._by_address.items():
@@ -137,11 +140,11 @@ class Shares:
 
 
 class DaskEngine:
-    """Workers of a scheduler that runs. Results come from the workers directly, never through the scheduler.
+    """Engine with the workers of a running scheduler. Results are fetched from the workers directly.
 
-    `weights` gives addresses of workers, or their names, a share of the work; without, all get the same. `others` names
-    jobs that use the hosts without being clients, such as the leases of a lab. Raises `OffloadError` when no scheduler
-    answers, and on `open` when no worker has come.
+    `weights` maps addresses or names of workers to their share of the work; by default Dask distributes it. `others`
+    returns jobs that use the hosts without being clients, such as the leases of a lab. Raises `OffloadError` if no
+    scheduler answers, and `open` raises it if there are no workers.
     """
 
     def __init__(
@@ -188,11 +191,11 @@ class DaskEngine:
 
     @property
     def slots(self) -> int:
-        """Threads of all workers."""
+        """Number of threads of all workers, at least 1."""
         return max(1, len(self.workers()))
 
     def open(self, runner: Runner) -> None:
-        """Send the pipeline to all workers, and to those that will come."""
+        """Send the pipeline to all workers, also to those that join later."""
         try:
             self._client.wait_for_workers(1, timeout=_CONNECT_S)
         except TimeoutError as error:
@@ -201,22 +204,26 @@ class DaskEngine:
             ) from error
         pipeline = runner.pipeline
         try:
-            named = {each.name: getattr(pipeline, each.name) for each in fields(pipeline)}
-            parts = pack(named)
+            pipeline_parts = {each.name: getattr(pipeline, each.name) for each in fields(pipeline)}
+            parts = pack(pipeline_parts)
             self._client.sync(_set_aside_loop)
-            self._run = entry_point()
-            self._client.run_on_scheduler(entry_point)  # it reads what tasks are made of
-            self._set_up(_plugin(self._name, parts, sources_of(named.values())))
-            known = self._client.scheduler_info(n_workers=-1)["workers"]
+            self._run = register_entry_point()
+            self._client.run_on_scheduler(register_entry_point)  # the scheduler unpickles tasks
+            self._set_up(_plugin(self._name, parts, sources_of(pipeline_parts.values())))
+            workers = self._client.scheduler_info(n_workers=-1)["workers"]
             self._shares.use(
-                {name: address for address, about in known.items() for name in (address, str(about["name"]))}
+                {
+                    name: address
+                    for address, about in workers.items()
+                    for name in (address, str(about["name"]))
+                }
             )
         except OffloadError:
             self.close()
             raise
 
     def _set_up(self, plugin: Any) -> None:
-        """Send the pipeline. Raises `OffloadError` when a worker cannot unpack it."""
+        """Register the plugin on all workers. Raises `OffloadError` if a worker cannot set it up."""
         try:
             self._client.register_plugin(plugin, name=self._name)
         except Exception as error:
@@ -228,109 +235,108 @@ class DaskEngine:
             ) from error
 
     def submit(self, stage: str, payload: Any, epoch: int) -> Future[Any]:
-        """Return the future of a stage on a worker. Dask runs it again elsewhere when its worker is lost."""
+        """Submit a stage, and return the future of its result. If its worker is lost, Dask runs the stage elsewhere."""
         target = self._shares.next()
-        chosen = {} if target is None else {"workers": [target], "allow_other_workers": True}
-        there = self._ask(
+        placement = {} if target is None else {"workers": [target], "allow_other_workers": True}
+        remote = self._ask(
             lambda: self._client.submit(
-                self._run, self._name, stage, payload, epoch, pure=False, retries=RETRIES, **chosen
+                self._run, self._name, stage, payload, epoch, pure=False, retries=RETRIES, **placement
             ),
             None,
-            is_open=self._client.status
-            == "running",  # what is asked while it connects again may get no answer
+            is_open=self._client.status == "running",  # a request during a reconnect may get no answer
         )
-        here: Future[Any] = Future()
-        if there is None:
-            here.set_exception(WorkerLost(f"the scheduler {self._address} is gone"))
-            return here
-        here.add_done_callback(lambda asked: there.cancel() if asked.cancelled() else None)
-        there.add_done_callback(lambda done: self._fetch(done, here))
-        return here
+        future: Future[Any] = Future()
+        if remote is None:
+            future.set_exception(WorkerLost(f"the scheduler {self._address} is gone"))
+            return future
+        future.add_done_callback(lambda own: remote.cancel() if own.cancelled() else None)
+        remote.add_done_callback(lambda done: self._fetch(done, future))
+        return future
 
-    def _fetch(self, done: Any, here: Future[Any]) -> None:
-        """Begin to fetch a result, for who waits for it.
+    def _fetch(self, remote: Any, future: Future[Any]) -> None:
+        """Start to fetch the result of a finished Dask future into `future`.
 
-        Runs in the one thread that all clients of this process share for callbacks, so it waits for nothing. It waited
-        for the result once, and what was asked of an event loop that had just stopped held up every other engine.
+        It must not block: it runs in the one thread that all clients of this process share for callbacks, where waiting
+        for an event loop that has just stopped would block every other engine.
         """
-        if not here.set_running_or_notify_cancel():
+        if not future.set_running_or_notify_cancel():
             return
         fetch = None
         with self._fetching:
-            if not self._is_closed and not done.cancelled():
-                result = self._result_of(done)
+            if not self._is_closed and not remote.cancelled():
+                result = self._result_of(remote)
                 try:
                     fetch = asyncio.run_coroutine_threadsafe(result, self._client.loop.asyncio_loop)
                     self._fetches.add(fetch)
                 except RuntimeError:  # the event loop has ended
                     result.close()
         if fetch is None:
-            here.set_exception(WorkerLost("the result was dropped: its client has disconnected"))
+            future.set_exception(WorkerLost("the result was dropped: its client has disconnected"))
             return
-        fetch.add_done_callback(lambda fetch: self._hand_over(fetch, done, here))
+        fetch.add_done_callback(lambda fetch: self._set_result(fetch, remote, future))
 
-    async def _result_of(self, done: Any) -> Any:
-        """Return a result of Dask; runs in the event loop of its client, and has its time from its turn on."""
+    async def _result_of(self, remote: Any) -> Any:
+        """Fetch a result in the event loop of the client. The time limit starts when its turn comes."""
         async with self._turns, asyncio.timeout(_RESULT_S):
-            return await done
+            return await remote
 
-    def _hand_over(self, fetch: Future[Any], done: Any, here: Future[Any]) -> None:
-        """Give a result of Dask to who waits for it."""
+    def _set_result(self, fetch: Future[Any], remote: Any, future: Future[Any]) -> None:
+        """Set the result or the error of `future` from a finished fetch, and release the Dask future."""
         self._fetches.discard(fetch)
         try:
             value = fetch.result()
             if type(value) is tuple and len(value) == 2 and isinstance(value[0], str) and value[0] == BROKEN:
-                here.set_exception(value[1])
+                future.set_exception(value[1])
             else:
-                here.set_result(value)
-        except BaseException as error:  # noqa: BLE001 - it belongs to who waits
+                future.set_result(value)
+        except BaseException as error:  # noqa: BLE001 - for the caller that waits
             is_lost = type(error).__name__ in _LOST or isinstance(error, OSError)
-            here.set_exception(WorkerLost(f"{type(error).__name__}: {error}") if is_lost else error)
+            future.set_exception(WorkerLost(f"{type(error).__name__}: {error}") if is_lost else error)
         finally:
-            # Of a fetch that `close` ends the client lets go: Dask prints an error of one that loses its key before.
+            # A fetch that `close` cancelled is released by the client; Dask prints an error for an earlier release.
             if not fetch.cancelled():
-                done.release()
+                remote.release()
 
     def cpu_ns(self) -> int:
-        """Return 0: workers are processes of their own."""
+        """Return 0, because workers are separate processes."""
         return 0
 
     def jobs(self) -> frozenset[str]:
-        """Return the clients of ours that are connected to the scheduler, and the other jobs of the hosts."""
+        """Return the ids of our clients that are connected to the scheduler, and the other jobs on the hosts."""
         clients = self._ask(
             lambda: self._client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.clients)), []
         )
         return frozenset(each for each in clients if f"-{CLIENT}-" in each) | self._others()
 
     def workers(self) -> tuple[str, ...]:
-        """Return the hosts of the workers, one for each thread."""
+        """Return the host of each worker thread, sorted."""
         threads: dict[str, int] = self._ask(self._client.nthreads, {})
         return tuple(
             sorted(host for address, count in threads.items() for host in [_host_of(address)] * count)
         )
 
     def close(self) -> None:
-        """Disconnect; the workers stay. Results that are being fetched count as lost."""
+        """Disconnect; the workers keep running. Pending fetches count as lost."""
         with self._fetching:
             self._is_closed = True
             fetches = list(self._fetches)
-        for fetch in fetches:  # the event loop ends with the client, and would leave them unfinished
+        for fetch in fetches:  # the event loop ends with the client and would never finish them
             fetch.cancel()
         try:
             self._ask(lambda: self._client.unregister_worker_plugin(self._name), None)
-        except (KeyError, TimeoutError, ValueError):  # its workers are gone already
+        except (KeyError, TimeoutError, ValueError):  # the workers are already gone
             pass
         finally:
             self._client.close()
 
-    def _ask(self, question: Callable[[], Any], nothing: Any, *, is_open: bool = True) -> Any:
-        """Return what Dask answers, or `nothing` when the scheduler is gone: the trainer goes on without workers."""
+    def _ask(self, request: Callable[[], Any], default: Any, *, is_open: bool = True) -> Any:
+        """Return the answer of Dask, or `default` if the scheduler is gone: the training continues without workers."""
         try:
-            return question() if is_open else nothing
+            return request() if is_open else default
         except Exception as error:
             if self._client.status == "running" and not isinstance(error, OSError):
                 raise
-            return nothing
+            return default
 
 
 def _host_of(address: str) -> str:
@@ -343,12 +349,12 @@ def _host_of(address: str) -> str:
 
 
 async def _set_aside_loop() -> None:
-    """Give Dask's event loop in this process a generator of its own to draw from."""
+    """Make Dask's event loop in this process draw from a separate random generator."""
     set_aside_thread()
 
 
 def _plugin(name: str, parts: bytes, sources: Sources) -> Any:
-    """Return the plugin as a class of Dask's, made here since Dask is an extra."""
+    """Return the plugin as an instance of Dask's class, which is imported here because Dask is an extra."""
     from distributed import WorkerPlugin
 
     class Offload(StageWorker, WorkerPlugin):  # type: ignore[misc]  # Dask is Any here

@@ -1,4 +1,4 @@
-"""Engines run stages of a pipeline elsewhere; the engine of this process stands in for them in tests."""
+"""Engines, which run stages of a pipeline on workers; `InProcess` uses threads, for tests."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from testbed.offload.stages import Runner
 
 
 class WorkerLost(Exception):
-    """A worker ended before its result was here: what it was asked for is to be asked again."""
+    """A worker was lost before its result arrived; its stage may be submitted again."""
 
 
 class Engine(Protocol):
-    """A pool of workers. `submit` returns at once; a future that raises `WorkerLost` may be submitted again."""
+    """A pool of workers. `submit` does not block; a stage whose future raises `WorkerLost` may be submitted again."""
 
     @property
     def slots(self) -> int:
-        """Number of stages that run at the same time, 1 or more."""
+        """Number of stages that can run at the same time, at least 1."""
         ...
 
     def open(self, runner: Runner) -> None:
-        """Give the pipeline to the workers. Raises `OffloadError` when there are none."""
+        """Send the pipeline to the workers. Raises `OffloadError` if there are none."""
         ...
 
     def submit(self, stage: str, payload: Any, epoch: int) -> Future[Any]:
-        """Return the future of what a stage makes of a payload; see `Runner.run`."""
+        """Submit a stage, and return the future of its result; see `Runner.run`."""
         ...
 
     def cpu_ns(self) -> int:
-        """Return processor time that workers took in the trainer's process, so that it does not count as its own."""
+        """Return the processor time that workers spent in the trainer's process, in ns; it is not the trainer's own."""
         ...
 
     def jobs(self) -> frozenset[str]:
-        """Return the names of all jobs that share the workers, this one with them."""
+        """Return the names of all jobs that share the workers, including this one."""
         ...
 
     def workers(self) -> tuple[str, ...]:
-        """Return the hosts of the workers, one for each thread, sorted: what a decision was measured with."""
+        """Return the host of each worker thread, sorted. A decision holds only for the workers it was measured with."""
         ...
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class Engine(Protocol):
 
 
 class InProcess:
-    """Workers as threads of this process. `loses(n)`: the worker of the n-th stage ends before it answers."""
+    """Workers as threads of this process. If `loses(n)`, the n-th stage raises `WorkerLost`."""
 
     def __init__(self, slots: int = 1, *, loses: Callable[[int], bool] = lambda _number: False) -> None:
         self.slots = slots
@@ -61,17 +61,17 @@ class InProcess:
         self._lock = threading.Lock()
 
     def open(self, runner: Runner) -> None:
-        """Take the runner itself: workers and trainer are one process."""
+        """Use the runner itself, because workers and trainer are one process."""
         self._runner = runner
 
     def submit(self, stage: str, payload: Any, epoch: int) -> Future[Any]:
-        """Return the future of a stage that a thread runs."""
+        """Submit a stage to the threads, and return its future."""
         number = self._submitted
         self._submitted += 1
         return self._threads.submit(self._run, number, stage, payload, epoch)
 
     def _run(self, number: int, stage: str, payload: Any, epoch: int) -> Any:
-        assert self._runner is not None, "open() comes first"
+        assert self._runner is not None, "submit() before open()"
         if self._loses(number):
             raise WorkerLost(f"the worker of stage {number} is lost, as requested")
         before = time.thread_time_ns()
@@ -82,11 +82,11 @@ class InProcess:
                 self._cpu_ns += time.thread_time_ns() - before
 
     def cpu_ns(self) -> int:
-        """Return the processor time of the threads."""
+        """Return the processor time of the threads in ns."""
         return self._cpu_ns
 
     def jobs(self) -> frozenset[str]:
-        """Return the one job of this process."""
+        """Return the only job, that of this process."""
         return frozenset({"this"})
 
     def workers(self) -> tuple[str, ...]:
@@ -94,5 +94,5 @@ class InProcess:
         return ("this",) * self.slots
 
     def close(self) -> None:
-        """End the threads; what has not begun is left."""
+        """Stop the threads; stages that have not started are cancelled."""
         self._threads.shutdown(wait=True, cancel_futures=True)

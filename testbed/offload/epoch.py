@@ -1,7 +1,7 @@
-"""The order of an epoch: which indices form which unit, which side prepares it, and what is done already.
+"""The order of an epoch: the indices of each unit, and the side that prepares it.
 
-A unit is what one side prepares at once: an element, or a batch. Sides are chosen by counting alone, never by who is
-ready, since that would change the share that was decided.
+A unit is an element or a batch that one side prepares. The side follows from the number of the unit alone, not from
+which side is ready, because that would change the ratio of the decision.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 
 
 def is_remote(unit: int, ratio: float) -> bool:
-    """Return whether a unit goes to workers: of the first n units floor(n * ratio) do.
+    """Return whether workers prepare a unit. Of the first n units, floor(n * ratio) go to workers.
 
     >>> [is_remote(unit, 0.4) for unit in range(5)]
     [False, False, True, False, True]
@@ -24,7 +24,7 @@ def is_remote(unit: int, ratio: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The indices of an epoch in the order in which batches take them; `bounds` has where each begins, and the end.
+    """The indices of an epoch in order. `bounds` holds the start of each batch and the end; empty for equal batches.
 
     >>> Order([5, 6, 7], 2, bounds=(0, 1, 3)).batch(1)
     (6, 7)
@@ -36,7 +36,7 @@ class Order:
 
     @property
     def batches(self) -> int:
-        """Number of batches; the last may be smaller."""
+        """Number of batches; the last may be smaller than `batch_size`."""
         return len(self.bounds) - 1 if self.bounds else -(-len(self.indices) // self.batch_size)
 
     def batch(self, number: int) -> tuple[int, ...]:
@@ -46,7 +46,7 @@ class Order:
         return tuple(self.indices[number * self.batch_size : (number + 1) * self.batch_size])
 
     def sizes(self, done: int) -> Iterator[int]:
-        """Yield the sizes of the batches after so many elements."""
+        """Yield the sizes of the batches after the first `done` elements."""
         if self.bounds:
             yield from (end - first for first, end in pairwise(self.bounds) if first >= done)
             return
@@ -54,20 +54,20 @@ class Order:
             yield min(self.batch_size, len(self.indices) - first)
 
     def share(self, first: int, count: int) -> Order:
-        """Return every batch of so many, from the first on: the part of one of several processes."""
-        mine = [self.batch(number) for number in range(first, self.batches, count)]
-        return order_of_batches(mine, self.batch_size)
+        """Return every `count`-th batch from the `first` on: the share of one of `count` processes."""
+        batches = [self.batch(number) for number in range(first, self.batches, count)]
+        return order_of_batches(batches, self.batch_size)
 
 
 def order_of_batches(batches: Iterable[Sequence[int]], batch_size: int) -> Order:
-    """Return the order in which a sampler has put whole batches, of any sizes."""
+    """Return the order with these batches, which may differ in size."""
     lists = [list(batch) for batch in batches]
     indices = [index for batch in lists for index in batch]
     return Order(indices, batch_size, tuple(accumulate((len(batch) for batch in lists), initial=0)))
 
 
 def order_of(count: int, batch_size: int, *, shuffle_by: str | None, drop_last: bool = False) -> Order:
-    """Return the order of an epoch: as the dataset has it, or shuffled by a seed."""
+    """Return the order of an epoch: that of the dataset, or shuffled with a seed."""
     indices: Sequence[int] = range(count)
     if shuffle_by is not None:
         shuffled = list(indices)
@@ -79,7 +79,7 @@ def order_of(count: int, batch_size: int, *, shuffle_by: str | None, drop_last: 
 
 
 def to_ranges(numbers: Iterable[int]) -> list[list[int]]:
-    """Return numbers as half-open ranges, for a state that is saved.
+    """Return numbers as sorted half-open ranges, for a saved state.
 
     >>> to_ranges({0, 1, 2, 7})
     [[0, 3], [7, 8]]

@@ -1,8 +1,8 @@
-"""The conditional operator: batches of an order, each prepared here or by workers, as a ratio says.
+"""The conditional operator: a feed of batches, each prepared by the trainer or by workers, at a given ratio.
 
-Both sides work ahead of the trainer by two batches (of every worker), so that neither waits for the other, and the
-trainer takes what is next. A worker that is lost is asked again, and at last the trainer does it itself. When all
-workers are lost, it takes back all that they were asked for and asks for nothing more until the next epoch.
+Both sides work ahead of the model, by `look_ahead` batches for the trainer and for each worker, so that neither side
+waits for the other. A unit whose worker is lost is submitted again, up to `ATTEMPTS` times in all; then the trainer
+prepares it. If all workers are lost, the trainer prepares all units until the next epoch.
 """
 
 from __future__ import annotations
@@ -23,22 +23,27 @@ from testbed.offload.stages import Runner, from_wire
 LOOK_AHEAD = 2
 ATTEMPTS = 3
 PATIENCE_S = 60.0
-LOOK_S = 1.0
-"""Time after which a trainer that waits looks whether there still are workers."""
+POLL_S = 1.0
+"""Interval at which a waiting trainer checks that there are still workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The share of the work: the candidate and its ratio, and how far each side works ahead."""
+    """Division of the work between trainer and workers."""
 
     candidate: str | None = None
+    """Candidate to run; None: no offload."""
     ratio: float = 0.0
+    """Share of the units that workers prepare, 0 .. 1."""
     ordered: bool = True
+    """Whether units from workers are used in order; else the first one that is ready."""
     look_ahead: int = LOOK_AHEAD
+    """Batches that each side, and each worker, prepares ahead."""
     patience_s: float = PATIENCE_S
+    """Time to wait for a worker before the trainer prepares its unit."""
 
     def __post_init__(self) -> None:
-        """Raise `OffloadError` for a rule that cannot be."""
+        """Raise `OffloadError` for an unknown candidate, and for a ratio or look-ahead outside its range."""
         if self.candidate is not None and self.candidate not in CANDIDATES:
             raise OffloadError(f"unknown candidate {self.candidate!r}; known: {', '.join(CANDIDATES)}")
         if not 0 <= self.ratio <= 1:
@@ -47,13 +52,13 @@ class Rule:
             raise OffloadError(f"look_ahead {self.look_ahead}: give 1 batch or more")
 
     def is_remote(self, unit: int) -> bool:
-        """Return whether a unit goes to workers."""
+        """Return whether workers prepare the unit of this number."""
         return self.candidate is not None and is_remote(unit, self.ratio)
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The trainer's own threads (None: it prepares when it asks) and the workers (None: there are none)."""
+    """The trainer's threads (None: it prepares in the thread that iterates) and the workers (None: no workers)."""
 
     runner: Runner
     local: Executor | None = None
@@ -62,7 +67,7 @@ class Sides:
 
 @dataclass
 class Counts:
-    """Units that each side has prepared, those that were asked for again, and those taken back by the trainer."""
+    """Numbers of units: prepared by the trainer and by workers, lost with a worker, and taken back by the trainer."""
 
     local: int = 0
     remote: int = 0
@@ -72,7 +77,7 @@ class Counts:
 
 @dataclass(slots=True)
 class _Work:
-    """A unit on its way: its numbers and indices, and how many workers were lost over it."""
+    """A unit in preparation: its number, its indices, and the number of attempts on workers."""
 
     unit: int
     indices: tuple[int, ...]
@@ -81,12 +86,12 @@ class _Work:
     is_remote: bool = False
 
 
-class _Silent(Exception):
-    """No worker answers in time."""
+class _NoAnswer(Exception):
+    """No worker answered in time."""
 
 
 class Feed:
-    """An iterator over (numbers of the batches or elements, batch). `close` lets go of what is on its way."""
+    """An iterator over (numbers of the units in a batch, batch). `close` cancels pending units."""
 
     def __init__(
         self, sides: Sides, order: Order, rule: Rule, epoch: int = 0, done: Iterable[int] = ()
@@ -95,53 +100,53 @@ class Feed:
         self._is_batchwise = rule.candidate in {None, "p3"}
         size = 1 if self._is_batchwise else order.batch_size
         number = order.batches if self._is_batchwise else len(order.indices)
-        left = set(done)
-        units = [unit for unit in range(number) if unit not in left]
-        self._position = deque(units)
-        self._sizes = deque(() if self._is_batchwise else order.sizes(len(left)))
+        done_units = set(done)
+        units = [unit for unit in range(number) if unit not in done_units]
+        self._queue = deque(units)
+        self._sizes = deque(() if self._is_batchwise else order.sizes(len(done_units)))
         slots = sides.remote.slots if sides.remote else 1
         self._ahead = {False: rule.look_ahead * size, True: rule.look_ahead * size * slots}
-        self._left = {
+        self._remaining = {
             side: deque(unit for unit in units if self._side(unit) == side) for side in (False, True)
         }
-        self._going: dict[bool, deque[_Work]] = {False: deque(), True: deque()}
+        self._pending: dict[bool, deque[_Work]] = {False: deque(), True: deque()}
         self._is_alone = sides.remote is None or not sides.remote.workers()
         self.counts = Counts()
 
     def __iter__(self) -> Iterator[tuple[list[int], Any]]:
-        """Return itself."""
+        """Return this iterator."""
         return self
 
     def __next__(self) -> tuple[list[int], Any]:
-        """Return the next batch, and the numbers of its units."""
-        if not self._position:
+        """Return the numbers of the units of the next batch, and the batch."""
+        if not self._queue:
             raise StopIteration
         if self._is_batchwise:
-            work, value = self._take()
+            work, value = self._take_next()
             return [work.unit], value
-        return self._batch_of([self._take() for _ in range(self._sizes.popleft())])
+        return self._batch_of([self._take_next() for _ in range(self._sizes.popleft())])
 
-    def _batch_of(self, taken: list[tuple[_Work, Any]]) -> tuple[list[int], Any]:
-        return [work.unit for work, _ in taken], self._sides.runner.collate([value for _, value in taken])
+    def _batch_of(self, units: list[tuple[_Work, Any]]) -> tuple[list[int], Any]:
+        return [work.unit for work, _ in units], self._sides.runner.collate([value for _, value in units])
 
     def close(self) -> None:
-        """Cancel what is on its way."""
-        self._position.clear()
-        for going in self._going.values():
-            for work in going:
+        """Cancel all pending units."""
+        self._queue.clear()
+        for pending in self._pending.values():
+            for work in pending:
                 if work.future is not None:
                     work.future.cancel()
-            going.clear()
+            pending.clear()
 
     def _side(self, unit: int) -> bool:
         return self._sides.remote is not None and self._rule.is_remote(unit)
 
     def _fill(self) -> None:
         for side in (True, False):
-            while self._left[side] and len(self._going[side]) < self._ahead[side]:
-                work = self._work(self._left[side].popleft())
+            while self._remaining[side] and len(self._pending[side]) < self._ahead[side]:
+                work = self._work(self._remaining[side].popleft())
                 self._start(work, side=side)
-                self._going[side].append(work)
+                self._pending[side].append(work)
 
     def _work(self, unit: int) -> _Work:
         if self._is_batchwise:
@@ -176,29 +181,29 @@ class Feed:
         (index,) = indices
         return self._sides.runner.element(index, self._epoch)
 
-    def _take(self) -> tuple[_Work, Any]:
+    def _take_next(self) -> tuple[_Work, Any]:
         self._fill()
-        side = self._side(self._position.popleft())
+        side = self._side(self._queue.popleft())
         if not side:
-            work = self._going[side].popleft()
-            value = self._own(work)
+            work = self._pending[side].popleft()
+            value = self._value_of(work)
             self.counts.local += 1
         else:
             work, value = self._take_remote()
         self._fill()
         return work, value
 
-    def _own(self, work: _Work) -> Any:
-        """Return what this process prepares, now or before in a thread."""
+    def _value_of(self, work: _Work) -> Any:
+        """Return the value of a unit of this process: prepare it now, or wait for its thread."""
         return self._prepare(work.indices) if work.future is None else work.future.result()
 
     def _take_remote(self) -> tuple[_Work, Any]:
-        """Return what a worker prepared; the trainer prepares it when workers are lost again and again, or silent."""
-        going = self._going[True]
+        """Return the next unit of the workers; the trainer prepares it after too many losses or without an answer."""
+        pending = self._pending[True]
         while True:
-            work = going[0] if self._rule.ordered else self._first_ready(going)
+            work = pending[0] if self._rule.ordered else self._first_ready(pending)
             if not work.is_remote:
-                value = self._own(work)
+                value = self._value_of(work)
                 self.counts.taken_back += 1
                 break
             try:
@@ -206,65 +211,67 @@ class Feed:
                 self.counts.remote += 1
                 break
             except WorkerLost:
-                is_silent = False
+                is_unanswered = False
                 self.counts.lost += 1
                 work.attempts += 1
                 if self._has_workers() and work.attempts <= ATTEMPTS:
                     work.future = self._submit(work)
                     continue
-            except _Silent:
-                is_silent = True
-            self._take_back(work, is_silent=is_silent)
-        going.remove(work)
+            except _NoAnswer:
+                is_unanswered = True
+            self._take_back(work, is_unanswered=is_unanswered)
+        pending.remove(work)
         return work, value
 
     def _await(self, work: _Work) -> Any:
-        """Return the answer for a unit. Raises `_Silent` after the patience, or when no worker is left."""
+        """Wait for the result of a unit. Raises `_NoAnswer` after `patience_s`, or if no worker is left."""
         assert work.future is not None
-        left = self._rule.patience_s
+        remaining_s = self._rule.patience_s
         while True:
             try:
-                return work.future.result(min(left, LOOK_S))
+                return work.future.result(min(remaining_s, POLL_S))
             except TimeoutError as error:
                 if work.future.done():
-                    return work.future.result()  # just now, or the transform's own error
-                left -= LOOK_S
-                if left <= 0 or not self._has_workers():
-                    raise _Silent from error
+                    return work.future.result()  # it ended just now, or the transform raised TimeoutError
+                remaining_s -= POLL_S
+                if remaining_s <= 0 or not self._has_workers():
+                    raise _NoAnswer from error
 
     def _has_workers(self) -> bool:
         return self._sides.remote is not None and bool(self._sides.remote.workers())
 
-    def _take_back(self, work: _Work, *, is_silent: bool) -> None:
-        """Prepare a unit here, and all others when no worker is left or none has answered meanwhile."""
-        waiting = [each for each in self._going[True] if not _is_answered(each)]
-        self._is_alone = not self._has_workers() or (is_silent and len(waiting) == len(self._going[True]))
+    def _take_back(self, work: _Work, *, is_unanswered: bool) -> None:
+        """Give a unit to the trainer; all pending units, if no worker is left or none has answered meanwhile."""
+        waiting = [each for each in self._pending[True] if not _is_answered(each)]
+        self._is_alone = not self._has_workers() or (
+            is_unanswered and len(waiting) == len(self._pending[True])
+        )
         for each in waiting if self._is_alone else [work]:
             if each.is_remote:
                 assert each.future is not None
                 each.future.cancel()
                 self._start(each, side=False)
 
-    def _first_ready(self, going: deque[_Work]) -> _Work:
-        """Return the unit that is ready first, or the one that is taken when none is in time."""
-        left = self._rule.patience_s
+    def _first_ready(self, pending: deque[_Work]) -> _Work:
+        """Return the first unit that is ready or that the trainer prepares; the oldest after `patience_s`."""
+        remaining_s = self._rule.patience_s
         while True:
-            mine = next((work for work in going if not work.is_remote), None)
-            futures = {work.future: work for work in going if work.is_remote and work.future is not None}
-            if mine is not None or not futures:
-                return mine or going[0]
-            ready, _ = wait(futures, min(left, LOOK_S), FIRST_COMPLETED)
-            left -= LOOK_S
+            own = next((work for work in pending if not work.is_remote), None)
+            futures = {work.future: work for work in pending if work.is_remote and work.future is not None}
+            if own is not None or not futures:
+                return own or pending[0]
+            ready, _ = wait(futures, min(remaining_s, POLL_S), FIRST_COMPLETED)
+            remaining_s -= POLL_S
             if ready:
                 return next(work for future, work in futures.items() if future in ready)
-            if left <= 0 or not self._has_workers():
-                return going[0]
+            if remaining_s <= 0 or not self._has_workers():
+                return pending[0]
 
 
 class StreamFeed(Feed):
-    """A feed of elements that come one after the other, not by index: read here, in the thread that asks.
+    """A feed of the elements of a stream, which the thread that iterates reads and workers transform (`p1`).
 
-    Workers transform them, `p1`. `numbers` are the indices by which draws are seeded: one for each element.
+    `numbers` yields the index of each element, which seeds its draws. Raises `OffloadError` for another candidate.
     """
 
     def __init__(
@@ -295,29 +302,27 @@ class StreamFeed(Feed):
         self._index: dict[int, int] = {}
 
     def __next__(self) -> tuple[list[int], Any]:
-        """Return the next batch, and the numbers of its elements."""
-        taken: list[tuple[_Work, Any]] = []
-        while len(taken) < self._order.batch_size:
+        """Return the numbers of the elements of the next batch, and the batch."""
+        units: list[tuple[_Work, Any]] = []
+        while len(units) < self._order.batch_size:
             self._fill()
-            if not self._position:
+            if not self._queue:
                 break
-            work, value = self._take()
+            work, value = self._take_next()
             del self._raw[work.indices[0]]
-            taken.append((work, value))
-        if not taken or (self._drop_last and len(taken) < self._order.batch_size):
+            units.append((work, value))
+        if not units or (self._drop_last and len(units) < self._order.batch_size):
             raise StopIteration
-        return self._batch_of(taken)
+        return self._batch_of(units)
 
     def close(self) -> None:
-        """Cancel what is on its way, and read no more."""
+        """Cancel all pending elements, and read no more."""
         self._elements = None
         super().close()
 
     def _fill(self) -> None:
         while (
-            self._elements is not None
-            and self._lacks_any()
-            and len(self._position) < sum(self._ahead.values())
+            self._elements is not None and self._lacks_any() and len(self._queue) < sum(self._ahead.values())
         ):
             unit, raw = next(self._elements, (-1, None))
             if unit < 0:
@@ -326,19 +331,21 @@ class StreamFeed(Feed):
             index = next(self._numbers)
             if unit not in self._done:
                 self._raw[index], self._index[unit] = raw, index
-                self._position.append(unit)
-                self._left[self._side(unit)].append(unit)
+                self._queue.append(unit)
+                self._remaining[self._side(unit)].append(unit)
         super()._fill()
 
     def _lacks_any(self) -> bool:
-        """Return whether a side that gets elements could take one more."""
+        """Return whether a side that the rule uses has room for another element."""
         is_remote = (
             self._sides.remote is not None and self._rule.candidate is not None and self._rule.ratio > 0
         )
         sides = ({True} if is_remote else set()) | (
             {False} if not is_remote or self._rule.ratio < 1 else set()
         )
-        return any(len(self._left[side]) + len(self._going[side]) < self._ahead[side] for side in sides)
+        return any(
+            len(self._remaining[side]) + len(self._pending[side]) < self._ahead[side] for side in sides
+        )
 
     def _work(self, unit: int) -> _Work:
         return _Work(unit, (self._index.pop(unit),))
@@ -352,7 +359,7 @@ class StreamFeed(Feed):
 
 
 def _is_answered(work: _Work) -> bool:
-    """Return whether a worker has answered for a unit, also with an error of the transform."""
+    """Return whether a worker has answered for a unit; an error of the transform is also an answer."""
     future = work.future
     if future is None or not work.is_remote or not future.done() or future.cancelled():
         return False

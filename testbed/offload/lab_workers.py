@@ -1,4 +1,4 @@
-"""A scheduler and workers on the hosts of a lab, over SSH, bound to the management network and to nothing else."""
+"""A scheduler and workers on the hosts of a lab, started over SSH and bound to the management network only."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _FILES = {"ca_file": "ca.pem", "certificate": "certificate.pem", "key": "key.pem
 
 
 def jobs_of(lab: str, runs: Path) -> Callable[[], frozenset[str]]:
-    """Return a function that names the leases held on a lab: jobs whose hosts may be those of the workers.
+    """Return a function that returns the leases on a lab as names of jobs, which may share the workers' hosts.
 
-    Leases of single operations are left out. While the database cannot be read the last answer holds.
+    Implicit leases of single operations are excluded. While the database cannot be read, it returns the last result.
     """
     address, last = address_in(runs), frozenset[str]()
 
     def find_leases() -> frozenset[str]:
         nonlocal last
         try:
-            found = read_leases(address, lab)
+            leases = read_leases(address, lab)
         except Exception as error:
             if not is_database_error(error):
                 raise
             return last
-        living = (each for each in found if each.is_held and not each.is_implicit)
-        last = frozenset(f"lease {each.id}" for each in living if each.expires_s > time.time())
+        current = (each for each in leases if each.is_held and not each.is_implicit)
+        last = frozenset(f"lease {each.id}" for each in current if each.expires_s > time.time())
         return last
 
     return find_leases
@@ -56,9 +56,9 @@ def engine_on_lab(
     tls: Tls | None = None,
     weights: Mapping[str, float] | None = None,
 ) -> Iterator[DaskEngine]:
-    """Provide an engine whose workers are the first hosts of a lab file, or all; see `workers_on`.
+    """Yield an engine with workers on the first `workers` hosts of a lab file, or on all; see `workers_on`.
 
-    Leases of the lab, as the database of `runs` has them, count as jobs that share the hosts.
+    The leases of the lab in the database of `runs` count as jobs that share the hosts.
     """
     lab = load_lab(path)
     hosts = lab.hosts if workers is None else lab.hosts[:workers]
@@ -70,11 +70,11 @@ def engine_on_lab(
 def workers_on(
     lab: Lab, hosts: tuple[LabHost, ...], tls: Tls | None = None, python: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """Provide the address of a scheduler on the first of some hosts, with a worker on each, until the block ends.
+    """Start a scheduler on the first of these hosts and a worker on each; yield the address of the scheduler.
 
-    All of them bind their management address, so that no byte of the preprocessing takes an optical link, and end with
-    their session of SSH. `python` names another interpreter of a host than the lab file's. Raises `OffloadError` when
-    one has no `distributed`.
+    All of them bind their management address, so that preprocessing never uses an optical link. They end with their SSH
+    session. `python` maps hosts to interpreters that replace those of the lab file. Raises `OffloadError` if an
+    interpreter has no `distributed`.
     """
     if not hosts:
         raise OffloadError("no hosts to start workers on: name at least 1")
@@ -82,7 +82,7 @@ def workers_on(
     with SshFleet(lab) as fleet:
         _check_dask(fleet, {host.name: interpreters[host.name] for host in hosts})
         options: list[str] = []
-        if tls is not None:  # the hosts get copies of the files of certificates
+        if tls is not None:
             copies = fleet.put({name: getattr(tls, part).read_bytes() for part, name in _FILES.items()})
             options = tls_options(Tls(**{part: Path(copies) / name for part, name in _FILES.items()}))
         head = hosts[0]
@@ -103,26 +103,26 @@ def workers_on(
 
 
 def _command(python: str, arguments: list[str], options: list[str]) -> str:
-    """Return a command whose processes take one core each, and that says nothing on standard output."""
+    """Return a shell command without output whose processes use one core each."""
     return f"OMP_NUM_THREADS=1 exec {shlex.join([python, *arguments, *options])} >/dev/null 2>&1"
 
 
 def _check_dask(fleet: SshFleet, interpreters: dict[str, str]) -> None:
-    """Raise `OffloadError` naming the hosts whose interpreter has no `distributed`."""
-    asked = {
+    """Raise `OffloadError` with the hosts whose interpreter cannot import `distributed`."""
+    commands = {
         name: f"{shlex.join([python, '-c', 'import distributed'])} 2>&1"
         for name, python in interpreters.items()
     }
-    failed = [name for name, done in fleet.run(asked, timeout_s=CHECK_S).items() if done.exit_status]
+    failed = [name for name, result in fleet.run(commands, timeout_s=CHECK_S).items() if result.exit_status]
     if failed:
         raise OffloadError(
-            f"{interpreters[failed[0]]} on {', '.join(failed)} cannot import `distributed`: install it there, with what"
-            " the transforms import"
+            f"{interpreters[failed[0]]} on {', '.join(failed)} cannot import `distributed`: install it there, with"
+            " the libraries that the transforms import"
         )
 
 
 def _await_listening(fleet: SshFleet, head: LabHost) -> None:
-    """Wait until the scheduler listens. Raises `OffloadError` when it does not."""
+    """Wait until the scheduler listens. Raises `OffloadError` after `START_S`."""
     listens = f"ss -ltnH 'src {head.management} and sport = :{PORT}' | grep -q ."
     wait = f"for i in $(seq {int(START_S / 0.2)}); do {listens} && exit 0; sleep 0.2; done; exit 1"
     if fleet.run({head.name: wait}, timeout_s=START_S + 10)[head.name].exit_status:

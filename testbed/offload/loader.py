@@ -1,4 +1,4 @@
-"""The loader of a training: an `IterableDataset` of torch whose batches are prepared here and elsewhere."""
+"""Data loader of a training: an `IterableDataset` of torch whose batches the trainer and workers prepare."""
 
 from __future__ import annotations
 
@@ -26,23 +26,25 @@ if TYPE_CHECKING:
 
 STATE_VERSION = 1
 BATCH_SIZE = 32
-"""Size with which a `batch_sampler` that does not say its own is measured."""
+"""Batch size for measurements if a `batch_sampler` does not define one."""
 
 
 class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any here
-    """Batches of a dataset, some of them prepared by workers: three lines around what a training has.
+    """Loader of the batches of a dataset, some of which workers prepare.
 
         loader = OffloadedLoader(dataset, transform, batch_size=64, scheduler="tcp://10.0.0.1:8786")
         loader.tune(step)
         for batch in loader: step(batch)
 
-    Each index comes exactly once an epoch, at any ratio, also when workers are lost. With `seed` order and draws of the
-    transform are the same every time, and the trainer prepares in the thread that asks, since the generators of
-    Python, numpy and torch belong to the whole process; without, in `threads` of its own. `engine` takes the place of
-    `scheduler` in tests. `DataLoader(loader, batch_size=None)` iterates it, too; with `num_workers` each process
-    connects for itself and takes its share of the batches. `sampler` and `batch_sampler` are those of torch, also for
-    several trainers (`DistributedSampler`: `set_epoch` is called); a dataset without indices, an `IterableDataset`, is
-    read here and transformed by workers (`p1`).
+    Each index occurs exactly once per epoch, at any ratio and even if workers are lost. With a `seed`, the order and
+    the draws of the transform are the same in every run, and the trainer prepares in the thread that iterates, because
+    the generators of Python, numpy and torch belong to the whole process. Without a seed it prepares in `threads`
+    threads.
+
+    `engine` replaces `scheduler` in tests and for the workers of a lab. `DataLoader(loader, batch_size=None)` can
+    iterate the loader; with `num_workers`, each process opens its own connection and takes its share of the batches.
+    `sampler` and `batch_sampler` are those of torch, also for several trainers (`set_epoch` of a `DistributedSampler`
+    is called). An `IterableDataset`, which has no indices, is read by the trainer and transformed by workers (`p1`).
     """
 
     def __init__(
@@ -92,14 +94,14 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         self._pid = 0
 
     def __len__(self) -> int:
-        """Return the number of batches of an epoch."""
+        """Return the number of batches in an epoch."""
         if self.batch_sampler is not None:
-            return len(self.batch_sampler)  # type: ignore[arg-type]  # that of torch has no base with a length
+            return len(self.batch_sampler)  # type: ignore[arg-type]  # torch's base class declares no length
         number = len(self.pipeline.dataset if self.sampler is None else self.sampler)  # type: ignore[arg-type]
         return number // self.batch_size if self.drop_last else -(-number // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches of an epoch, or of what a loaded state has left of one."""
+        """Yield the batches of an epoch, or the remaining batches after `load_state_dict`."""
         share = get_worker_info()
         if self._retune and share is None and not self._resumed:
             self.retune_if_shared()
@@ -115,7 +117,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         self._epoch, self._done, self._running, self._drawn = self._epoch + 1, set(), None, None
 
     def _feed(self, share: Any) -> Feed:
-        """Return the feed of what is left of the epoch."""
+        """Return the feed of the remaining batches of the epoch."""
         sides = self.sides(is_child=share is not None)
         if self.is_stream:
             return StreamFeed(
@@ -133,11 +135,11 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         return Feed(sides, order, self.rule, self._epoch, self._done)
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin this epoch next: for `DataLoader` with processes, which count none."""
+        """Start this epoch next, for a `DataLoader` with processes, which do not count epochs."""
         self._epoch, self._done, self._resumed, self._drawn = epoch, set(), set(), None
 
     def apply(self, decision: Decision) -> None:
-        """Run as a decision says, from the next epoch on."""
+        """Use a decision from the next epoch on."""
         self.rule = replace(self.rule, candidate=decision.candidate, ratio=decision.ratio)
 
     def tune(
@@ -145,9 +147,9 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
     ) -> Profile:
         """Measure the pipeline with the model's step, decide, apply the decision, and return the profile.
 
-        A copy of the step is measured, with copies of model and optimiser; the generators of random numbers are where
-        they were. With `copy=False` the step runs as it is: one that is made for measuring. Raises `OffloadError` for a
-        step that cannot be copied.
+        The measurement runs a copy of the step, with copies of model and optimiser, and restores the random generators.
+        `copy=False` runs the step itself, which must then be made for measuring. Raises `OffloadError` for a step that
+        cannot be copied.
         """
         from testbed.offload.profile import profile_loader
 
@@ -160,9 +162,9 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
     def retune_if_shared(
         self, step: Callable[[Any], Any] | None = None, settings: Settings | None = None
     ) -> bool:
-        """Measure again when jobs or workers have come or gone since `tune`, and return whether they have.
+        """Measure again if jobs or workers have changed since `tune`, and return whether they have.
 
-        Every epoch begins with it when the loader was made with `retune=True`. As in `tune`, a copy of the step runs.
+        With `retune=True` the loader calls it at the start of every epoch. As in `tune`, a copy of the step runs.
         """
         if self._tuned is None:
             return False
@@ -173,14 +175,14 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         return True
 
     def _find_shared(self) -> tuple[frozenset[str], tuple[str, ...]]:
-        """Return the jobs that share the workers, and the workers."""
+        """Return the jobs that share the workers, and the hosts of the workers."""
         engine = self.sides().remote
         return (engine.jobs(), engine.workers()) if engine else (frozenset(), ())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the training stands: numbers and ranges, for JSON or `torch.save`."""
+        """Return the progress of the training as plain values, for JSON or `torch.save`."""
         rule = self._running or self.rule
-        drawn = self._drawn  # a sampler may draw another order the next time
+        drawn = self._drawn  # stored, because a sampler may draw another order next time
         order = {"indices": list(drawn.indices), "bounds": list(drawn.bounds)} if drawn and self._done else {}
         return order | {
             "version": STATE_VERSION,
@@ -193,7 +195,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where a state was saved. Raises `OffloadError` for a state of another loader."""
+        """Resume from a saved state. Raises `OffloadError` for another version or batch size."""
         if state.get("version") != STATE_VERSION or state.get("batch_size") != self.batch_size:
             raise OffloadError(
                 f"this state has version {state.get('version')} and batches of {state.get('batch_size')}, but "
@@ -207,7 +209,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
             self._drawn = Order(state["indices"], self.batch_size, tuple(state["bounds"]))
 
     def sides(self, *, is_child: bool = False) -> Sides:
-        """Return the two sides, made for this process when it has none."""
+        """Return the trainer's and the workers' side; create them at the first call in a process."""
         if self._sides is None or self._pid != os.getpid():
             runner = Runner(self.pipeline)
             engine = self._source() if callable(self._source) else self._source
@@ -219,7 +221,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         return self._sides
 
     def close(self) -> None:
-        """Release threads and workers."""
+        """Stop the threads and release the workers."""
         if self._sides is not None and self._pid == os.getpid():
             if isinstance(self._sides.local, ThreadPoolExecutor):
                 self._sides.local.shutdown(wait=True, cancel_futures=True)
@@ -228,13 +230,13 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         self._sides = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what another process gets: neither threads nor connections."""
+        """Return the state for pickling, without threads, connections and the step."""
         return self.__dict__ | {"_sides": None, "_pid": 0, "_tuned": None}
 
     def _order(self, share: Any = None) -> Order:
         seed: Any = self._order_seed
         if share is not None and self.pipeline.seed is None:
-            seed = share.seed - share.id  # torch draws it for every epoch, the same in all processes
+            seed = share.seed - share.id  # torch's base seed: new for every epoch, equal in all processes
         seed = f"{seed}/{self._epoch}"
         if self.sampler is not None or self.batch_sampler is not None:
             with (
@@ -252,13 +254,13 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         return order.share(share.id, share.num_workers)
 
     def _order_of_sampler(self) -> Order:
-        """Return what the sampler draws for the epoch; one of a `DistributedSampler` is told which it is."""
-        places: tuple[Any, ...] = (
+        """Draw the order of the epoch from the sampler, after `set_epoch` if it has that method."""
+        samplers: tuple[Any, ...] = (
             self.sampler,
             self.batch_sampler,
             getattr(self.batch_sampler, "sampler", None),
         )
-        for each in places:
+        for each in samplers:
             if hasattr(each, "set_epoch"):
                 each.set_epoch(self._epoch)
         if self.batch_sampler is not None:

@@ -1,7 +1,7 @@
-"""A scheduler and workers on this machine: processes of their own, bound to the loopback.
+"""A scheduler and workers as processes on this machine, bound to the loopback address.
 
-They are of a session of their own, by which their processor time is told from that of the trainer's children. They
-end when their standard input does, and so with the trainer, also one that is killed.
+Each process has its own session, which distinguishes its processor time from that of the trainer's children. It ends
+when its standard input closes, and therefore with the trainer, even if the trainer is killed.
 """
 
 from __future__ import annotations
@@ -33,15 +33,18 @@ threading.Thread(target=watch, daemon=True).start()
 del sys.argv[0]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
-"""A program that runs a module of Python until its standard input ends: a pipe that the trainer holds open, or a
-session of SSH. The system closes both when the trainer is gone, however it ended."""
+"""A program that runs a Python module until its standard input closes. The input is a pipe or an SSH session of the
+trainer, which the system closes however the trainer ends."""
 
 
 @contextmanager
 def workers_here(
     count: int, tls: Tls | None = None, *, prefix: Sequence[str] = (), python: str = sys.executable
 ) -> Iterator[str]:
-    """Provide the address of a scheduler with workers of one thread each; `prefix` is put before their commands."""
+    """Start a scheduler and `count` workers with one thread each; yield the address of the scheduler.
+
+    `prefix` is put before their commands. Raises `OffloadError` if the scheduler does not start.
+    """
     with tempfile.TemporaryDirectory(prefix="offload-") as folder, ExitStack() as stack:
         file = Path(folder) / "scheduler.json"
         options = tls_options(tls)
@@ -56,19 +59,19 @@ def workers_here(
 
 
 def scheduler_command(host: str, port: int, protocol: str) -> list[str]:
-    """Return the arguments of Python for a scheduler, bound to one address of its host."""
-    bound = ["--host", host, "--port", str(port), "--protocol", protocol, "--no-dashboard"]
-    return ["-c", UNTIL_INPUT_ENDS, "distributed.cli.dask_scheduler", *bound]
+    """Return the Python arguments of a scheduler that binds one address of its host."""
+    options = ["--host", host, "--port", str(port), "--protocol", protocol, "--no-dashboard"]
+    return ["-c", UNTIL_INPUT_ENDS, "distributed.cli.dask_scheduler", *options]
 
 
 def worker_command(address: str, host: str, name: str) -> list[str]:
-    """Return the arguments of Python for a worker with one thread, bound to one address of its host."""
-    bound = ["--host", host, "--name", name, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
-    return ["-c", UNTIL_INPUT_ENDS, "distributed.cli.dask_worker", address, *bound]
+    """Return the Python arguments of a worker with one thread that binds one address of its host."""
+    options = ["--host", host, "--name", name, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    return ["-c", UNTIL_INPUT_ENDS, "distributed.cli.dask_worker", address, *options]
 
 
 def tls_options(tls: Tls | None) -> list[str]:
-    """Return the options of Dask's programs for certificates."""
+    """Return the certificate options of Dask's programs."""
     if tls is None:
         return []
     return ["--tls-ca-file", str(tls.ca_file), "--tls-cert", str(tls.certificate), "--tls-key", str(tls.key)]
@@ -76,15 +79,15 @@ def tls_options(tls: Tls | None) -> list[str]:
 
 @contextmanager
 def _start(command: list[str], folder: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Provide a process that ends with the block; what it says stays in a file, for the error."""
+    """Start a process that ends with the block; its output goes to a log file, for error messages."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     log = Path(folder) / "log"
-    with log.open("ab") as said:
+    with log.open("ab") as output:
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             cwd=folder,
             env=environment,
             start_new_session=True,
@@ -102,15 +105,19 @@ def _start(command: list[str], folder: str) -> Iterator[subprocess.Popen[bytes]]
 
 
 def _address_in(file: Path, process: subprocess.Popen[bytes]) -> str:
-    """Return the address that a scheduler has written. Raises `OffloadError` when it ends before."""
+    """Return the address from the scheduler file.
+
+    Raises `OffloadError` if the scheduler ends, or does not write the file within `START_S`.
+    """
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and process.poll() is None:
+        # Without a final brace, the scheduler is still writing the file.
         if file.exists() and (text := file.read_text(encoding="utf-8")).rstrip().endswith("}"):
             return str(json.loads(text)["address"])
         time.sleep(0.05)
-    said = file.with_name("log").read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
+    last_lines = file.with_name("log").read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
     raise OffloadError(
-        "the scheduler did not start here: "
-        + " / ".join(said or ["it said nothing"])
+        "the scheduler did not start on this machine: "
+        + " / ".join(last_lines or ["it printed nothing"])
         + "; is `distributed` installed?"
     )

@@ -1,7 +1,7 @@
-"""Algorithm 1 of FastFlow (PVLDB 16(5), 2023, section 4): which part of an input pipeline runs elsewhere, and how much.
+"""Algorithm 1 of FastFlow (PVLDB 16(5), 2023, section 4): which part of an input pipeline to offload, and how much.
 
-Pure: rates in, a decision out. Rates are in one unit of the caller's choice (samples or bytes a second), processor time
-in another; only ratios of each matter.
+The functions are pure. All rates share one unit (samples or bytes per second), and all processor times another; only
+ratios matter.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ CANDIDATES: Mapping[str, str] = {
     "p2": "read and transform elsewhere, batch here",
     "p3": "read, transform and batch elsewhere",
 }
-"""The candidate pipelines, and what of the work each does elsewhere."""
+"""The candidate pipelines, with the part of the work that runs on workers."""
 
 THRESHOLD = 1.1
-"""Least speed-up for which offloading is worth it (the paper: gains below 10 % are left alone)."""
+"""Smallest speed-up for which to offload (the paper ignores gains below 10 %)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A candidate pipeline with all data offloaded: its rate, and the trainer's processor time."""
+    """Measurement of a candidate with all data offloaded: its rate, and the trainer's processor time."""
 
     rthp: float
     ocycle: float
 
     def __post_init__(self) -> None:
-        """Raise `OffloadError` for what is not a measured value."""
+        """Raise `OffloadError` if a value is not a finite number of at least 0."""
         _check_measured("rthp", self.rthp)
         _check_measured("ocycle", self.ocycle)
 
@@ -53,12 +53,12 @@ class Metrics:
     workers: int = 1
 
     def __post_init__(self) -> None:
-        """Raise `OffloadError` for what is not a measured value, unknown candidates and no workers."""
+        """Raise `OffloadError` for invalid values, unknown candidates, and less than one worker."""
         _check_measured("gthp", self.gthp)
         _check_measured("lthp", self.lthp)
         _check_measured("pcycle", self.pcycle)
         if self.pcycle <= 0:
-            raise OffloadError(f"pcycle is {self.pcycle:g}: a pipeline takes processor time; measure it")
+            raise OffloadError(f"pcycle is {self.pcycle:g}: a pipeline always takes processor time")
         unknown = sorted(set(self.candidates) - set(CANDIDATES))
         if unknown:
             raise OffloadError(f"unknown candidate {unknown[0]!r}; known: {', '.join(CANDIDATES)}")
@@ -66,7 +66,7 @@ class Metrics:
             raise OffloadError(f"{self.workers} workers: candidates need 1 or more")
 
     def estimate(self, name: str) -> float:
-        """Return the rate that a candidate promises: what the trainer still does, and what the workers do.
+        """Return the estimated rate of a candidate: the remaining rate of the trainer plus that of the workers.
 
         >>> Metrics(100, 50, 1.0, {"p2": Candidate(70, 0.2)}).estimate("p2")
         110.0
@@ -74,13 +74,13 @@ class Metrics:
         return self.lthp * (1 - self.overhead(name)) + self.candidates[name].rthp
 
     def overhead(self, name: str) -> float:
-        """Return the trainer's processor time with a candidate as a share of that without, Ocycle / Pcycle."""
+        """Return Ocycle / Pcycle, the trainer's processor time with a candidate relative to that without offloading."""
         return self.candidates[name].ocycle / self.pcycle
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The candidate to run (None: no offload), the share of data that goes to workers, and how many of these."""
+    """The candidate to run (None: no offload), the share of the data for workers, and the number of workers."""
 
     candidate: str | None
     ratio: float
@@ -88,7 +88,7 @@ class Decision:
     reasons: tuple[str, ...]
 
     def document(self) -> dict[str, Any]:
-        """Return the decision as programs get it."""
+        """Return the decision as plain values, for JSON."""
         return {
             "choice": self.candidate,
             "ratio": self.ratio,
@@ -98,11 +98,11 @@ class Decision:
 
 
 def decide(metrics: Metrics, threshold: float = THRESHOLD) -> Decision:
-    """Return which candidate to run and how much of the data it takes, with the reasons in words.
+    """Decide which candidate to run and the share of the data that it takes, with the reasons in words.
 
-    The paper's five vectors are tests; this is the second:
+    Raises `OffloadError` for a threshold below 1. The five vectors of the paper are tests; this is the second:
 
-    >>> found = decide(
+    >>> decision = decide(
     ...     Metrics(
     ...         100,
     ...         50,
@@ -110,30 +110,30 @@ def decide(metrics: Metrics, threshold: float = THRESHOLD) -> Decision:
     ...         {"p1": Candidate(40, 0.4), "p2": Candidate(70, 0.2), "p3": Candidate(65, 0.1)},
     ...     )
     ... )
-    >>> found.candidate, found.ratio, found.workers
+    >>> decision.candidate, decision.ratio, decision.workers
     ('p2', 0.7, 1)
     """
     if not (math.isfinite(threshold) and threshold >= 1):
         raise OffloadError(f"threshold {threshold:g}: give a speed-up of 1 or more")
     gthp, lthp = metrics.gthp, metrics.lthp
     if gthp <= lthp:
-        return _none(f"the trainer's own pipeline keeps up: {lthp:.4g} of {gthp:.4g} that the model takes")
+        return _none(f"the trainer's own pipeline is fast enough: it delivers {lthp:.4g} of {gthp:.4g}")
     if lthp > 0 and gthp / lthp < threshold:
         return _none(
             f"the model alone is {gthp / lthp:.3g} times as fast as with its pipeline, below {threshold:g}"
         )
     if not metrics.candidates:
-        return _none(f"the pipeline gives {lthp:.4g} of {gthp:.4g}, and no candidate was measured")
+        return _none(f"the pipeline delivers {lthp:.4g} of {gthp:.4g}, but no candidate was measured")
     name = max(sorted(metrics.candidates), key=metrics.estimate)
     upper = metrics.candidates[name].rthp
     lower = (gthp - lthp) * (1 + metrics.overhead(name))
     is_enough = lower < upper
-    # Where workers are too slow for all, they get the share with which they and the trainer end at the same time.
+    # If the workers are too slow for all data, they get the share with which both sides finish at the same time.
     share = upper / (lthp + upper) if upper > 0 else 0.0
     ratio = upper / gthp if is_enough else share
     return Decision(
         candidate=name,
-        # Noise of a measurement can make workers look faster than the model.
+        # Measurement noise can make workers seem faster than the model.
         ratio=min(1.0, max(0.0, ratio)),
         workers=_workers(lower, upper / metrics.workers),
         reasons=tuple(_reasons(metrics, name, lower, is_enough=is_enough)),
@@ -145,7 +145,7 @@ def _none(reason: str) -> Decision:
 
 
 def _workers(lower: float, rthp_of_one: float) -> int:
-    """Return how many workers carry what is missing; what stands still gets one to be measured with again."""
+    """Return the number of workers for the missing rate; 1 if workers have no rate, to measure again."""
     needed = lower / rthp_of_one if rthp_of_one > 0 else math.inf
     return max(1, math.ceil(needed)) if math.isfinite(needed) else 1
 
@@ -153,22 +153,22 @@ def _workers(lower: float, rthp_of_one: float) -> int:
 def _reasons(metrics: Metrics, name: str, lower: float, *, is_enough: bool) -> Iterator[str]:
     gthp, lthp, upper = metrics.gthp, metrics.lthp, metrics.candidates[name].rthp
     ratio = "" if lthp <= 0 else f", a factor of {gthp / lthp:.3g}"
-    yield f"the model takes {gthp:.4g} a second and its pipeline gives {lthp:.4g}{ratio}"
+    yield f"the model takes {gthp:.4g} per second and its pipeline delivers {lthp:.4g}{ratio}"
     for other in sorted(metrics.candidates):
         candidate = metrics.candidates[other]
         yield (
             f"{other} ({CANDIDATES[other]}): {candidate.rthp:.4g} from workers at {metrics.overhead(other):.0%} of the"
             f" trainer's processor time, {metrics.estimate(other):.4g} together"
         )
-    yield f"{name} promises most"
+    yield f"{name} has the highest estimate"
     if is_enough:
-        yield f"workers give {upper:.4g} and {lower:.4g} is missing: as much as they can goes there"
+        yield f"workers deliver {upper:.4g} and {lower:.4g} is missing: they get as much as they can process"
     else:
-        yield f"workers give {upper:.4g} of {lower:.4g} that is missing: both sides end at the same time"
+        yield f"workers deliver {upper:.4g} of the missing {lower:.4g}: both sides finish at the same time"
     if metrics.estimate(name) <= lthp:
         yield (
-            f"no gain is promised, {metrics.estimate(name):.4g} for {lthp:.4g}: sending costs the trainer what it"
-            " saves; take batch-wise offloading or faster workers"
+            f"no gain is expected, {metrics.estimate(name):.4g} instead of {lthp:.4g}: sending costs the trainer what"
+            " it saves; offload whole batches, or use faster workers"
         )
 
 

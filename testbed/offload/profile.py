@@ -1,4 +1,4 @@
-"""The five metrics of a loader and a model's step, measured in turns, and the decision that follows from them."""
+"""Measurement of the five metrics of a loader and a model's step, and the decision that follows from them."""
 
 from __future__ import annotations
 
@@ -23,32 +23,38 @@ from testbed.offload.store import Profile, key_of, load_profile, save_profile
 from testbed.offload.travel import copy_step
 
 MODEL, LOCAL = "model", "local"
-LEAST_CYCLES_S = 1e-9
+MIN_CPU_S = 1e-9
 
 
 class Narrator(Protocol):
-    """Progress, as the command line shows it."""
+    """Display of progress."""
 
     def tick(self, done: int, total: int, text: str) -> None:
-        """Note that one of many like steps is done."""
+        """Report that `done` of `total` steps are done; `text` describes the last one."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Batches of a measurement in all and before each round, rounds, least speed-up, epochs of the training to come."""
+    """Settings of a measurement."""
 
     batches: int = 60
+    """Batches per variant, over all rounds."""
     rounds: int = 3
     warm_up: int = 3
+    """Batches before each round that are not measured."""
     threshold: float = THRESHOLD
+    """Smallest speed-up for which to offload."""
     epochs: int = 10
+    """Epochs of the training, to which the profiling time is compared."""
     store: Path | None = None
+    """Folder of stored profiles."""
     model: str = ""
+    """Name of the model in the key of a stored profile; by default the code of the step identifies it."""
     narrator: Narrator | None = None
 
     def __post_init__(self) -> None:
-        """Raise `OffloadError` for less than one of what is counted."""
+        """Raise `OffloadError` for batches, rounds or epochs below 1, and for a negative warm-up."""
         for name in ("batches", "rounds", "epochs"):
             if getattr(self, name) < 1:
                 raise OffloadError(f"{name} {getattr(self, name)}: give 1 or more")
@@ -58,7 +64,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One measurement: samples a second, share of the time in which the model waited, processor time of a sample."""
+    """One measurement: samples per second, share of the time that the model waited, processor time per sample."""
 
     rate: float
     stall: float
@@ -66,7 +72,7 @@ class Trial:
 
 
 class ProfiledLoader(Protocol):
-    """As much of an `OffloadedLoader` as is measured."""
+    """The part of an `OffloadedLoader` that a measurement uses."""
 
     pipeline: Pipeline
     batch_size: int
@@ -74,7 +80,7 @@ class ProfiledLoader(Protocol):
     is_stream: bool
 
     def sides(self) -> Sides:
-        """Return both sides of the pipeline."""
+        """Return the trainer's and the workers' side."""
 
 
 def profile_loader(
@@ -84,9 +90,9 @@ def profile_loader(
     *,
     copy: bool = True,
 ) -> Profile:
-    """Return the profile of a loader whose batches `step` takes; from the store when it holds one of the same kind.
+    """Profile a loader with the step that consumes its batches, or return a stored profile with the same key.
 
-    What runs is a copy of the step, unless `copy` is false.
+    The measurement runs a copy of the step, unless `copy` is False.
     """
     settings = settings or Settings()
     set_allocator()
@@ -95,18 +101,18 @@ def profile_loader(
     slots = sides.remote.slots if sides.remote else 0
     key = key_of(loader.pipeline, settings.model or step, loader.batch_size, slots, len(jobs))
     if settings.store is not None:
-        known = load_profile(settings.store, key)
-        if known is not None:
-            return replace(known, profiling_s=0.0, profiling_share=0.0, jobs=jobs)
-    began = time.perf_counter()
+        stored = load_profile(settings.store, key)
+        if stored is not None:
+            return replace(stored, profiling_s=0.0, profiling_share=0.0, jobs=jobs)
+    start = time.perf_counter()
     measured = copy_step(step) if copy else step
     count = count_of(loader.pipeline.dataset)
     bench = Bench(sides, loader.batch_size, count, measured, settings, loader.rule, loader.is_stream)
     with keep_generators(), _keep_devices():
         profile = bench.profile()
-    spent = time.perf_counter() - began
+    spent = time.perf_counter() - start
     training_s = settings.epochs * count / profile.rate_after
-    share = spent / (spent + training_s) if count else 0.0  # a stream may go on for ever
+    share = spent / (spent + training_s) if count else 0.0  # the length of a stream is unknown
     profile = replace(profile, profiling_s=spent, profiling_share=share, key=key, jobs=jobs)
     if settings.store is not None:
         save_profile(settings.store, profile.document(), key)
@@ -115,7 +121,7 @@ def profile_loader(
 
 @contextmanager
 def _keep_devices() -> Iterator[None]:
-    """Give the generators of GPUs the states that they had before the block."""
+    """Restore the states of the GPU generators after the block."""
     torch: Any = sys.modules.get("torch")
     is_used = torch is not None and torch.cuda.is_initialized()
     states = torch.cuda.get_rng_state_all() if is_used else []
@@ -128,7 +134,7 @@ def _keep_devices() -> Iterator[None]:
 
 @dataclass
 class Bench:
-    """Measures variants of one pipeline in turns, so that other load of the machine meets all of them."""
+    """Measurement of variants of one pipeline in turns, so that other load on the machine affects all of them."""
 
     sides: Sides
     batch_size: int
@@ -141,56 +147,58 @@ class Bench:
     _ticks: int = 0
 
     def profile(self) -> Profile:
-        """Measure, decide, and measure what was decided."""
+        """Measure the variants, decide, and measure the decision, which is dropped if it is slower."""
         names = list(CANDIDATES) if self.sides.remote and self.sides.remote.workers() else []
         if self.is_stream:
             names = names[:1]
         if self.sides.runner.pipeline.transform is None and names:
             names.remove("p1")
-        found = self.measure(
+        trials = self.measure(
             {MODEL: None, LOCAL: Rule()}
             | {name: replace(self.rule, candidate=name, ratio=1.0) for name in names}
         )
-        model_s = found[MODEL].cpu_s
+        model_s = trials[MODEL].cpu_s  # the step's own time, which is not part of the pipeline
         metrics = Metrics(
-            gthp=found[MODEL].rate,
-            lthp=found[LOCAL].rate,
-            pcycle=max(found[LOCAL].cpu_s - model_s, LEAST_CYCLES_S),
+            gthp=trials[MODEL].rate,
+            lthp=trials[LOCAL].rate,
+            pcycle=max(trials[LOCAL].cpu_s - model_s, MIN_CPU_S),
             candidates={
-                name: Candidate(found[name].rate, max(found[name].cpu_s - model_s, 0.0)) for name in names
+                name: Candidate(trials[name].rate, max(trials[name].cpu_s - model_s, 0.0)) for name in names
             },
             workers=self.sides.remote.slots if self.sides.remote else 1,
         )
         decision = decide(metrics, self.settings.threshold)
-        before, after = found[LOCAL], found[LOCAL]
+        before, after = trials[LOCAL], trials[LOCAL]
         if decision.candidate is not None:
             rule = replace(self.rule, candidate=decision.candidate, ratio=decision.ratio)
-            found = self.measure({LOCAL: Rule(), decision.candidate: rule})
-            after = found[decision.candidate]
-            if after.rate < found[LOCAL].rate:
-                # What was promised has not come, which only a measurement of it can tell.
+            trials = self.measure({LOCAL: Rule(), decision.candidate: rule})
+            after = trials[decision.candidate]
+            if after.rate < trials[LOCAL].rate:
+                # The estimate was wrong, which only a measurement shows.
                 why = (
-                    f"measured, {decision.candidate} at ratio {decision.ratio:.2f} gives {after.rate:.4g} "
-                    f"and all here {found[LOCAL].rate:.4g}: no offload"
+                    f"measured, {decision.candidate} at ratio {decision.ratio:.2f} delivers {after.rate:.4g} "
+                    f"and the trainer alone {trials[LOCAL].rate:.4g}: no offload"
                 )
                 decision = Decision(None, 0.0, 0, (*decision.reasons, why))
-                after = found[LOCAL]
+                after = trials[LOCAL]
         return Profile(metrics, decision, before.stall, after.stall, after.rate, 0.0, 0.0)
 
     def measure(self, variants: dict[str, Rule | None]) -> dict[str, Trial]:
-        """Return the medians of each variant over the rounds; None is the model alone, with one batch."""
+        """Measure each variant in every round, and return the medians. A rule of None is the model with one batch."""
         trials: dict[str, list[Trial]] = {name: [] for name in variants}
         for _ in range(self.settings.rounds):
             for name, rule in variants.items():
-                trials[name].append(self.trial(rule))
+                trials[name].append(self.run_trial(rule))
                 self._tick(len(variants), name)
         return {
-            name: Trial(*(median(getattr(trial, part) for trial in found) for part in Trial.__slots__))
-            for name, found in trials.items()
+            name: Trial(
+                *(median(getattr(trial, part) for trial in variant_trials) for part in Trial.__slots__)
+            )
+            for name, variant_trials in trials.items()
         }
 
-    def trial(self, rule: Rule | None) -> Trial:
-        """Return one measurement of a variant, behind some batches that do not count."""
+    def run_trial(self, rule: Rule | None) -> Trial:
+        """Measure a variant once, after the warm-up."""
         batches = -(-self.settings.batches // self.settings.rounds)
         if rule is None:
             return self._run(self._cache(batches + self.settings.warm_up))
@@ -203,18 +211,18 @@ class Bench:
     def _run(self, batches: Iterator[Any]) -> Trial:
         for _ in range(self.settings.warm_up):
             self.step(next(batches))
-        taken, waited, began, cpu = 0, 0.0, time.perf_counter(), trainer_cpu_ns(self.sides.remote)
+        samples, waiting_s, start, cpu = 0, 0.0, time.perf_counter(), trainer_cpu_ns(self.sides.remote)
         while True:
-            asked = time.perf_counter()
+            request = time.perf_counter()
             batch = next(batches, None)
             if batch is None:
                 break
-            waited += time.perf_counter() - asked
+            waiting_s += time.perf_counter() - request
             self.step(batch)
-            taken += self.batch_size
-        seconds = time.perf_counter() - began
+            samples += self.batch_size
+        seconds = time.perf_counter() - start
         cpu_s = (trainer_cpu_ns(self.sides.remote) - cpu) / 1e9
-        return Trial(taken / seconds, min(1.0, waited / seconds), cpu_s / taken)
+        return Trial(samples / seconds, min(1.0, waiting_s / seconds), cpu_s / samples)
 
     def _cache(self, count: int) -> Iterator[Any]:
         _, batch = next(self._feed(Sides(self.sides.runner), 1, Rule()))
@@ -228,7 +236,7 @@ class Bench:
         return StreamFeed(sides, elements, self.batch_size, rule)
 
     def _order(self, batches: int) -> Order:
-        """Return the next indices of the dataset, over and over: what was read lately may be in a cache."""
+        """Return the next indices of the dataset, cyclically, because recently read elements may be cached."""
         first, samples = self._cursor, batches * self.batch_size
         self._cursor = (first + samples) % self.count
         return Order([number % self.count for number in range(first, first + samples)], self.batch_size)
@@ -241,7 +249,7 @@ class Bench:
 
 
 def _repeat(stream: Iterable[Any]) -> Iterator[Any]:
-    """Yield the elements of a stream, over and over. Raises `OffloadError` when it has none."""
+    """Yield the elements of a stream repeatedly. Raises `OffloadError` if it has none, also on a second pass."""
     while True:
         is_empty = True
         for element in stream:
@@ -252,16 +260,16 @@ def _repeat(stream: Iterable[Any]) -> Iterator[Any]:
 
 
 def trainer_cpu_ns(engine: Engine | None = None) -> int:
-    """Return the processor time of this process, all threads, and its children, without that of an engine in it."""
+    """Return the processor time of this process and its children in ns, without the workers of an engine in it."""
     own = time.process_time_ns() - (engine.cpu_ns() if engine else 0)
     ended = os.times()
     return own + int((ended.children_user + ended.children_system) * 1e9) + _children_ns()
 
 
 def _children_ns() -> int:
-    """Return the processor time of children that run, such as processes of a `DataLoader`; 0 where Linux is not.
+    """Return the processor time of running children, such as those of a `DataLoader`, in ns; 0 if this is not Linux.
 
-    Workers that were started here are children, too, of another session.
+    Workers that were started here are also children, but in another session; they do not count.
     """
     total = 0
     for task in Path("/proc/self/task").glob("*/children"):
@@ -270,6 +278,6 @@ def _children_ns() -> int:
                 if os.getsid(int(child)) == os.getsid(0):
                     threads = Path(f"/proc/{child}/task").glob("*/schedstat")
                     total += sum(int(thread.read_text(encoding="ascii").split()[0]) for thread in threads)
-            except OSError:  # it has just ended
+            except OSError:  # the child has just ended
                 continue
     return total

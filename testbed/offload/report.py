@@ -1,4 +1,4 @@
-"""A page about a profile: the stall before and after, the reasons, and a plot of the rates."""
+"""HTML report on a profile: the stall before and after offloading, the reasons, and a plot of the rates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PAGE = """<!doctype html>
 
 
 def write_report(folder: Path, profile: Profile, name: str, *, is_simulated: bool) -> Path:
-    """Write profile.json, rates.png and report.html to a folder, and return the page."""
+    """Write profile.json, rates.png and report.html to a folder, and return the path of report.html."""
     folder.mkdir(parents=True, exist_ok=True)
     document = profile.document() | {"simulated": is_simulated}
     write_output(folder / "profile.json", json.dumps(document, indent=2) + "\n")

@@ -1,6 +1,7 @@
-"""From the script of a user to its profile: workers are found or started, and let go of at the end.
+"""Profiling of a user's script with workers that exist or are started for it.
 
-A script is a file of Python that names a dataset, a transform, a model's step, and a batch size.
+A script is a Python file that defines `dataset` and `step`, and optionally `transform`, `collate`, `batch_size` and
+`seed`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ DEFAULT_BATCH = 32
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The pipeline of a script and its model's step; `is_simulated` says that the step is a timed wait."""
+    """The pipeline of a script and its model's step; `is_simulated` if the step is a timed wait."""
 
     name: str
     dataset: Any
@@ -42,7 +43,7 @@ class Script:
 
 
 def load_script(name: str) -> Script:
-    """Return the pipeline of a file, or of a workload that is shipped. Raises `OffloadError` for neither."""
+    """Load a script from a file or an included workload. Raises `OffloadError` if it is neither or is incomplete."""
     if name in WORKLOADS:
         return _script_of(name, load_workload(name))
     path = Path(name)
@@ -61,25 +62,25 @@ def load_script(name: str) -> Script:
 
 
 def _script_of(name: str, module: ModuleType) -> Script:
-    found = {each: getattr(module, each) for each in NAMES if hasattr(module, each)}
-    missing = [each for each in ("dataset", "step") if each not in found]
+    values = {each: getattr(module, each) for each in NAMES if hasattr(module, each)}
+    missing = [each for each in ("dataset", "step") if each not in values]
     if missing:
         raise OffloadError(
             f"{name} does not define `{missing[0]}`: a script defines `dataset` and `step(batch)`"
         )
-    is_indexed = hasattr(found["dataset"], "__len__") and hasattr(found["dataset"], "__getitem__")
-    if not is_indexed and not hasattr(found["dataset"], "__iter__"):
+    is_indexed = hasattr(values["dataset"], "__len__") and hasattr(values["dataset"], "__getitem__")
+    if not is_indexed and not hasattr(values["dataset"], "__iter__"):
         raise OffloadError(
             f"the dataset of {name} cannot be indexed: give it `__len__` and `__getitem__`, as torch's "
             "`Dataset` has, or `__iter__` for a stream"
         )
-    return Script(name, is_simulated=bool(getattr(module, "simulated", False)), **found)
+    return Script(name, is_simulated=bool(getattr(module, "simulated", False)), **values)
 
 
 def profile_script(
     name: str, configuration: Configuration, choice: Choice, narrator: Narrator | None = None
 ) -> tuple[Profile, bool]:
-    """Return the profile of a script, and whether its step is simulated. Raises `OffloadError`."""
+    """Profile a script; return the profile, and whether the step is simulated. Raises `OffloadError`."""
     try:
         from testbed.offload.loader import OffloadedLoader
     except ImportError as error:
@@ -114,7 +115,7 @@ def profile_script(
 
 @contextmanager
 def open_workers(choice: Choice, configuration: Configuration) -> Iterator[Engine]:
-    """Provide the engine that was chosen; without a choice workers of this machine, as many as are asked for."""
+    """Yield the engine of a choice; by default start workers on this machine, which end with the block."""
     if choice.in_process:
         yield InProcess(choice.workers or 1)
         return

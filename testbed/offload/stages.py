@@ -1,6 +1,7 @@
-"""A pipeline and its stages: what runs on the trainer, and on workers that have no lightbed installed.
+"""An input pipeline and its stages, which run on the trainer and on workers without lightbed.
 
-This module travels to the workers by value, with the pipeline: it imports the standard library alone at its head.
+This module is sent to the workers by value, with the pipeline. At module level it therefore imports only the standard
+library.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from typing import Any
 DRAWS_MODULE = "lightbed_offload_draws"
 MMAP_THRESHOLD_BYTES = 32 << 20
 TENSOR = "tensor of torch, as an array of numpy"
-"""Mark before an array that was a tensor. A class of ours would travel by value with every result."""
+"""Tag of an array that was a tensor; a class of this module would be sent by value with every result."""
 
 TRIM_THRESHOLD_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """An input pipeline: a dataset that is read by index, a transform of one element, and how elements are batched.
+    """An input pipeline: a dataset with an index, a transform of one element, and a function that batches elements.
 
-    Without `transform` reading and transforming are one, so that `p1` does not exist. `collate` is torch's
-    `default_collate` when it is not given. With a `seed` the transform draws the same numbers wherever it runs.
+    Without a `transform`, reading includes the transformation and there is no candidate `p1`. `collate` defaults to
+    torch's `default_collate`. With a `seed` the transform draws the same random numbers wherever it runs.
     """
 
     dataset: Any
@@ -38,18 +39,18 @@ class Pipeline:
 
 
 def count_of(dataset: Any) -> int:
-    """Return the number of elements; 0 for a stream that does not say it."""
+    """Return the number of elements; 0 for a stream of unknown length."""
     return len(dataset) if hasattr(type(dataset), "__len__") else 0
 
 
 class Runner:
-    """Runs the stages of a pipeline, one element after the other where draws must be reproducible."""
+    """The stages of a pipeline. With a seed, a process transforms one element at a time."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
 
     def read(self, index: int) -> Any:
-        """Return the raw element: what `p1` sends."""
+        """Return the raw element, which `p1` sends to workers."""
         with note_of(index):
             return self.pipeline.dataset[index]
 
@@ -65,14 +66,14 @@ class Runner:
                 return transform(raw)
 
     def element(self, index: int, epoch: int) -> Any:
-        """Return an element, read and transformed."""
+        """Return the element at an index, read and transformed."""
         if self.pipeline.seed is None or self.pipeline.transform is not None:
             return self.finish(index, self.read(index), epoch)
         with seed_generators(f"{self.pipeline.seed}/{epoch}/{index}"):
             return self.read(index)
 
     def collate(self, elements: list[Any]) -> Any:
-        """Return the batch of some elements."""
+        """Return the batch of these elements."""
         if self.pipeline.collate is not None:
             return self.pipeline.collate(elements)
         from torch.utils.data import default_collate
@@ -84,7 +85,7 @@ class Runner:
         return self.collate([self.element(index, epoch) for index in indices])
 
     def run(self, stage: str, payload: Any, epoch: int) -> Any:
-        """Return what a stage makes of what was sent: (index, raw) for `p1`, an index for `p2`, indices for `p3`."""
+        """Return the result of a stage. The payload is (index, raw) for `p1`, an index for `p2`, indices for `p3`."""
         if stage == "p1":
             index, raw = payload
             return self.finish(index, raw, epoch)
@@ -103,10 +104,10 @@ def note_of(index: int) -> Iterator[None]:
 
 @contextmanager
 def seed_generators(seed: str) -> Iterator[None]:
-    """Seed the generators of Python, numpy and torch for a while; afterwards they have the states that they had.
+    """Seed the generators of Python, numpy and torch inside the block; restore their states afterwards.
 
-    One thread at a time does so. Others that draw from Python's generator meanwhile, such as the event loop of Dask,
-    get numbers of another one.
+    A lock admits one thread at a time. Other threads that draw from Python's generator meanwhile, such as the event
+    loop of Dask, get numbers from another generator.
     """
     number = random.Random(seed).getrandbits(32)
     draws = _divide_draws()
@@ -125,7 +126,7 @@ def seed_generators(seed: str) -> Iterator[None]:
 
 @contextmanager
 def keep_generators() -> Iterator[None]:
-    """Give the generators of Python, numpy and torch the states that they had before the block."""
+    """Restore the states of the generators of Python, numpy and torch after the block."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     python_state = random.getstate()
     numpy_state = numpy.random.get_state() if numpy else None
@@ -141,15 +142,16 @@ def keep_generators() -> Iterator[None]:
 
 
 def set_aside_thread() -> None:
-    """Give the current thread a random generator of its own, because it belongs to a library and not to the user."""
+    """Make the current thread draw from the spare generator, because it belongs to a library and not to the user."""
     _divide_draws().aside.add(threading.get_ident())
 
 
 def _divide_draws() -> Any:
-    """Return who draws from Python's generator, after its two primitives were made to ask for that.
+    """Return the record of the thread that owns Python's generator; divert the draws of other threads first.
 
-    Everything else in `random` draws by them, also what others imported from it before. All pipelines of a process
-    share the answer, and copies of this module that travelled to a worker do, too: it stands in a module of its own.
+    `random` and `getrandbits`, on which all other functions of `random` rely, are patched once per process: threads
+    that do not own the generator draw from a spare one. The record is a module in `sys.modules`, so that copies of
+    this module that were sent to a worker share it.
     """
     draws: Any = sys.modules.setdefault(DRAWS_MODULE, ModuleType(DRAWS_MODULE))
     if hasattr(draws, "lock"):
@@ -173,29 +175,29 @@ def _divide_draws() -> Any:
 
     for name in ("random", "getrandbits"):
         divide(name)
-    draws.lock = threading.RLock()
+    draws.lock = threading.RLock()  # set last, because its presence marks the record as complete
     return draws
 
 
 def to_wire(value: Any) -> Any:
-    """Return a value in which tensors of torch are arrays of numpy, whose buffers travel without a copy."""
+    """Replace the tensors in a value by numpy arrays, whose buffers are sent without a copy."""
     torch = sys.modules.get("torch")
     if torch and isinstance(value, torch.Tensor) and value.dtype is not torch.bfloat16:
         return TENSOR, value.detach().cpu().numpy()
-    return _rebuilt(value, to_wire)
+    return _map_items(value, to_wire)
 
 
 def from_wire(value: Any) -> Any:
-    """Return the value that `to_wire` was given."""
+    """Return the value from the result of `to_wire`."""
     if type(value) is tuple and len(value) == 2 and isinstance(value[0], str) and value[0] == TENSOR:
         import torch
 
         array = value[1]
         return torch.from_numpy(array if array.flags.writeable else array.copy())
-    return _rebuilt(value, from_wire)
+    return _map_items(value, from_wire)
 
 
-def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
+def _map_items(value: Any, change: Callable[[Any], Any]) -> Any:
     if type(value) in {list, tuple}:
         return type(value)(change(item) for item in value)
     if type(value) is dict:
@@ -204,10 +206,10 @@ def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def set_allocator() -> bool:
-    """Set glibc's allocator as on every other side, and return whether that was possible.
+    """Fix the thresholds of glibc's allocator, and return whether that was possible.
 
-    glibc moves its thresholds as a program goes: the same transform costs 2.7 or 7 ms of processor time, depending on
-    which libraries were imported before. Profiles compare trainer and workers, so all get the same fixed thresholds.
+    glibc adapts its thresholds while a program runs: the same transform takes 2.7 or 7 ms of processor time, depending
+    on the libraries imported before. Profiles compare trainer and workers, so all get the same fixed thresholds.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,4 +1,4 @@
-"""Profiles, and files of them under a hash of what was measured: pipeline, model, batch, workers, jobs."""
+"""Profiles, and their files, named by a hash of the measured pipeline, model, batch size, workers and jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Metrics, the decision, and what measuring cost; stalls are shares of the time, before and after."""
+    """Metrics, the decision, and the cost of measuring.
+
+    Stalls are shares of the time, before and after offloading; `rate_after` is in samples per second.
+    """
 
     metrics: Metrics
     decision: Decision
@@ -33,7 +36,7 @@ class Profile:
     jobs: frozenset[str] = field(default_factory=frozenset)
 
     def document(self) -> dict[str, Any]:
-        """Return the profile as programs get it. Rates are samples a second, processor times seconds a sample."""
+        """Return the profile as plain values, for JSON. Rates are in samples/s, processor times in s per sample."""
         metrics = self.metrics
         return {
             "gthp": metrics.gthp,
@@ -56,7 +59,7 @@ class Profile:
 
 
 def key_of(pipeline: Pipeline, model: Any, batch_size: int, workers: int, jobs: int) -> str:
-    """Return the key of a measurement. `model` is a name of the caller's, or the function that takes a batch."""
+    """Return the key of a measurement. `model` is a name that the caller chose, or the step."""
     parts = [
         fingerprint(type(pipeline.dataset)),
         count_of(pipeline.dataset),
@@ -67,27 +70,29 @@ def key_of(pipeline: Pipeline, model: Any, batch_size: int, workers: int, jobs: 
 
 
 def fingerprint(thing: Any) -> str:
-    """Return a text that changes when a function's code, or what an object says of itself, does."""
+    """Return a text that changes with the code of a function or class, or with the `repr` of an object."""
     function = getattr(thing, "__func__", thing)
     code = getattr(function, "__code__", None)
     if isinstance(code, CodeType):
-        return f"{function.__qualname__} {_code(code)} {function.__defaults__!r}"
+        return f"{function.__qualname__} {_describe_code(code)} {function.__defaults__!r}"
     if isinstance(thing, type):
         methods = (thing.__dict__[name] for name in sorted(thing.__dict__))
-        codes = [_code(method.__code__) for method in methods if hasattr(method, "__code__")]
+        codes = [_describe_code(method.__code__) for method in methods if hasattr(method, "__code__")]
         return f"{thing.__module__}.{thing.__qualname__} {' '.join(codes)}"
-    called = vars(type(thing)).get("__call__")
-    inner = fingerprint(called) if hasattr(called, "__code__") else ""
+    call = vars(type(thing)).get("__call__")
+    inner = fingerprint(call) if hasattr(call, "__code__") else ""
     return f"{type(thing).__qualname__} {_ADDRESS.sub('', repr(thing))} {inner}"
 
 
-def _code(code: CodeType) -> str:
-    constants = [_code(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
+def _describe_code(code: CodeType) -> str:
+    constants = [
+        _describe_code(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts
+    ]
     return f"{code.co_code.hex()} {code.co_names} {constants}"
 
 
 def save_profile(folder: Path, document: dict[str, Any], key: str) -> Path:
-    """Write a profile, whole or not at all, and return its file."""
+    """Write a profile atomically, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{key}.json"
     with replace_file(path) as file:
@@ -102,26 +107,28 @@ def load_profile(folder: Path, key: str) -> Profile | None:
 
 
 def read_profile(path: Path) -> Profile:
-    """Return the profile of a file. Raises `OffloadError` for a file that is not one."""
+    """Read a profile from a file. Raises `OffloadError` if the file is unreadable or not a profile."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
         candidates = {
-            name: Candidate(each["rthp"], each["ocycle"]) for name, each in found["candidates"].items()
+            name: Candidate(each["rthp"], each["ocycle"]) for name, each in document["candidates"].items()
         }
         metrics = Metrics(
-            found["gthp"], found["lthp"], found["pcycle"], candidates, found["measured_workers"]
+            document["gthp"], document["lthp"], document["pcycle"], candidates, document["measured_workers"]
         )
-        decision = Decision(found["choice"], found["ratio"], found["workers"], tuple(found["reasons"]))
+        decision = Decision(
+            document["choice"], document["ratio"], document["workers"], tuple(document["reasons"])
+        )
         return Profile(
             metrics,
             decision,
-            stall_before=found["stall_before"],
-            stall_after=found["stall_after"],
-            rate_after=found["rate_after"],
-            profiling_s=found["profiling_s"],
-            profiling_share=found["profiling_share"],
-            key=found["key"],
-            jobs=frozenset(found["jobs"]),
+            stall_before=document["stall_before"],
+            stall_after=document["stall_after"],
+            rate_after=document["rate_after"],
+            profiling_s=document["profiling_s"],
+            profiling_share=document["profiling_share"],
+            key=document["key"],
+            jobs=frozenset(document["jobs"]),
         )
     except OSError as error:
         raise OffloadError(

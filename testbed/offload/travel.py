@@ -1,4 +1,4 @@
-"""Objects by value: what travels to workers, and copies of a step that a measurement may train."""
+"""Serialisation by value: objects that are sent to workers, and copies of a step for measurements."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from typing import Any
 from lightbed.wording import install_extra
 from testbed.errors import OffloadError
 
-NO_EXTRA = f"to send or copy a pipeline takes cloudpickle: {install_extra('offload')}"
+NO_EXTRA = f"sending or copying a pipeline needs cloudpickle: {install_extra('offload')}"
 OURS = "testbed"
 _DEPTH = 12
-_MOST_PARTS = 10_000
-"""Parts of a value among which a model is looked for."""
+_MAX_PARTS = 10_000
+"""Number of parts of a value that are searched for a model."""
 
 
 def pack(parts: Mapping[str, Any]) -> bytes:
-    """Return named objects as they travel. Raises `OffloadError` with the part that cannot."""
+    """Serialise named objects by value. Raises `OffloadError` that names the part that cannot be pickled."""
     register_modules()
     try:
         return _pack(dict(parts))
@@ -44,7 +44,7 @@ def pack(parts: Mapping[str, Any]) -> bytes:
 
 
 class Sources:
-    """Modules as source, by name: a finder for what code of the user imports while it runs on a worker."""
+    """Import finder on a worker for the user's modules, which are sent as source, by name."""
 
     is_of_trainer = True
 
@@ -52,48 +52,51 @@ class Sources:
         self._texts = texts
 
     def install(self) -> None:
-        """Take the place of the sources of an earlier job, whose modules may have changed since."""
+        """Install this finder instead of that of an earlier job, whose modules may have changed since."""
         sys.meta_path[:] = [each for each in sys.meta_path if not hasattr(each, "is_of_trainer")]
         for name, module in list(sys.modules.items()):
             if hasattr(getattr(module, "__loader__", None), "is_of_trainer"):
                 del sys.modules[name]
-        sys.meta_path.append(self)  # what is installed on the worker comes first
+        sys.meta_path.append(self)  # last, so that packages installed on the worker take precedence
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the place of a module that travelled, or None."""
+        """Return the spec of a module that was sent, or None."""
         if name not in self._texts:
             return None
         return ModuleSpec(name, self, is_package=self._texts[name][1])  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leave it to Python to make the module."""
+        """Return None, so that Python creates the module."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the source of a module."""
+        """Execute the source of a module."""
         code = compile(self._texts[module.__name__][0], f"<{module.__name__} of the trainer>", "exec")
         exec(code, module.__dict__)  # noqa: S102 - the user's own
 
 
 def sources_of(parts: Iterable[Any]) -> Sources:
-    """Return the packages and modules beside a script that code of these objects names in an import, and theirs."""
+    """Return the source of the user's modules that the code of these objects imports, directly or indirectly.
+
+    Installed packages, packages with compiled modules, and the standard library are excluded.
+    """
     names = {getattr(each, "__module__", None) for part in parts for each in (part, type(part))}
     modules = [sys.modules[name] for name in names if name in sys.modules]
-    waiting = [Path(_file(each)) for each in modules if each.__name__ == "__main__" or not is_installed(each)]
+    pending = [Path(_file(each)) for each in modules if each.__name__ == "__main__" or not is_installed(each)]
     texts: dict[str, tuple[str, bool]] = {}
-    seen = {OURS, *sys.stdlib_module_names}
-    while waiting:
-        for name in _imports(waiting.pop()) - seen:
-            seen.add(name)
-            found = _texts_of(name)
+    visited = {OURS, *sys.stdlib_module_names}
+    while pending:
+        for name in _imports(pending.pop()) - visited:
+            visited.add(name)
+            files = _files_of(name)
             texts |= {
-                module: (path.read_text("utf-8"), path.stem == "__init__") for module, path in found.items()
+                module: (path.read_text("utf-8"), path.stem == "__init__") for module, path in files.items()
             }
-            waiting += found.values()
+            pending += files.values()
     return Sources(texts)
 
 
 def _imports(file: Path) -> set[str]:
-    """Return the first parts of the names that a file imports, anywhere in it."""
+    """Return the top-level names of all absolute imports in a file, also inside functions."""
     try:
         tree = ast.parse(file.read_text("utf-8"))
     except (OSError, SyntaxError, ValueError):
@@ -107,8 +110,8 @@ def _imports(file: Path) -> set[str]:
     return names
 
 
-def _texts_of(name: str) -> dict[str, Path]:
-    """Return the files of a module or package by the names of its modules; none when it is installed or compiled."""
+def _files_of(name: str) -> dict[str, Path]:
+    """Return the source files of a module or package by module name; {} if it is installed or has compiled modules."""
     try:
         spec = find_spec(name)
     except (ImportError, ValueError):
@@ -125,17 +128,17 @@ def _texts_of(name: str) -> dict[str, Path]:
         return {name: origin}
     if any(file.name.endswith(tuple(EXTENSION_SUFFIXES)) for file in origin.parent.rglob("*")):
         return {}
-    found = {}
+    files = {}
     for file in origin.parent.rglob("*.py"):
         inner = file.relative_to(origin.parent).with_suffix("").parts
-        found[".".join((name, *(inner[:-1] if inner[-1] == "__init__" else inner)))] = file
-    return found
+        files[".".join((name, *(inner[:-1] if inner[-1] == "__init__" else inner)))] = file
+    return files
 
 
 def copy_step(step: Any) -> Any:
-    """Return a copy of a model's step with all that it reaches: model, optimiser, counters; classes are shared.
+    """Copy a model's step with all objects that it reaches, such as model, optimiser and counters; classes are shared.
 
-    Raises `OffloadError` when some of it cannot be copied, before anything runs.
+    Raises `OffloadError` if a part cannot be copied, or if code that stays shared reaches a model or an optimiser.
     """
     register_modules()
     shared: list[Any] = []
@@ -153,9 +156,9 @@ def copy_step(step: Any) -> Any:
 
 
 def register_modules() -> None:
-    """Send this package, and modules beside a script, by value, because workers cannot import them.
+    """Register this package and the user's modules for pickling by value, because workers cannot import them.
 
-    A package with compiled modules is sent by name.
+    A package with compiled modules is pickled by name.
     """
     cloudpickle = _cloudpickle()
     modules = [module for module in list(sys.modules.values()) if type(module) is ModuleType]
@@ -175,17 +178,17 @@ def register_modules() -> None:
 
 
 def is_installed(module: ModuleType) -> bool:
-    """Return whether workers have a module, too: one that is built in, or of an installed package that is not ours."""
+    """Return whether workers have a module, too: it is built in, or of an installed package other than this one."""
     name, file = module.__name__, _file(module)
     if name in {"__main__", "__mp_main__"}:
-        return True  # they travel by value anyway
+        return True  # cloudpickle sends these by value anyway
     is_there = not file or file.startswith(_folders())
     return is_there and name.partition(".")[0] != OURS
 
 
 @cache
 def _folders() -> tuple[str, ...]:
-    """Return the folders of the standard library and of installed packages, those of other environments, too."""
+    """Return the folders of the standard library and of installed packages, including other environments."""
     folders = [sysconfig.get_path(each) for each in ("stdlib", "platstdlib", "purelib", "platlib")]
     others = [each for each in sys.path if Path(each).name in {"site-packages", "dist-packages"}]
     installed = [*folders, *site.getsitepackages(), site.getusersitepackages(), *others]
@@ -206,27 +209,27 @@ def _cloudpickle() -> Any:
 
 
 def _pack(thing: Any, shared: list[Any] | None = None) -> bytes:
-    """Return what `thing` is made of; classes are put into `shared`, when it is given, for the same process."""
+    """Pickle an object. With `shared`, classes are appended to it and referred to by index, for the same process."""
     guard = _Guard()
 
     class Packer(_cloudpickle().Pickler):  # type: ignore[misc]  # cloudpickle is Any here
-        def persistent_id(self, found: Any) -> int | None:
-            if shared is None or not isinstance(found, FunctionType | type):
+        def persistent_id(self, part: Any) -> int | None:
+            if shared is None or not isinstance(part, FunctionType | type):
                 return None
-            guard.check(found)
-            if isinstance(found, FunctionType):
+            guard.check(part)
+            if isinstance(part, FunctionType):
                 return None
-            shared.append(found)
+            shared.append(part)
             return len(shared) - 1
 
-        def reducer_override(self, found: Any) -> Any:
-            if found is random.seed.__self__:  # type: ignore[attr-defined]
-                return getattr, (random, "_inst")  # a copy would draw what no seed reaches
-            if isinstance(found, ModuleType) and sys.modules.get(found.__name__) is not found:
-                home = _home_of(found)
+        def reducer_override(self, part: Any) -> Any:
+            if part is random.seed.__self__:  # type: ignore[attr-defined]
+                return getattr, (random, "_inst")  # a copy of the generator would not be seeded
+            if isinstance(part, ModuleType) and sys.modules.get(part.__name__) is not part:
+                home = _home_of(part)
                 if home is not None:
                     return getattr, home
-            return super().reducer_override(found)
+            return super().reducer_override(part)
 
     file = io.BytesIO()
     Packer(file).dump(thing)
@@ -243,7 +246,10 @@ class _Unpacker(pickle.Unpickler):
 
 
 def _home_of(module: ModuleType) -> tuple[ModuleType, str] | None:
-    """Return the module that has another as its attribute, and under which name: compiled parts are not imported."""
+    """Return an installed module that has this module as an attribute, and the name of the attribute, or None.
+
+    A submodule of a compiled module is not in `sys.modules` and cannot be imported by name.
+    """
     for home in list(sys.modules.values()):
         if type(home) is ModuleType and home.__name__ != "__main__" and is_installed(home):
             for name, value in list(vars(home).items()):
@@ -253,37 +259,37 @@ def _home_of(module: ModuleType) -> tuple[ModuleType, str] | None:
 
 
 class _Guard:
-    """Refuses code that stays shared when a step is copied, and reaches what is trained by a name of its module."""
+    """Check that code which stays shared when a step is copied does not reach a model or optimiser by a global name."""
 
     def __init__(self) -> None:
-        self._seen: set[tuple[Any, bool]] = set()
+        self._checked: set[tuple[Any, bool]] = set()
 
-    def check(self, found: FunctionType | type) -> None:
-        """Raise `OffloadError` when a class, or a function with all that it calls, trains what is no copy.
+    def check(self, code: FunctionType | type) -> None:
+        """Raise `OffloadError` if a class, or a function with all that it calls, trains an object that is not copied.
 
-        Classes are shared, and so are functions of installed packages, with all that they name. Other functions are
-        copied with the globals that they name.
+        Classes are shared, and so are functions of installed packages with the globals that they name. Other functions
+        are copied with the globals that they name.
         """
-        waiting = [(found, isinstance(found, type) or _is_shared(found))]
-        while waiting:
-            each, is_shared = waiting.pop()
+        pending = [(code, isinstance(code, type) or _is_shared(code))]
+        while pending:
+            each, is_shared = pending.pop()
             if isinstance(each, FunctionType):
-                waiting += self._check_function(each, each.__qualname__, is_shared=is_shared)
-            elif not _is_library(each.__module__) and (each, True) not in self._seen:
-                self._seen.add((each, True))
-                waiting += [(base, True) for base in each.__bases__]
+                pending += self._check_function(each, each.__qualname__, is_shared=is_shared)
+            elif not _is_library(each.__module__) and (each, True) not in self._checked:
+                self._checked.add((each, True))
+                pending += [(base, True) for base in each.__bases__]
                 for function in _functions_of(each):
                     where = f"{each.__qualname__}.{function.__name__}"
-                    waiting += self._check_function(function, where, is_shared=True)
+                    pending += self._check_function(function, where, is_shared=True)
 
     def _check_function(
         self, function: FunctionType, where: str, *, is_shared: bool
     ) -> list[tuple[FunctionType | type, bool]]:
-        """Check one function; return the functions and classes that it names and that no copy takes along."""
+        """Check one function; return the functions and classes that it names and that stay shared."""
         key = function.__code__, is_shared
-        if key in self._seen or (_is_library(function.__module__) and not function.__closure__):
+        if key in self._checked or (_is_library(function.__module__) and not function.__closure__):
             return []
-        self._seen.add(key)
+        self._checked.add(key)
         names = _names(function.__code__)
         values = {name: function.__globals__[name] for name in names & function.__globals__.keys()}
         values |= _closure_of(function)
@@ -299,13 +305,13 @@ class _Guard:
                     "copy=False)"
                 )
         named = [each for each in values.values() if isinstance(each, FunctionType | type)]
-        kept = [each for each in named if isinstance(each, type) or _is_shared(each)]
+        by_name = [each for each in named if isinstance(each, type) or _is_shared(each)]
         inside = [each for each in shared.values() if isinstance(each, FunctionType | type)]
-        return [(each, True) for each in (*kept, *inside)]
+        return [(each, True) for each in (*by_name, *inside)]
 
 
 def _functions_of(kind: type) -> Iterator[FunctionType]:
-    """Yield the functions that a class holds, those inside properties and partial applications, too."""
+    """Yield the functions of a class, including those in properties, partial applications and wrappers."""
     for attribute in vars(kind).values():
         inner = (
             getattr(attribute, name, None) for name in ("__func__", "fget", "fset", "func", "__wrapped__")
@@ -316,7 +322,7 @@ def _functions_of(kind: type) -> Iterator[FunctionType]:
 
 
 def _closure_of(function: FunctionType) -> dict[str, Any]:
-    """Return the variables of enclosing functions that have a value."""
+    """Return the closure variables of a function that have a value."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
     values = {}
     for name, cell in cells.items():
@@ -325,19 +331,19 @@ def _closure_of(function: FunctionType) -> dict[str, Any]:
     return values
 
 
-def _is_shared(found: FunctionType | type) -> bool:
-    """Return whether a function or a class is taken from its module by name, as those of installed packages are."""
-    module = sys.modules.get(found.__module__)
+def _is_shared(code: FunctionType | type) -> bool:
+    """Return whether a function or class is pickled by name, as those of installed packages are."""
+    module = sys.modules.get(code.__module__)
     return (
         module is not None
-        and found.__module__ != "__main__"
+        and code.__module__ != "__main__"
         and is_installed(module)
-        and "<" not in found.__qualname__
+        and "<" not in code.__qualname__
     )
 
 
 def _is_library(module: str | None) -> bool:
-    """Return whether no step of a user stands in a module: one of Python, numpy or torch."""
+    """Return whether a module belongs to Python, numpy, torch or torchvision, which hold no user code."""
     top = (module or "").partition(".")[0]
     return top in sys.stdlib_module_names or top in {"numpy", "torch", "torchvision"}
 
@@ -355,12 +361,12 @@ def _reaches_trained(value: Any, depth: int = 3) -> bool:
         inner: Iterable[Any] = value.values()
     elif type(value) in (list, tuple, set, frozenset):
         inner = value
-    else:  # attributes as they are stored: nothing of the user's runs
+    else:  # the stored attributes, without running code of the user
         try:
             inner = object.__getattribute__(value, "__dict__").values()
         except (AttributeError, TypeError):
             return False
-    return any(_reaches_trained(each, depth - 1) for each in list(islice(inner, _MOST_PARTS)))
+    return any(_reaches_trained(each, depth - 1) for each in list(islice(inner, _MAX_PARTS)))
 
 
 def _names(code: CodeType) -> set[str]:
@@ -371,7 +377,7 @@ def _names(code: CodeType) -> set[str]:
 def _is_packable(thing: Any) -> bool:
     try:
         _pack(thing)
-    except Exception:  # noqa: BLE001 - any kind says that it cannot travel
+    except Exception:  # noqa: BLE001 - every error means that it cannot be pickled
         return False
     return True
 
@@ -387,7 +393,7 @@ def _culprit(thing: Any, path: str, depth: int = 0) -> str:
 
 
 def _parts(thing: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield what an object is made of, with how a reader finds it."""
+    """Yield the parts of an object, each with its path for error messages."""
     if isinstance(thing, MethodType):
         yield from _parts(thing.__self__, path)
         thing = thing.__func__

@@ -116,7 +116,7 @@ def _check_unchanged(
 
     Raises `DriftError` if a switch differs from what the plan was made from.
     """
-    snapshots = _each(plan, lambda part: switches[part.switch].read())
+    snapshots = _call_each(plan, lambda part: switches[part.switch].read())
     for name, snapshot in snapshots.items():
         journal.settle(lab.name, switches[name].address, snapshot)
     check_no_drift(lab, {part.switch: part.seen for part in plan.switches}, snapshots)
@@ -128,7 +128,7 @@ def _execute(
 ) -> dict[str, ApplyReport]:
     """Execute the steps of every switch and return a report for each."""
     try:
-        return _each(plan, lambda part: _run(part, snapshots[part.switch], switches[part.switch], work))
+        return _call_each(plan, lambda part: _run(part, snapshots[part.switch], switches[part.switch], work))
     except KeyboardInterrupt:  # the second Ctrl-C: a device may still execute what was sent to it
         work.journal.steps.give_up(work.operation, "Ctrl-C while it was under way")
         raise
@@ -167,12 +167,12 @@ def _lock_switches(plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> Iter
         yield
 
 
-def _each(plan: LabPlan, work: Callable[[SwitchPlan], Result]) -> dict[str, Result]:
+def _call_each(plan: LabPlan, work: Callable[[SwitchPlan], Result]) -> dict[str, Result]:
     """Call `work` for all switches in parallel."""
-    return each({part.switch: part for part in plan.switches}, work)
+    return call_each({part.switch: part for part in plan.switches}, work)
 
 
-def each(items: Mapping[str, Item], work: Callable[[Item], Result]) -> dict[str, Result]:
+def call_each(items: Mapping[str, Item], work: Callable[[Item], Result]) -> dict[str, Result]:
     """Call `work` for every item in a thread of its own and return the results by name.
 
     Raises the first error, by the order of `items`, once all threads have ended; a second Ctrl-C does not wait for
@@ -240,7 +240,7 @@ class _Work:
             self.first[part.switch] = following.get(part.switch, 0)
             address = switches[part.switch].address
             for ordinal, step in enumerate(part.steps, self.first[part.switch]):
-                planned.append(PlannedStep.of(part.switch, ordinal, address, step))
+                planned.append(PlannedStep.from_step(part.switch, ordinal, address, step))
         goal = {part.switch: (switches[part.switch].address, part) for part in plan.switches}
         self.journal.begin(self.operation, planned, goal_text(goal))
 

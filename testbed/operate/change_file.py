@@ -19,7 +19,7 @@ from testbed.lab.model import Lab
 from testbed.operate.design import Design
 from testbed.operate.intent import Intent, Stated, intent_of, topology_text
 from testbed.operate.model import LabPlan
-from testbed.operate.plan import in_scope
+from testbed.operate.plan import select_in_scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def observe_plan(
     plan: LabPlan, *, epochs: Sequence[int] = (), revision: str = "", token: int | None = None
 ) -> Observed:
     """Return the state that a plan was made for: the circuits that it may change, with the given other fields."""
-    circuits = {part.switch: dict(sorted(in_scope(part))) for part in plan.switches}
+    circuits = {part.switch: dict(sorted(select_in_scope(part))) for part in plan.switches}
     return Observed(circuits, tuple(epochs), revision, token)
 
 

@@ -14,7 +14,7 @@ from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import find_running
 from testbed.operate.design import Design, design_for, design_of_intent, design_of_plan, lab_of_plan
-from testbed.operate.intent import Intent, Stated, in_force, load_intents
+from testbed.operate.intent import Intent, Stated, load_intents, select_in_force
 from testbed.operate.named_topology import NamedTopology
 from testbed.operate.unfinished import Unfinished, find_unfinished_or_error
 
@@ -152,15 +152,15 @@ def choose_design(
         if before_repair and intent.stated.repairs is not None:
             intent = _epoch(lab, intent.stated.repairs, stored, runs_dir)
         here, design = design_of_intent(lab, intent)
-        beside = tuple(one for one in in_force(stored) if set(one.hosts).isdisjoint(intent.hosts))
+        beside = tuple(one for one in select_in_force(stored) if set(one.hosts).isdisjoint(intent.hosts))
         unfinished = find_unfinished_or_error(runs_dir, lab)
         return DesignChoice(
-            here, design, intent.stated, intent, _current(stored, here), beside, left=unfinished
+            here, design, intent.stated, intent, _find_current(stored, here), beside, left=unfinished
         )
     here, design, stated = state_design(lab, named)
     if not (named.words or note):
         note = f"no topology of lab '{lab.name}' is stored in {runs_dir}: the default one is used"
-    current = _current(stored, here)
+    current = _find_current(stored, here)
     repaired = current.stated.repairs if current else None
     candidates = [one for one in stored if one is current or one.epoch == repaired]
     match = next((one for one in candidates if _is_same(one, here, design)), None)
@@ -191,7 +191,7 @@ def design_to_apply(lab_file: Path, named: NamedTopology, runs_dir: Path) -> Des
 
 def describe_apply_effect(choice: DesignChoice, named: NamedTopology, runs_dir: Path) -> list[str]:
     """Return a line that says which epoch an apply installs again or replaces; no line if it does neither."""
-    current = _current(load_intents(runs_dir, choice.lab.name), choice.lab)
+    current = _find_current(load_intents(runs_dir, choice.lab.name), choice.lab)
     if choice.intent and named == NamedTopology():
         another = "another one is named by --epoch, --method, --simplex, --demand or --plan"
         return [f"installs {choice.intent.describe()} again, since nothing is named; {another}"]
@@ -225,10 +225,10 @@ def _epoch(lab: Lab, epoch: int | None, stored: tuple[Intent, ...], runs_dir: Pa
     return intent
 
 
-def _current(stored: tuple[Intent, ...], lab: Lab) -> Intent | None:
+def _find_current(stored: tuple[Intent, ...], lab: Lab) -> Intent | None:
     """Return the epoch in force on any of these hosts."""
     hosts = {host.name for host in lab.hosts}
-    return next((one for one in in_force(stored) if not hosts.isdisjoint(one.hosts)), None)
+    return next((one for one in select_in_force(stored) if not hosts.isdisjoint(one.hosts)), None)
 
 
 def _is_same(intent: Intent, lab: Lab, design: Design) -> bool:

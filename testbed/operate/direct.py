@@ -28,7 +28,7 @@ _KNOWN = (
 
 
 @contextmanager
-def holding(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator[None]:
+def lease_ports(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator[None]:
     """Lease ports of a switch in every lab that it is part of, for as long as the block sends to it.
 
     Uses the lease of `--lease`, or an implicit one. Raises `LeaseDenied` and its subclasses, `OperationStopped`, and

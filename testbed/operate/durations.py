@@ -108,7 +108,7 @@ def _percentile_95(values: Sequence[float]) -> float:
     return sorted(values)[math.ceil(0.95 * len(values)) - 1]
 
 
-def seconds(value_s: float) -> str:
+def format_seconds(value_s: float) -> str:
     """Return a duration as text, rounded as coarsely as an expectation deserves.
 
     >>> seconds(0.0234), seconds(7.26), seconds(1440.4)
@@ -145,4 +145,6 @@ class Forecast:
             self._left_s[switch][:1] = []
             share = 1.0 - self.left_s / self.total_s if self.total_s else 1.0
             done = self._steps - self._steps_left
-            return round(100 * share), f"{done} of {self._steps} steps, about {seconds(self.left_s)} left"
+            return round(
+                100 * share
+            ), f"{done} of {self._steps} steps, about {format_seconds(self.left_s)} left"

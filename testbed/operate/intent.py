@@ -131,7 +131,7 @@ def load_intents(runs_dir: str | Path, lab: str) -> tuple[Intent, ...]:
     )
 
 
-def in_force(intents: Sequence[Intent]) -> tuple[Intent, ...]:
+def select_in_force(intents: Sequence[Intent]) -> tuple[Intent, ...]:
     """Return the epochs that no newer one replaces, the newest first; several if jobs use separate hosts."""
     newer_hosts: set[str] = set()
     current = []

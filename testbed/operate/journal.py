@@ -161,7 +161,7 @@ class Journal:
 
     def intend(self, operation: str, switch: str, ordinal: int, address: str, step: Step) -> None:
         """Store the intent of a step; it is on disk when this returns. Raises `JournalError`."""
-        self.steps.intend(operation, [PlannedStep.of(switch, ordinal, address, step)])
+        self.steps.intend(operation, [PlannedStep.from_step(switch, ordinal, address, step)])
 
     def record(self, operation: str, switch: str, ordinal: int, outcome: Outcome) -> None:
         """Store what the device reported after a step."""
@@ -170,7 +170,7 @@ class Journal:
     def _mark_killed(self) -> None:
         """Mark operations as killed that are `running` but whose process has ended."""
         query = sa.select(operations.c.id, operations.c.owner).where(operations.c.state == "running")
-        with self._errors(), self.database.reading() as connection:
+        with self._errors(), self.database.open_reading() as connection:
             running = connection.execute(query).all()
         for row in running:
             if not is_running(row.owner):
@@ -184,7 +184,7 @@ class Journal:
             .where(steps.c.outcome.is_(None), steps.c.intent_at != "", steps.c.change != ROUTES)
             .order_by(steps.c.intent_at, steps.c.switch, steps.c.ordinal)
         )
-        with self._errors(), self.database.reading() as connection:
+        with self._errors(), self.database.open_reading() as connection:
             rows = connection.execute(query).mappings().all()
         return tuple(
             _open_step(dict(row)) for row in rows if row["of"] != "running" or not is_running(row["owner"])
@@ -210,13 +210,13 @@ class Journal:
             .where(steps.c.operation == operation, steps.c.intent_at != "")
             .order_by(steps.c.switch, steps.c.ordinal)
         )
-        with self._errors(), self.database.reading() as connection:
+        with self._errors(), self.database.open_reading() as connection:
             return tuple(dict(row) for row in connection.execute(query).mappings())
 
     def state(self, operation: str) -> str:
         """Return `running`, `done`, `failed`, `interrupted` or `killed`. Raises `KeyError` for an unknown operation."""
         query = sa.select(operations.c.state).where(operations.c.id == operation)
-        with self._errors(), self.database.reading() as connection:
+        with self._errors(), self.database.open_reading() as connection:
             state = connection.execute(query).scalar_one_or_none()
         if state is None:
             raise KeyError(operation)

@@ -71,7 +71,7 @@ def _narrow_swapped(
     one = links[0]
     snapshots = {name: switch.read() for name, switch in session.switches.items()}
     circuit = next((c for c in find_held_circuits(session.lab, snapshots) if c.link == one), None)
-    dark = _dark_without(session, design, circuit, links, note) if circuit else None
+    dark = _find_dark_nic(session, design, circuit, links, note) if circuit else None
     if dark is None:
         return finding
     lab = session.lab
@@ -91,7 +91,7 @@ def _narrow_swapped(
     return replace(finding, detail=f"the {side} fibres at {places} ({names}) are swapped: {evidence}")
 
 
-def _dark_without(
+def _find_dark_nic(
     session: LabSession, design: Design, circuit: Circuit, links: list[Link], note: Note
 ) -> Nic | None:
     """Return the NIC that goes dark while a circuit is down; None if none or several do.

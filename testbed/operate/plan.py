@@ -143,7 +143,7 @@ def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
             f"{sign} {part.switch} {pair[0]:>4} -> {pair[1]:<4}  {pair_label(owners, part.switch, pair)}"
             for sign, pair in _rows(part)
         ]
-        lines.append(_footer(part, in_scope(part)))
+        lines.append(_footer(part, select_in_scope(part)))
     return tuple(lines)
 
 
@@ -178,14 +178,14 @@ def _switch_json(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> dic
 
 def _rows(plan: SwitchPlan) -> list[tuple[str, Pair]]:
     """Return the signed pairs by input port; a removal comes before the pair that replaces it."""
-    before, after = in_scope(plan), plan.target.pairs
+    before, after = select_in_scope(plan), plan.target.pairs
     rows = [("-", pair) for pair in before - after]
     rows += [("+", pair) for pair in after - before]
     rows += [("=", pair) for pair in after & before]
     return sorted(rows, key=lambda row: (row[1][0], "-+=".index(row[0])))
 
 
-def in_scope(plan: SwitchPlan) -> frozenset[Pair]:
+def select_in_scope(plan: SwitchPlan) -> frozenset[Pair]:
     """Return the cross-connects that the switch held when read, at inputs that the lab may change."""
     pairs = plan.seen.connections.pairs
     return pairs if plan.scope is None else frozenset(pair for pair in pairs if pair[0] in plan.scope)

@@ -31,11 +31,11 @@ from testbed.operate.change_file import (
 )
 from testbed.operate.choice import DesignChoice, design_to_apply
 from testbed.operate.design import Design, design_of_intent
-from testbed.operate.durations import Durations, learn_durations, seconds
-from testbed.operate.intent import Intent, in_force, load_intents
+from testbed.operate.durations import Durations, format_seconds, learn_durations
+from testbed.operate.intent import Intent, load_intents, select_in_force
 from testbed.operate.model import LabPlan, SwitchPlan
 from testbed.operate.named_topology import NamedTopology
-from testbed.operate.plan import in_scope, pair_label, port_owners
+from testbed.operate.plan import pair_label, port_owners, select_in_scope
 from testbed.operate.session import LabSession
 from testbed.storage.address import address_in
 
@@ -92,7 +92,7 @@ def find_touched(lab: Lab, plan: LabPlan, designs: Sequence[HostedDesign]) -> tu
 
 def _touches(part: SwitchPlan) -> dict[tuple[int, int], Touch]:
     """Return what happens to each circuit of one switch, including circuits of others that a step disturbs."""
-    before, after = in_scope(part), part.target.pairs
+    before, after = select_in_scope(part), part.target.pairs
     disturbed = frozenset().union(*(step.disturbed for step in part.steps))
     touches: dict[tuple[int, int], Touch] = dict.fromkeys(
         disturbed & part.seen.connections.pairs, "disturbed"
@@ -185,7 +185,7 @@ class PlannedChange:
 
     def json(self) -> dict[str, Any]:
         """Return the keys `revision`, `elements` and `expected` of the plan's JSON document."""
-        informed = informing(self.planned, self.elements, self.durations)
+        informed = describe_effects(self.planned, self.elements, self.durations)
         return {"revision": self.observed.fingerprint, **informed}
 
     def lines(self) -> list[str]:
@@ -195,9 +195,8 @@ class PlannedChange:
         total = self.durations.plan(self.planned)
         source = f"learned from {count_noun(total.samples, 'step')}" if total.samples else "by the drivers"
         lines = [f"{one.name} {one.reason}" for one in self.elements if one.kind == "host"]
-        expected = (
-            f"expected: {seconds(total.median_s)}, at most {seconds(total.p95_s)} in 95 of 100 ({source})"
-        )
+        median, most = format_seconds(total.median_s), format_seconds(total.p95_s)
+        expected = f"expected: {median}, at most {most} in 95 of 100 ({source})"
         return [*lines, f"{expected}; revision {self.observed.fingerprint}"]
 
     def to_apply(self) -> list[str]:
@@ -215,7 +214,7 @@ class PlannedChange:
         write_change(path, document | self.json())
 
 
-def informing(plan: LabPlan, elements: tuple[Element, ...], durations: Durations) -> dict[str, Any]:
+def describe_effects(plan: LabPlan, elements: tuple[Element, ...], durations: Durations) -> dict[str, Any]:
     """Return the elements that a change touches and the expected seconds, per step, per switch and in total."""
     switches = {
         part.switch: {
@@ -239,7 +238,7 @@ class ChangeRequest:
     expect: str | None = None
 
     @classmethod
-    def of(
+    def from_options(
         cls,
         lab_file: Path,
         named: NamedTopology,
@@ -302,7 +301,7 @@ def _token(choice: DesignChoice, runs_dir: Path) -> int | None:
 def _in_force(choice: DesignChoice, runs_dir: Path) -> tuple[Intent, ...]:
     """Return the epochs in force on any of the plan's hosts. Raises `JournalError`."""
     hosts = {host.name for host in choice.lab.hosts}
-    stored = in_force(load_intents(runs_dir, choice.lab.name))
+    stored = select_in_force(load_intents(runs_dir, choice.lab.name))
     return tuple(one for one in stored if not hosts.isdisjoint(one.hosts))
 
 

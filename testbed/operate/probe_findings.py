@@ -50,10 +50,10 @@ Cables = tuple[Pair, Pair]
 
 def links_received(lab: Lab, wiring: Wiring, heard: ProbeReport) -> int:
     """Return how many links carried a probe frame of this epoch from their source to their target."""
-    return len(wiring.links) - len(silent_links(lab, wiring, heard))
+    return len(wiring.links) - len(find_silent_links(lab, wiring, heard))
 
 
-def silent_links(lab: Lab, wiring: Wiring, heard: ProbeReport) -> frozenset[Link]:
+def find_silent_links(lab: Lab, wiring: Wiring, heard: ProbeReport) -> frozenset[Link]:
     """Return the links that carried no probe frame of this epoch."""
     comparison = _Comparison(lab, wiring, heard)
     return frozenset(link for link in wiring.links if not comparison.is_received(link))

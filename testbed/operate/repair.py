@@ -179,7 +179,7 @@ def plan_lab_repair(
         )
     except TopologyError as error:
         if strange:
-            raise DriftError(not_in_force(strange)) from error
+            raise DriftError(describe_strange_circuits(strange)) from error
         raise
     is_repaired = repair.restores and not differences(lab, repair.repatched, sight.seen)
     moves = is_repaired or repair.make or repair.remove
@@ -274,10 +274,10 @@ def carry_out_detours(
 def check_in_force(planned: LabRepair) -> None:
     """Raise `DriftError` if another topology is in force than the one that the repair is for."""
     if planned.strange:
-        raise DriftError(f"{not_in_force(planned.strange)}; nothing was done")
+        raise DriftError(f"{describe_strange_circuits(planned.strange)}; nothing was done")
 
 
-def not_in_force(strange: tuple[str, ...]) -> str:
+def describe_strange_circuits(strange: tuple[str, ...]) -> str:
     """Return an error message about circuits of neither the topology nor a repair of it, with what to do."""
     missing = sum(word.startswith("-") for word in strange)
     shown = ", ".join(strange[:4]) + (", ..." if len(strange) > 4 else "")
@@ -323,7 +323,7 @@ def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
     """Yield lost fibres and the planned changes as lines for people."""
     yield from describe_losses(lab, planned.record.losses)
     if planned.strange:
-        yield not_in_force(planned.strange)
+        yield describe_strange_circuits(planned.strange)
         return
     for detour in _detours(planned):
         path = ", ".join(map(lab.link_label, detour.path)) or "nothing: no path is left"
@@ -377,7 +377,7 @@ def describe_unpatched(lab: Lab, design: Design, sight: LossObservation) -> Iter
     """Yield lines about circuits that are missing or pass no light, or one line if another topology is in force."""
     strange = differences(lab, design.wiring, sight.seen)
     if sight.unpatched and any(word.startswith("+") for word in strange):
-        yield not_in_force(strange)
+        yield describe_strange_circuits(strange)
         return
     yield from _not_patched(lab, sight.unpatched)
 

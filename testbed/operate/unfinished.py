@@ -19,7 +19,7 @@ from testbed.errors import JournalError
 from testbed.lab.model import Lab
 from testbed.operate.confirmation import find_unwatched
 from testbed.operate.engine.planned import ROUTES
-from testbed.operate.intent import Intent, find_replaced, in_force, load_intents, read_journal
+from testbed.operate.intent import Intent, find_replaced, load_intents, read_journal, select_in_force
 from testbed.storage.owner import is_running
 
 Row = Mapping[str, Any]
@@ -179,7 +179,7 @@ def _make_unfinished(journal: _Journal, intent: Intent, uncovered: Sequence[str]
 
 def _proofs(journal: _Journal) -> Iterator[Unfinished]:
     """Yield epochs in force whose process died during the proof."""
-    for intent in in_force(journal.intents):
+    for intent in select_in_force(journal.intents):
         # `record_proof` needs the operation; an epoch stored for a topology already in force may have none here.
         if intent.lacks_proof and intent.operation in journal.operations:
             begun = f"the apply of epoch {intent.epoch}, begun {_minute(intent.intended_at)},"
@@ -280,7 +280,7 @@ def _covers(journal: _Journal, later: Row, row: Row, ports: Mapping[str, set[tup
     intent = next((one for one in journal.intents if one.operation == later["id"]), None)
     if intent is None or intent.applied_at is None:
         return False
-    then = in_force([one for one in journal.intents if one.intended_at < row["started"]])
+    then = select_in_force([one for one in journal.intents if one.intended_at < row["started"]])
     hosts = {host for one in then for host in one.hosts}
     return (hosts & journal.hosts).issubset(intent.hosts)
 

@@ -96,9 +96,9 @@ class LabOfTest:
 
         Example: `ask_twin("plant", "cut", fibre="a/nic1:transmit")`. Raises `LabStartError` for an unknown twin.
         """
-        from testbed.lab.control import control
+        from testbed.lab.control import send_request
 
         if twin not in self.control:
             known = ", ".join(self.control) or "none: the lab is real, or was started by somebody else"
             raise LabStartError(f"{twin!r} has no control socket; known are {known}")
-        return control(self.control[twin], {"do": verb, **details})
+        return send_request(self.control[twin], {"do": verb, **details})

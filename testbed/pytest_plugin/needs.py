@@ -27,7 +27,7 @@ class Needs:
     board: bool = False
 
     @classmethod
-    def of(cls, item: Marked) -> Needs:
+    def from_item(cls, item: Marked) -> Needs:
         """Return the needs of a test. Raises `ValueError` for a marker whose argument is not a count."""
         return cls(
             hosts=_count(item, "testbed_hosts", least=2),
@@ -60,7 +60,7 @@ class Candidates:
     faults: Mapping[str, str]
     gpus: Mapping[str, int]
 
-    def lacking(self, needs: Needs) -> str:
+    def explain_lack(self, needs: Needs) -> str:
         """Return why the lab can never meet the needs; empty if it can."""
         wanted = self._count_wanted(needs)
         fitting = [host for host in self.nics if self._fits(host, needs)]

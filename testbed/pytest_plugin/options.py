@@ -27,7 +27,7 @@ class LabOptions:
     board: str | None
 
     @classmethod
-    def of(cls, config: pytest.Config) -> LabOptions:
+    def from_config(cls, config: pytest.Config) -> LabOptions:
         """Return the options. Raises `pytest.UsageError` for options that exclude each other or are malformed."""
         if config.option.lab and config.option.lab_server:
             raise pytest.UsageError(

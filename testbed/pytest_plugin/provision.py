@@ -27,9 +27,9 @@ def lab_for(item: pytest.Item, scratch: Path) -> AbstractContextManager[LabOfTes
 
     A test is skipped if the lab does not meet its needs, or is marked broken.
     """
-    options = LabOptions.of(item.config)
+    options = LabOptions.from_config(item.config)
     try:
-        needs = Needs.of(item)
+        needs = Needs.from_item(item)
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
     if options.server:

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 FIRST_SUBNET = "10.98.0"
-MOST_HOSTS = 200
-MOST_PORTS = 1000
+MAX_HOSTS = 200
+MAX_PORTS = 1000
 
 
 def lab_text(hosts: int, degree: int) -> str:
@@ -16,9 +16,9 @@ def lab_text(hosts: int, degree: int) -> str:
     Raises `ValueError` for a lab that one switch and one subnet do not hold.
     """
     ports = hosts * degree
-    if hosts > MOST_HOSTS or ports > MOST_PORTS:
+    if hosts > MAX_HOSTS or ports > MAX_PORTS:
         raise ValueError(
-            f"{hosts} hosts of {degree} NICs do not fit one switch of {MOST_PORTS} ports: give a lab file "
+            f"{hosts} hosts of {degree} NICs do not fit one switch of {MAX_PORTS} ports: give a lab file "
             "with --lab"
         )
     lines = [

@@ -25,7 +25,7 @@ from testbed.leases.store import LeaseStore
 from testbed.operate.apply import check_permission
 from testbed.operate.design import design_of_intent
 from testbed.operate.engine.planned import goal_text
-from testbed.operate.intent import Intent, in_force, load_intents
+from testbed.operate.intent import Intent, load_intents, select_in_force
 from testbed.operate.light import find_held_circuits
 from testbed.operate.model import LabPlan, SwitchPlan
 from testbed.operate.plan import scope_of
@@ -112,7 +112,7 @@ class Asking:
         asked: tuple[str, ...] = ()
         while True:
             candidates = self._look()
-            reason = self._out_of_order() or candidates.lacking(self.needs)
+            reason = self._out_of_order() or candidates.explain_lack(self.needs)
             wanted = candidates.choose(self.needs, self._find_held(request)) or asked
             wanted = wanted or candidates.choose(self.needs, ())
             # A request keeps its place in the queue for as long as it is for the same hosts.
@@ -222,7 +222,7 @@ class Before:
         with given.session() as session:
             seen = {name: switch.read().connections for name, switch in session.switches.items()}
         names = {host.name for host in given.lab.hosts}
-        intents = in_force(load_intents(given.runs_dir, lab.name))
+        intents = select_in_force(load_intents(given.runs_dir, lab.name))
         epochs = (one for one in intents if names.issuperset(one.hosts) and one.state in _STOOD)
         return cls({name: _in_scope(given.lab, name, held) for name, held in seen.items()}, tuple(epochs))
 
@@ -241,7 +241,7 @@ class Before:
                 goal = goal_text({part.switch: (addresses[part.switch], part) for part in plan.switches})
                 with session.operation("trial", f"put back after {test}", goal=goal):
                     session.apply(plan)
-        now = {one.epoch for one in in_force(load_intents(given.runs_dir, lab.name))}
+        now = {one.epoch for one in select_in_force(load_intents(given.runs_dir, lab.name))}
         for intent in reversed(self.epochs):
             if intent.epoch not in now:
                 self._bring_back(intent, given, lab, test)

@@ -21,7 +21,7 @@ class Identity:
     labs: frozenset[str] = frozenset()
     is_anonymous: bool = False
 
-    def has(self, role: Role) -> bool:
+    def has_role(self, role: Role) -> bool:
         """Return whether the identity has this role or a higher one."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
@@ -35,7 +35,7 @@ class Identity:
 
     def check_role(self, role: Role) -> None:
         """Raise `NotAllowed` for a lower role."""
-        if not self.has(role):
+        if not self.has_role(role):
             raise NotAllowed(f"this needs the role {role}, but {self.name} has {self.role}; ask an admin")
 
     def check_lab(self, lab: str) -> None:

@@ -117,7 +117,7 @@ def cancel_run(asked: Caller, run: Name) -> Response:
 
 
 def _check_may_cancel(asked: Asked, run: Run) -> None:
-    if run.who == asked.who.name or asked.who.has("admin"):
+    if run.who == asked.who.name or asked.who.has_role("admin"):
         return
     leases = asked.lab(run.lab).leases() if run.lab else []
     if not any(one["owner"] == asked.who.name and one["state"] in HELD for one in leases):

@@ -67,18 +67,18 @@ class EventLog:
 
     def newest(self) -> int:
         """Return the number of the newest event, 0 if there is none."""
-        with self._database.reading() as connection:
+        with self._database.open_reading() as connection:
             return int(connection.execute(sa.select(sa.func.max(step_events.c.number))).scalar() or 0)
 
     def after(self, number: int, limit: int = PAGE) -> list[Event]:
         """Return the events after a number, oldest first."""
-        with self._database.reading() as connection:
+        with self._database.open_reading() as connection:
             rows = connection.execute(_AFTER, {"number": number, "limit": limit})
             return [event_of(dict(row)) for row in rows.mappings()]
 
     def snapshot(self, chosen: Filter) -> tuple[int, bytes]:
         """Return the newest number, and an encoded event with the runs that have not ended at that moment."""
-        with self._database.reading() as connection:
+        with self._database.open_reading() as connection:
             number = int(connection.execute(sa.select(sa.func.max(step_events.c.number))).scalar() or 0)
             rows = connection.execute(_LIVING).mappings().all()
         names = ("id", "lab", "command", "who", "why", "state", "attempts", "submitted", "started")

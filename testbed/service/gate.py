@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from testbed.service.access import ANONYMOUS, Identity
 from testbed.service.context import Service
-from testbed.service.problems import problem, problem_of, response_of
+from testbed.service.problems import make_problem, problem_of, response_of
 from testbed.service.route_table import ROUTES, Route
 from testbed.service_errors import NotAllowed, NotAuthenticated, TooManyAttempts
 from testbed.storage.audit import Entry, append
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 BODY_BYTES = 8 << 20
 _KNOWN_S = 1.0
 """Time for which a valid token is not checked again."""
-MOST_ATTEMPTS, ATTEMPTS_S = 10, 60.0
+MAX_ATTEMPTS, ATTEMPTS_S = 10, 60.0
 """Number of wrong tokens that one address may send in this time."""
 Identify = Callable[[str], Identity]
 
@@ -66,7 +66,7 @@ class Gate:
     async def _refuse_path(self, scope: Scope, receive: Receive, send: Send, allowed: list[str]) -> None:
         status, what = (405, "method") if allowed else (404, "path")
         detail = f"there is no such {what}; /openapi.json lists what there is"
-        document = problem(status, "service.unknown", "user", detail, scope["path"])
+        document = make_problem(status, "service.unknown", "user", detail, scope["path"])
         response = response_of(document, {"Allow": ", ".join(allowed)} if allowed else None)
         await response(scope, receive, send)
 
@@ -98,7 +98,7 @@ class Gate:
             try:
                 who = await asyncio.to_thread(self._identify, text.strip())
             except NotAuthenticated:
-                self._wrong.setdefault(address, deque(maxlen=MOST_ATTEMPTS)).append(time.monotonic())
+                self._wrong.setdefault(address, deque(maxlen=MAX_ATTEMPTS)).append(time.monotonic())
                 raise
             if len(self._known) > 1000:
                 self._known.clear()
@@ -111,9 +111,9 @@ class Gate:
         if len(self._wrong) > 1000:
             self._wrong = {each: times for each, times in self._wrong.items() if times[-1] > since_s}
         times = self._wrong.get(address)
-        if times and len(times) == MOST_ATTEMPTS and times[0] > since_s:
+        if times and len(times) == MAX_ATTEMPTS and times[0] > since_s:
             raise TooManyAttempts(
-                f"{MOST_ATTEMPTS} tokens from {address} were not valid: try again in a minute"
+                f"{MAX_ATTEMPTS} tokens from {address} were not valid: try again in a minute"
             )
 
     def _note(self, route: Route, who: Identity, lab: str, error: NotAuthenticated | NotAllowed) -> None:

@@ -18,7 +18,7 @@ from testbed.lab.model import FibreEnd, Lab, LabNic
 from testbed.lab.simulated.lifecycle import lab_status
 from testbed.leases.listing import describe_leases, read_maintenance
 from testbed.operate.engine.consent import EmergencyStop
-from testbed.operate.intent import Intent, in_force, load_intents
+from testbed.operate.intent import Intent, load_intents, select_in_force
 from testbed.service.runs import RunStore
 from testbed.service_errors import MatchNeeded, StateChanged
 from testbed.storage.address import Address
@@ -29,7 +29,7 @@ FRESH_S = 0.1
 UP_FRESH_S = 2.0
 LOOKS = ("verify", "verify --narrow", "apply", "rollback")
 """Commands whose documents hold the findings of a proof."""
-MOST_LOOKS = 20
+MAX_LOOKS = 20
 """Newest runs of each of these commands that are read."""
 
 
@@ -64,7 +64,7 @@ class LabView:
     _cache: dict[str, tuple[float, Any]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def fresh(self, what: str, find: Callable[[], Any], at_most_s: float = FRESH_S) -> Any:
+    def get_fresh(self, what: str, find: Callable[[], Any], at_most_s: float = FRESH_S) -> Any:
         """Return the value of `find`, or its last value if that is at most `at_most_s` old.
 
         While one thread calls `find`, others get the last value, or wait if there is none.
@@ -116,7 +116,7 @@ class LabView:
         return max(filter(None, looks), key=lambda look: look.at, default=None)
 
     def _newest_look(self, command: str, epoch: int) -> Look | None:
-        for run in self.runs.list(lab=self.lab.name, command=command, state="done", limit=MOST_LOOKS):
+        for run in self.runs.list(lab=self.lab.name, command=command, state="done", limit=MAX_LOOKS):
             document = run.result()
             if document and document.get("epoch") == epoch and "findings" in document:
                 return Look(run.finished, command, run.id, run.exit_code == 0, document)
@@ -136,7 +136,7 @@ class LabView:
 
     def current(self) -> Intent | None:
         """Return the newest topology in force, or None."""
-        stored = in_force(self.topologies())
+        stored = select_in_force(self.topologies())
         return stored[0] if stored else None
 
     def topologies(self) -> tuple[Intent, ...]:
@@ -215,7 +215,7 @@ class LabView:
 
     def why_down(self) -> str:
         """Return why the lab cannot be used now; empty if its switches can be reached."""
-        return str(self.fresh("up", lambda: _why_down(self.lab), UP_FRESH_S))
+        return str(self.get_fresh("up", lambda: _why_down(self.lab), UP_FRESH_S))
 
 
 _FIBRE = {"input": "transmit", "output": "receive"}
@@ -233,7 +233,7 @@ _COUNT_LOSSES = "select place, count(*) as readings from losses where lab = ? gr
 
 def topology_in_force(runs_dir: Path, lab: str) -> dict[str, Any]:
     """Return the topology in force as a document; without one, a document with epoch 0."""
-    stored = in_force(load_intents(runs_dir, lab))
+    stored = select_in_force(load_intents(runs_dir, lab))
     if not stored:
         return {"lab": lab, "epoch": 0, "state": "none", "name": ""}
     return topology_json(stored[0], links=True)

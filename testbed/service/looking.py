@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 from starlette.responses import Response
 
-from testbed.observe.exposition import CONTENT_TYPE, exposition
+from testbed.observe.exposition import CONTENT_TYPE, format_exposition
 from testbed.observe.stored_metrics import load_samples
 from testbed.operate.recovery.records import history_of, operations_of
 from testbed.service.context import Caller, answer
 from testbed.service.labs import tag_of, topology_in_force, topology_json
 from testbed.service.metrics import count_findings
-from testbed.service.problems import problem, response_of
+from testbed.service.problems import make_problem, response_of
 from testbed.service_errors import NotFound
 from testbed.storage.address import address_in
 from testbed.storage.audit import read_audit, verify
@@ -37,7 +37,7 @@ def readiness(asked: Caller) -> Response:
     why = [*filter(None, reasons.values()), *filter(None, [service.feed.failed])]
     if why:
         return response_of(
-            problem(503, "service.ready", "device", "; ".join(why), asked.request.url.path, labs=labs)
+            make_problem(503, "service.ready", "device", "; ".join(why), asked.request.url.path, labs=labs)
         )
     return answer({"status": "ok", "labs": labs})
 
@@ -48,7 +48,8 @@ def metrics(asked: Caller) -> Response:
     switches = [sample for view in service.labs for sample in service.switch_metrics[view.lab.name].of(view)]
     looks = [sample for view in service.labs for sample in count_findings(view)]
     samples = [*load_samples(service.runs_dir), *looks, *switches]
-    text = exposition(one for one in samples if asked.who.sees(one.labels[0]))  # the first label is the lab
+    # The first label of a sample is its lab.
+    text = format_exposition(one for one in samples if asked.who.sees(one.labels[0]))
     return Response(text, media_type=CONTENT_TYPE)
 
 
@@ -60,13 +61,13 @@ def document(asked: Caller) -> Response:
 def labs(asked: Caller) -> Response:
     """List the labs."""
     visible = [view for view in asked.service.labs if asked.who.sees(view.lab.name)]
-    return answer({"labs": [view.fresh("lab", view.json) for view in visible]})
+    return answer({"labs": [view.get_fresh("lab", view.json) for view in visible]})
 
 
 def lab(asked: Caller, lab: Name) -> Response:
     """Return a lab and its current state."""
     view = asked.lab(lab)
-    return answer(view.fresh("lab", view.json))
+    return answer(view.get_fresh("lab", view.json))
 
 
 def hosts(asked: Caller, lab: Name) -> Response:
@@ -82,13 +83,13 @@ def host(asked: Caller, lab: Name, host: Name) -> Response:
 def switches(asked: Caller, lab: Name) -> Response:
     """List the switches of a lab with circuits and ports, at their last reading."""
     view = asked.lab(lab)
-    return answer({"lab": lab, "switches": view.fresh("switches", view.switches)})
+    return answer({"lab": lab, "switches": view.get_fresh("switches", view.switches)})
 
 
 def switch(asked: Caller, lab: Name, switch: Name) -> Response:
     """Return a switch with circuits and ports, at their last reading."""
     view = asked.lab(lab)
-    return answer(_find_named(view.fresh("switches", view.switches), switch, "switch"))
+    return answer(_find_named(view.get_fresh("switches", view.switches), switch, "switch"))
 
 
 def _find_named(parts: list[dict[str, Any]], name: str, what: str) -> dict[str, Any]:

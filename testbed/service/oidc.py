@@ -178,7 +178,9 @@ def _number(text: str) -> int:
     return int.from_bytes(_bytes(text))
 
 
-def either(ours: Callable[[str], Identity], provider: Provider | None) -> Callable[[str], Identity]:
+def identify_by_either(
+    ours: Callable[[str], Identity], provider: Provider | None
+) -> Callable[[str], Identity]:
     """Return a function that identifies tokens of ours and of a provider, which have two dots."""
 
     def identify(text: str) -> Identity:

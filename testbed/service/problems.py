@@ -51,7 +51,7 @@ def status_of(error: type[Exception] | Exception) -> int:
     return _BY_CODE.get(kind.code) or _BY_WHO[kind.who]
 
 
-def without_secrets(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """Return a text with tokens replaced by `***`.
 
     >>> without_secrets("not lightbed_" + "0" * 12 + "_" + "1" * 64)
@@ -60,14 +60,14 @@ def without_secrets(text: str) -> str:
     return _SECRET.sub("***", text)
 
 
-def problem(status: int, code: str, who: str, detail: str, instance: str, **more: Any) -> dict[str, Any]:
+def make_problem(status: int, code: str, who: str, detail: str, instance: str, **more: Any) -> dict[str, Any]:
     """Return a problem document; `more` are its extension members."""
     return {
         "type": f"urn:lightbed:error:{code}",
         "title": http.HTTPStatus(status).phrase,
         "status": status,
-        "detail": without_secrets(detail),
-        "instance": without_secrets(instance),
+        "detail": redact_secrets(detail),
+        "instance": redact_secrets(instance),
         "code": code,
         "who": who,
         **more,
@@ -80,17 +80,17 @@ def problem_of(error: Exception, instance: str) -> dict[str, Any]:
         more: dict[str, Any] = {"hint": error.hint} if error.hint else {}
         if isinstance(error, PlanStale):
             more["differences"] = [one.json() for one in error.differences]
-        return problem(status_of(error), error.code, error.who, str(error), instance, **more)
+        return make_problem(status_of(error), error.code, error.who, str(error), instance, **more)
     if isinstance(error, RequestValidationError):
         errors = [
             {"where": ".".join(map(str, one["loc"])), "what": one["msg"]} for one in error.errors()[:20]
         ]
         detail = "; ".join(f"{one['where']}: {one['what']}" for one in errors)
-        return problem(422, "service.request", "user", detail, instance, errors=errors)
+        return make_problem(422, "service.request", "user", detail, instance, errors=errors)
     if isinstance(error, HTTPException):
         code = "service.unknown" if error.status_code == 404 else "service.request"
-        return problem(error.status_code, code, "user", str(error.detail), instance)
-    return problem(500, "internal", "ourselves", f"{type(error).__name__}; see the log", instance)
+        return make_problem(error.status_code, code, "user", str(error.detail), instance)
+    return make_problem(500, "internal", "ourselves", f"{type(error).__name__}; see the log", instance)
 
 
 def response_of(document: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:

@@ -25,7 +25,7 @@ from testbed.storage.database import Database
 from testbed.storage.owner import is_running, this_process
 from testbed.storage.schema import step_events, submitted_runs
 
-MOST_QUEUED = 8
+MAX_QUEUED = 8
 """Runs of one user that may wait at the same time, by default."""
 ENDED = ("done", "failed", "interrupted", "cancelled")
 _MESSAGES_KEPT = 20_000
@@ -87,7 +87,7 @@ class Run:
 class RunStore:
     """The runs in a database. Methods raise `StorageError` and the errors of the database."""
 
-    def __init__(self, database: Database, most_queued: int = MOST_QUEUED) -> None:
+    def __init__(self, database: Database, most_queued: int = MAX_QUEUED) -> None:
         self.database = database
         self._most_queued = most_queued
 
@@ -108,7 +108,7 @@ class RunStore:
         """
         whose = f"{who.name} {key}" if key else None
         with self.database.transaction() as connection:
-            same = _by_key(connection, whose) if whose else None
+            same = _find_by_key(connection, whose) if whose else None
             if same is not None and same.request != request:
                 raise KeyReused(f"Idempotency-Key {key!r} was used for another request, run {same.id}")
             if same is not None:
@@ -138,7 +138,7 @@ class RunStore:
 
     def get(self, run_id: str) -> Run:
         """Return a run. Raises `NotFound`."""
-        with self.database.reading() as connection:
+        with self.database.open_reading() as connection:
             return _run(_row(connection, run_id))
 
     def list(
@@ -155,7 +155,7 @@ class RunStore:
         query = query.where(submitted_runs.c.lab.in_(of_labs)) if of_labs else query
         for column, value in (("lab", lab), ("state", state), ("command", command)):
             query = query.where(submitted_runs.c[column] == value) if value else query
-        with self.database.reading() as connection:
+        with self.database.open_reading() as connection:
             return tuple(_run(dict(row)) for row in connection.execute(query).mappings())
 
     def find_unfinished(self, without: Collection[str] = ()) -> tuple[Run, ...]:
@@ -165,7 +165,7 @@ class RunStore:
             .where(submitted_runs.c.state.in_(("running", "queued")), submitted_runs.c.id.not_in(without))
             .order_by(submitted_runs.c.state.desc(), submitted_runs.c.submitted)
         )
-        with self.database.reading() as connection:
+        with self.database.open_reading() as connection:
             return tuple(_run(dict(row)) for row in connection.execute(query).mappings())
 
     def begin(self, run_id: str) -> Run | None:
@@ -213,7 +213,7 @@ class RunStore:
             return _run(row)
 
 
-def _by_key(connection: sa.Connection, whose: str) -> Run | None:
+def _find_by_key(connection: sa.Connection, whose: str) -> Run | None:
     query = sa.select(submitted_runs).where(submitted_runs.c.idempotency_key == whose)
     row = connection.execute(query).mappings().first()
     return _run(dict(row)) if row else None

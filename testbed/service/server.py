@@ -22,7 +22,7 @@ from testbed.service.context import Service, Tokens
 from testbed.service.events import EventLog, Feed
 from testbed.service.gate import Gate, Identify
 from testbed.service.labs import LabView
-from testbed.service.runs import MOST_QUEUED, RunStore
+from testbed.service.runs import MAX_QUEUED, RunStore
 from testbed.service.workers import Workers, start_process
 from testbed.service_errors import InvalidRequest
 from testbed.storage.address import address_in, is_server
@@ -55,7 +55,7 @@ class Listener:
 
 
 def make_service(
-    lab_files: Sequence[Path], runs_dir: Path, *, is_open: bool = True, most_queued: int = MOST_QUEUED
+    lab_files: Sequence[Path], runs_dir: Path, *, is_open: bool = True, most_queued: int = MAX_QUEUED
 ) -> Service:
     """Return a service of these labs. Raises `LabFileError`, also for two labs of one name, and `StorageError`."""
     labs = [load_lab(path) for path in lab_files]

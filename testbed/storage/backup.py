@@ -56,7 +56,7 @@ def back_up(address: Address, runs_dir: Path, file: Path) -> BackupReport:
         with open_output(file) as stream, tarfile.open(fileobj=stream, mode="w|") as archive:
             archive.add(copy, _MEMBER)
             for run in there:
-                archive.add(runs_dir / run, run, filter=_without_lock)
+                archive.add(runs_dir / run, run, filter=_exclude_lock)
         return report
 
 
@@ -71,7 +71,7 @@ def restore(file: Path, address: Address, runs_dir: Path, *, replace: bool = Fal
             copy = Path(scratch) / _MEMBER
             _check_whole(copy)
             source, target = Database(copy, keep_open=False), Database(address, keep_open=False)
-            with source.reading() as original, target.transaction() as connection:
+            with source.open_reading() as original, target.transaction() as connection:
                 newest = _empty(connection, target.name, replace=replace)
                 _insert_all(original, connection)
                 _go_on_counting(connection)
@@ -170,7 +170,7 @@ def _member(archive: tarfile.TarFile, file: Path) -> tarfile.TarInfo:
     return archive.getmember(_MEMBER)
 
 
-def _without_lock(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+def _exclude_lock(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if Path(member.name).name == ".lock" else member
 
 

@@ -111,7 +111,7 @@ class Database:
             self.commit_s += time.monotonic() - begin
 
     @contextmanager
-    def reading(self) -> Iterator[sa.Connection]:
+    def open_reading(self) -> Iterator[sa.Connection]:
         """Provide a connection that reads one state of the database, without waiting for writers."""
         self.prepare()
         with self.engine.connect() as connection:

@@ -13,81 +13,81 @@ REVISION = "1001"
 metadata = sa.MetaData()
 
 
-def _text(name: str, *, key: bool = False, empty: bool = False) -> sa.Column[str]:
+def _text_column(name: str, *, key: bool = False, empty: bool = False) -> sa.Column[str]:
     """Return a text column that is never null; with `empty` its default is an empty text."""
     return sa.Column(
         name, sa.Text, primary_key=key, nullable=False, server_default=sa.text("''") if empty else None
     )
 
 
-def _of_run() -> sa.Column[str]:
+def _run_column() -> sa.Column[str]:
     return sa.Column("run", sa.Text, sa.ForeignKey("runs.id"), primary_key=True)
 
 
-def _ordinal() -> sa.Column[int]:
+def _ordinal_column() -> sa.Column[int]:
     return sa.Column("ordinal", sa.Integer, primary_key=True, autoincrement=False)
 
 
 runs = sa.Table(
     "runs",
     metadata,
-    _text("id", key=True),
-    _text("lab"),
+    _text_column("id", key=True),
+    _text_column("lab"),
     sa.Column("lab_info", sa.JSON, nullable=False),
-    _text("status"),
-    _text("error", empty=True),
-    _text("started"),
+    _text_column("status"),
+    _text_column("error", empty=True),
+    _text_column("started"),
     sa.Column("finished", sa.Text),
     sa.Column("simulated", sa.Boolean, nullable=False),
-    _text("hosts"),
-    _text("machine", empty=True),
+    _text_column("hosts"),
+    _text_column("machine", empty=True),
 )
 environment = sa.Table(
     "environment",
     metadata,
-    _of_run(),
-    _text("name", key=True),
+    _run_column(),
+    _text_column("name", key=True),
     sa.Column("value", sa.JSON, nullable=False),
 )
 topologies = sa.Table(
     "topologies",
     metadata,
-    _of_run(),
-    _ordinal(),
+    _run_column(),
+    _ordinal_column(),
     sa.Column("topology", sa.JSON, nullable=False),
 )
 circuits = sa.Table(
     "circuits",
     metadata,
-    _of_run(),
-    _text("topology", key=True),
-    _ordinal(),
-    _text("source"),
-    _text("target"),
-    _text("switch"),
+    _run_column(),
+    _text_column("topology", key=True),
+    _ordinal_column(),
+    _text_column("source"),
+    _text_column("target"),
+    _text_column("switch"),
     sa.Column("input_port", sa.Integer, nullable=False),
     sa.Column("output_port", sa.Integer, nullable=False),
 )
 phases = sa.Table(
     "phases",
     metadata,
-    _of_run(),
-    _ordinal(),
-    _text("name"),
-    _text("at"),
+    _run_column(),
+    _ordinal_column(),
+    _text_column("name"),
+    _text_column("at"),
     sa.Column("data", sa.JSON, nullable=False),
 )
 
 operations = sa.Table(
     "operations",
     metadata,
-    _text("id", key=True),
-    _text("lab"),
-    _text("owner"),
-    _text("started"),
+    _text_column("id", key=True),
+    _text_column("lab"),
+    _text_column("owner"),
+    _text_column("started"),
     sa.Column("finished", sa.Text),
-    _text("state"),
-    *(_text(name, empty=True) for name in ("kind", "who", "why", "stage", "goal", "reason", "run")),
+    _text_column("state"),
+    *(_text_column(name, empty=True) for name in ("kind", "who", "why", "stage", "goal", "reason", "run")),
 )
 """`run` is the run of the service that the operation belongs to, empty without one. `stage` is the current or last
 stage: circuits, routes, proof. `goal` holds circuits by switch, as JSON."""
@@ -95,17 +95,17 @@ steps = sa.Table(
     "steps",
     metadata,
     sa.Column("operation", sa.Text, sa.ForeignKey("operations.id"), primary_key=True),
-    _text("switch", key=True),
-    _ordinal(),
-    _text("address"),
-    _text("kind"),
-    _text("before"),
-    _text("after"),
-    _text("intent_at"),
+    _text_column("switch", key=True),
+    _ordinal_column(),
+    _text_column("address"),
+    _text_column("kind"),
+    _text_column("before"),
+    _text_column("after"),
+    _text_column("intent_at"),
     sa.Column("outcome", sa.Text),
     sa.Column("outcome_at", sa.Text),
     sa.Column("read_back", sa.Text),
-    *(_text(name, empty=True) for name in ("state", "change", "reason")),
+    *(_text_column(name, empty=True) for name in ("state", "change", "reason")),
 )
 """`switch` is the device, a switch or a host; `change` is circuits or routes. `intent_at` is empty until the intent is
 written; `outcome` is the result determined after the step, `state` the current state."""
@@ -114,20 +114,23 @@ step_events = sa.Table(
     metadata,
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
     sa.Column("operation", sa.Text, nullable=False, index=True),
-    _text("switch"),
+    _text_column("switch"),
     sa.Column("ordinal", sa.Integer, nullable=False),
-    _text("event"),
-    _text("at"),
-    *(_text(name, empty=True) for name in ("lab", "run", "data")),
+    _text_column("event"),
+    _text_column("at"),
+    *(_text_column(name, empty=True) for name in ("lab", "run", "data")),
 )
 """Events of steps, never changed: replayed, they give the states in `steps`. Those without an operation are of runs of
 the service and name their lab; `number` is the one sequence of all, in the order of commits."""
 submitted_runs = sa.Table(
     "submitted_runs",
     metadata,
-    _text("id", key=True),
-    *(_text(name) for name in ("lab", "command", "request", "who", "state", "submitted")),
-    *(_text(name, empty=True) for name in ("why", "owner", "started", "finished", "output", "messages")),
+    _text_column("id", key=True),
+    *(_text_column(name) for name in ("lab", "command", "request", "who", "state", "submitted")),
+    *(
+        _text_column(name, empty=True)
+        for name in ("why", "owner", "started", "finished", "output", "messages")
+    ),
     sa.Column("attempts", sa.Integer, nullable=False),
     sa.Column("exit_code", sa.Integer),
     sa.Column("idempotency_key", sa.Text, unique=True),
@@ -136,62 +139,65 @@ submitted_runs = sa.Table(
 tokens = sa.Table(
     "tokens",
     metadata,
-    _text("id", key=True),
-    *(_text(name) for name in ("hash", "name", "role", "scopes", "labs", "created", "expires")),
-    _text("revoked", empty=True),
+    _text_column("id", key=True),
+    *(_text_column(name) for name in ("hash", "name", "role", "scopes", "labs", "created", "expires")),
+    _text_column("revoked", empty=True),
 )
 """Bearer tokens, of which only hashes are stored; `scopes` and `labs` limit a token further."""
 audit = sa.Table(
     "audit",
     metadata,
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
-    *(_text(name) for name in ("at", "who", "role", "action", "lab", "why", "plan", "outcome")),
-    *(_text(name) for name in ("previous", "hash")),
+    *(_text_column(name) for name in ("at", "who", "role", "action", "lab", "why", "plan", "outcome")),
+    *(_text_column(name) for name in ("previous", "hash")),
 )
 """Lines of who did what, never changed; each holds the hash of the one before it."""
 confirmations = sa.Table(
     "confirmations",
     metadata,
-    _text("lab", key=True),
+    _text_column("lab", key=True),
     sa.Column("epoch", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("back_to", sa.Integer, nullable=False),
     sa.Column("within_s", sa.Float, nullable=False),
-    *(_text(name) for name in ("state", "who", "requested_at")),
-    *(_text(name, empty=True) for name in ("watcher", "due_at", "ended_at", "reason")),
+    *(_text_column(name) for name in ("state", "who", "requested_at")),
+    *(_text_column(name, empty=True) for name in ("watcher", "due_at", "ended_at", "reason")),
 )
 """Applies that are rolled back unless confirmed; `watcher` is the process that does it."""
 intents = sa.Table(
     "intents",
     metadata,
-    _text("lab", key=True),
+    _text_column("lab", key=True),
     sa.Column("epoch", sa.Integer, primary_key=True, autoincrement=False),
-    _text("state"),
-    _text("operation"),
-    _text("owner"),
-    _text("lab_file"),
-    _text("revision"),
-    _text("name"),
-    _text("topology"),
-    _text("hosts"),
-    _text("words"),
+    _text_column("state"),
+    _text_column("operation"),
+    _text_column("owner"),
+    _text_column("lab_file"),
+    _text_column("revision"),
+    _text_column("name"),
+    _text_column("topology"),
+    _text_column("hosts"),
+    _text_column("words"),
     sa.Column("plan_text", sa.Text),
     sa.Column("repairs", sa.Integer),
-    _text("intended_at"),
+    _text_column("intended_at"),
     sa.Column("applied_at", sa.Text),
     sa.Column("ended_at", sa.Text),
-    _text("error", empty=True),
+    _text_column("error", empty=True),
 )
 discoveries = sa.Table(
     "discoveries",
     metadata,
-    _text("id", key=True),
-    *(_text(name) for name in ("lab", "owner", "started", "state", "problem", "down", "circuits", "rounds")),
+    _text_column("id", key=True),
+    *(
+        _text_column(name)
+        for name in ("lab", "owner", "started", "state", "problem", "down", "circuits", "rounds")
+    ),
 )
 losses = sa.Table(
     "losses",
     metadata,
-    _text("lab", key=True),
-    _text("place", key=True),
+    _text_column("lab", key=True),
+    _text_column("place", key=True),
     sa.Column("taken_s", sa.Float, primary_key=True),
     *(sa.Column(name, sa.Float, nullable=False) for name in ("loss_db", "intent_db", "power_dbm")),
 )
@@ -199,11 +205,11 @@ losses = sa.Table(
 leases = sa.Table(
     "leases",
     metadata,
-    _text("id", key=True),
-    _text("lab"),
-    _text("owner"),
-    _text("process"),
-    _text("state"),
+    _text_column("id", key=True),
+    _text_column("lab"),
+    _text_column("owner"),
+    _text_column("process"),
+    _text_column("state"),
     sa.Column("arrival", sa.BigInteger, nullable=False, unique=True),
     sa.Column("token", sa.BigInteger, unique=True),
     sa.Column("priority", sa.Integer, nullable=False),
@@ -218,13 +224,13 @@ leases = sa.Table(
     sa.Column("granted_s", sa.Float),
     sa.Column("ended_s", sa.Float),
     sa.Column("operation", sa.Text),
-    _text("reason", empty=True),
+    _text_column("reason", empty=True),
 )
 lease_parts = sa.Table(
     "lease_parts",
     metadata,
-    _text("lab", key=True),
-    _text("part", key=True),
+    _text_column("lab", key=True),
+    _text_column("part", key=True),
     sa.Column("lease", sa.Text, sa.ForeignKey("leases.id"), nullable=False),
 )
 """Leased parts; the primary key ensures that no part is leased twice."""
@@ -233,8 +239,8 @@ reservations = sa.Table(
     "reservations",
     metadata,
     sa.Column("lease", sa.Text, sa.ForeignKey("leases.id"), primary_key=True),
-    _text("part", key=True),
-    _text("lab"),
+    _text_column("part", key=True),
+    _text_column("lab"),
     sa.Column("starts_s", sa.Float, nullable=False),
     sa.Column("ends_s", sa.Float, nullable=False),
 )
@@ -256,25 +262,25 @@ sa.event.listen(reservations, "after_create", _on_server(NO_OVERLAP))
 maintenance = sa.Table(
     "maintenance",
     metadata,
-    _text("lab", key=True),
-    _text("owner"),
-    _text("reason"),
+    _text_column("lab", key=True),
+    _text_column("owner"),
+    _text_column("reason"),
     sa.Column("since_s", sa.Float, nullable=False),
 )
 part_checks = sa.Table(
     "part_checks",
     metadata,
-    _text("lab", key=True),
-    _text("part", key=True),
+    _text_column("lab", key=True),
+    _text_column("part", key=True),
     sa.Column("checked_s", sa.Float, nullable=False),
-    _text("fault", empty=True),
+    _text_column("fault", empty=True),
 )
 """The last check of each part; an empty `fault` is a part that passed."""
 
 counters = sa.Table(
     "counters",
     metadata,
-    _text("name", key=True),
+    _text_column("name", key=True),
     sa.Column("value", sa.BigInteger, nullable=False),
 )
 """Numbers that never decrease: the newest token, the newest arrival, the newest time in milliseconds."""

@@ -88,7 +88,7 @@ class TokenStore:
 
     def list(self) -> tuple[Token, ...]:
         """Return all tokens, oldest first."""
-        with self._database.reading() as connection:
+        with self._database.open_reading() as connection:
             rows = connection.execute(sa.select(tokens).order_by(tokens.c.created, tokens.c.id)).mappings()
             return tuple(_token(dict(row)) for row in rows)
 
@@ -121,7 +121,7 @@ class TokenStore:
         return token
 
     def _row(self, key: str) -> Mapping[str, Any] | None:
-        with self._database.reading() as connection:
+        with self._database.open_reading() as connection:
             row = connection.execute(sa.select(tokens).where(tokens.c.id == key)).mappings().first()
         return dict(row) if row else None
 

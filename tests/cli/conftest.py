@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from needs import needs
 
-from sim.lab.found import find_labs
+from sim.lab.inventory import find_labs
 from testbed.cli.app import run_app
 from testbed.lab.simulated.supervisor import ask
 
@@ -65,9 +65,9 @@ def up(tmp_path_factory):
 
 def held_by(up) -> frozenset[tuple[int, int]]:
     """Return what the switch really holds."""
-    from testbed.lab.control import control
+    from testbed.lab.control import send_request
 
-    truth = control(up[0].control["ocs1"], {"do": "truth"})
+    truth = send_request(up[0].control["ocs1"], {"do": "truth"})
     return frozenset((source, output) for source, output in truth["connections"])
 
 
@@ -79,9 +79,9 @@ def lab_file(up):
 
 
 def make_dark(up) -> None:
-    from testbed.lab.control import control
+    from testbed.lab.control import send_request
 
-    control(up[0].control["ocs1"], {"do": "operator", "disconnect": list(range(1, 49))})
+    send_request(up[0].control["ocs1"], {"do": "operator", "disconnect": list(range(1, 49))})
 
 
 @pytest.fixture(scope="session")
@@ -100,12 +100,12 @@ def after(up, epochs, runs):
     """Return a function that makes it as after so many epochs; it returns what the switch holds then."""
 
     def make(number: int) -> frozenset[tuple[int, int]]:
-        from testbed.lab.control import control
+        from testbed.lab.control import send_request
 
         kept, wanted = epochs[number]
         held = held_by(up)
         ask = {"do": "operator", "disconnect": sorted(source for source, _ in held - wanted)}
-        control(up[0].control["ocs1"], ask | {"connect": sorted(map(list, wanted - held))})
+        send_request(up[0].control["ocs1"], ask | {"connect": sorted(map(list, wanted - held))})
         assert held_by(up) == wanted
         shutil.copytree(kept, runs, dirs_exist_ok=True)
         return wanted

@@ -14,7 +14,7 @@ skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "operate.md").read_text(encoding="utf-8")
@@ -59,8 +59,8 @@ def prepare(section, run, runs, up, after):
     if "unfinished" in section or "unknown" in section:
         newest_epoch_was_killed(runs)
     if "unknown" in section:
-        held = control(up[0].control["ocs1"], {"do": "truth"})["connections"]
-        control(up[0].control["ocs1"], {"do": "operator", "disconnect": [held[0][0]]})
+        held = send_request(up[0].control["ocs1"], {"do": "truth"})["connections"]
+        send_request(up[0].control["ocs1"], {"do": "operator", "disconnect": [held[0][0]]})
         assert run(["resume", "LAB"]).code == 2
 
 

@@ -15,7 +15,7 @@ skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,7 +51,7 @@ run_app(arguments)
 @pytest.fixture
 def ask_twin(up):
     """Ask the twin of the switch."""
-    return lambda do, **details: control(up[0].control["ocs1"], {"do": do, **details})
+    return lambda do, **details: send_request(up[0].control["ocs1"], {"do": do, **details})
 
 
 @pytest.fixture

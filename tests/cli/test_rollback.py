@@ -14,7 +14,7 @@ skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def held(up):
     """Return a function that tells what the switch really holds."""
 
     def ask():
-        truth = control(up[0].control["ocs1"], {"do": "truth"})
+        truth = send_request(up[0].control["ocs1"], {"do": "truth"})
         return {tuple(pair) for pair in truth["connections"]}
 
     return ask

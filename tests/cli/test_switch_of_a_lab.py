@@ -9,12 +9,12 @@ skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.leases.choice import select_lease
 
 
 def held_by(up):
-    truth = control(up[0].control["ocs1"], {"do": "truth"})
+    truth = send_request(up[0].control["ocs1"], {"do": "truth"})
     return [tuple(pair) for pair in truth["connections"]]
 
 

@@ -16,9 +16,9 @@ from testbed.commands.declare import (
     carry_out,
     documents_of,
     fields_of,
+    input_file_option,
     option,
-    reads,
-    writes,
+    output_file_option,
 )
 from testbed.commands.documents import CHANGES, OMIT_NONE, Document, UnfinishedOperation, key
 from testbed.commands.groups import INTERVAL, Moves, parse_interval
@@ -52,8 +52,8 @@ class CountThings(Moves, Command[Count]):
     kind: Annotated[str, argument("Which things.", "KIND")]
     last: Annotated[int | None, option("Only the last N.", metavar="N", least=1, most=9)] = None
     within: Annotated[float | None, option("In this time.", metavar="TIME", text=INTERVAL)] = None
-    plan: Annotated[Path | None, reads("Things as planned.")] = None
-    out: Annotated[Path | None, writes("things.json", "Write them here.")] = None
+    plan: Annotated[Path | None, input_file_option("Things as planned.")] = None
+    out: Annotated[Path | None, output_file_option("things.json", "Write them here.")] = None
     every: Annotated[float | None, option("Go on.", text=INTERVAL, is_local=True)] = None
     deep: Annotated[bool, option("Look below.")] = False
     depth: Annotated[int, option("So far.", least=1, only_with="deep")] = 1

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.inventory import render_lab
 from testbed.lab.simulated.lifecycle import SimulatedLab
 
@@ -119,7 +119,7 @@ class Scene:
 
     def ask(self, switch: str, **request: Any) -> dict[str, Any]:
         """Ask the control socket of a twin."""
-        return control(self.up.control[switch], request)
+        return send_request(self.up.control[switch], request)
 
     def truth(self) -> dict[str, Circuits]:
         """Return what every twin holds."""

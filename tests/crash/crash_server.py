@@ -30,7 +30,7 @@ from testbed.leases.model import parts_of
 from testbed.leases.store import LeaseStore
 from testbed.operate.change_file import Observed, change_document, observe_plan, read_change, write_change
 from testbed.operate.design import Design, design_for, design_of_intent
-from testbed.operate.intent import Stated, in_force, load_intents
+from testbed.operate.intent import Stated, load_intents, select_in_force
 from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan
 from testbed.operate.proof import judge  # noqa: F401 - imported by a session when it is needed first
@@ -168,7 +168,7 @@ def apply_change(request: Request) -> dict[str, Any]:
 
 
 def observed_now(request: Request, session: LabSession, plan: LabPlan) -> Observed:
-    epochs = [one.epoch for one in in_force(load_intents(request["runs"], session.lab.name))]
+    epochs = [one.epoch for one in select_in_force(load_intents(request["runs"], session.lab.name))]
     return observe_plan(plan, epochs=epochs, revision=session.lab.revision)
 
 

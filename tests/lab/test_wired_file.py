@@ -15,7 +15,7 @@ skip_without("pydantic")
 from testbed.errors import LabFileError, LabStartError
 from testbed.lab.inventory import load_bare_lab, load_lab, parse_lab, render_lab
 from testbed.lab.model import UNKNOWN_FIBRE
-from testbed.lab.simulated.fibre_draw import draw_fibres, without_fibres
+from testbed.lab.simulated.fibre_draw import draw_fibres, remove_fibres
 from testbed.lab.wired_file import WiredRow, write_new_file, write_wired_text
 from testbed.operate.design import degree_of
 
@@ -135,7 +135,7 @@ def test_a_file_is_not_overwritten_unless_that_is_said(tmp_path):
 @pytest.mark.long
 @given(st.integers(0, 10_000))
 def test_drawn_fibres_use_every_port_once_and_the_same_seed_gives_the_same(seed):
-    lab = without_fibres(load_lab(TESTBED12))
+    lab = remove_fibres(load_lab(TESTBED12))
     drawn = draw_fibres(lab, seed, crossed=5, dead=3)
     assert drawn == draw_fibres(lab, seed, crossed=5, dead=3)
     ends = [

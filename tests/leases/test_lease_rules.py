@@ -28,7 +28,7 @@ from testbed.errors import ClockError, LeaseDenied, LeaseHeld, LeaseStale
 from testbed.leases.fence import Fence
 from testbed.leases.listing import read_leases
 from testbed.leases.model import HELD, LIVING, TRANSITIONS
-from testbed.leases.rules import monotonic, sort_requests
+from testbed.leases.rules import check_monotonic, sort_requests
 from testbed.leases.store import LeaseStore
 from testbed.storage.database import Database
 
@@ -277,9 +277,9 @@ def test_leases_keep_their_rules_whatever_happens():
 
 @pytest.mark.parametrize(("now_s", "newest_s", "time_s"), [(10, 5, 10), (5, 5, 5), (4, 5, 5), (0, 5, 5)])
 def test_a_small_step_back_is_waited_out(now_s, newest_s, time_s):
-    assert monotonic(now_s, newest_s) == time_s
+    assert check_monotonic(now_s, newest_s) == time_s
 
 
 def test_an_hour_back_is_told():
     with pytest.raises(ClockError, match="3600 s behind the newest entry"):
-        monotonic(0.0, 3600.0)
+        check_monotonic(0.0, 3600.0)

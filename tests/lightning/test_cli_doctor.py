@@ -34,7 +34,7 @@ def states(findings):
 
 
 def test_libraries_that_go_together_are_well():
-    assert set(states(doctor.versions(ALL, "x86_64")).values()) == {"ok"}
+    assert set(states(doctor.inspect_versions(ALL, "x86_64")).values()) == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_libraries_that_go_together_are_well():
     ],
 )
 def test_versions_that_do_not_go_together_are_reported(changed, machine, name, state):
-    found = {each.name: each for each in doctor.versions(ALL | changed, machine)}
+    found = {each.name: each for each in doctor.inspect_versions(ALL | changed, machine)}
     assert found[name].state == state
     assert bool(found[name].hint) is (state != "ok")
 
@@ -59,7 +59,7 @@ def test_versions_that_do_not_go_together_are_reported(changed, machine, name, s
 )
 def test_a_library_that_is_missing_is_reported_with_its_extra(library, state):
     without = {name: version for name, version in ALL.items() if name != library}
-    (found,) = (each for each in doctor.versions(without, "x86_64") if each.name == library)
+    (found,) = (each for each in doctor.inspect_versions(without, "x86_64") if each.name == library)
     assert (found.state, found.found[:13]) == (state, "not installed")
     assert found.hint.startswith("install the extra [")
 
@@ -67,9 +67,9 @@ def test_a_library_that_is_missing_is_reported_with_its_extra(library, state):
 @pytest.mark.parametrize("extra", ["inference", "serve", "torch", "hdl"])
 def test_what_trained_networks_need_is_reported_by_extra(extra):
     wanted = dict.fromkeys(doctor.PURPOSES[extra].libraries, "1.2")
-    assert doctor.finding(extra, wanted).state == "ok"
+    assert doctor.inspect_extra(extra, wanted).state == "ok"
     missing = list(wanted)[-1]
-    found = doctor.finding(extra, wanted | {missing: ""})
+    found = doctor.inspect_extra(extra, wanted | {missing: ""})
     assert (found.state, found.hint) == ("warning", f"install the extra [{extra}] of lightbed")
     assert found.found.startswith(f"{missing} not installed: no ")
 
@@ -89,24 +89,24 @@ def test_extras_bring_what_doctor_looks_for():
 
     for extra, purpose in doctor.PURPOSES.items():
         assert set(purpose.libraries) <= set(brought(extra))
-    reported = {each.name for each in doctor.environment()}
+    reported = {each.name for each in doctor.inspect_environment()}
     assert reported >= set(doctor.PURPOSES)
 
 
 def test_a_foreign_lightning_is_reported(tmp_path):
-    assert doctor.name_clash([str(tmp_path)]).state == "ok"
+    assert doctor.inspect_name([str(tmp_path)]).state == "ok"
     (tmp_path / "lightning-2.5.0.dist-info").mkdir()
-    found = doctor.name_clash([str(tmp_path)])
+    found = doctor.inspect_name([str(tmp_path)])
     assert found.state == "bad"
-    assert "environment of its own" in found.hint
+    assert "separate environment" in found.hint
 
 
 def test_a_file_that_went_with_a_foreign_lightning_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(doctor.name_conflict, "__file__", str(tmp_path / "name_conflict.py"))
-    found = doctor.name_clash([])
+    found = doctor.inspect_name([])
     assert (found.state, found.found) == (
         "warning",
-        f"{tmp_path / '__init__.py'} went with another package named lightning",
+        f"{tmp_path / '__init__.py'} was removed with another package named lightning",
     )
 
 
@@ -121,7 +121,7 @@ def test_a_file_that_went_with_a_foreign_lightning_is_reported(tmp_path, monkeyp
     ],
 )
 def test_a_server_that_others_reach_is_a_warning(sockets, state):
-    assert doctor.servers(sockets).state == state
+    assert doctor.inspect_servers(sockets).state == state
 
 
 @pytest.mark.socket
@@ -133,7 +133,7 @@ def test_what_listens_here_is_seen():
         opened.bind(("127.0.0.1", 0))
         opened.listen()
         assert psutil.CONN_LISTEN
-        found = doctor.listening()
+        found = doctor.list_listening()
         assert found is None or opened.getsockname() in found
 
 
@@ -148,7 +148,7 @@ def test_what_listens_here_is_seen():
     ],
 )
 def test_a_board_over_the_network_is_a_warning(address, state):
-    assert doctor.exposure(address).state == state
+    assert doctor.inspect_exposure(address).state == state
 
 
 @pytest.mark.parametrize(
@@ -157,22 +157,22 @@ def test_a_board_over_the_network_is_a_warning(address, state):
 )
 def test_baluns_are_warned_of_because_the_pulses_have_frequency_0(name, state):
     soccfg = profiles.load(name).soccfg()
-    found = doctor.coupling(soccfg)
+    found = doctor.inspect_coupling(soccfg)
     assert found.state == state
     assert ("pulse_freq 0 droop" in found.found) is (state == "warning")
-    assert doctor.firmware(soccfg).found.startswith(f"{name}: ")
+    assert doctor.inspect_firmware(soccfg).found.startswith(f"{name}: ")
 
 
 def test_firmware_that_nobody_described_is_reported():
     document = profiles.load("zcu111").config | {"fw_timestamp": "Tue Jan 6 2026"}
-    assert doctor.firmware(document).state == "warning"
-    assert "another build for ZCU111" in doctor.firmware(document).found
-    assert doctor.coupling(document).state == "warning"
-    assert "no profile" in doctor.firmware(document | {"board": "KV260"}).found
+    assert doctor.inspect_firmware(document).state == "warning"
+    assert "another build for ZCU111" in doctor.inspect_firmware(document).found
+    assert doctor.inspect_coupling(document).state == "warning"
+    assert "no profile" in doctor.inspect_firmware(document | {"board": "KV260"}).found
 
 
 def test_a_healthy_twin_is_well_in_every_finding():
-    assert set(states(doctor.device("sim://kit")).values()) == {"ok"}
+    assert set(states(doctor.inspect_device("sim://kit")).values()) == {"ok"}
 
 
 @pytest.mark.socket
@@ -188,7 +188,7 @@ def test_a_healthy_twin_is_well_in_every_finding():
     ],
 )
 def test_what_is_wrong_with_a_device_is_found(address, name, word):
-    *_, last = doctor.device(address)
+    *_, last = doctor.inspect_device(address)
     assert (last.name, last.state) == (name, "bad")
     assert word in last.found
     assert last.hint
@@ -202,20 +202,20 @@ def test_firmware_on_which_light_cannot_be_looked_at_is_no_fault(kit):
         "conditions": {},
     }
     store.save(replace(store.require(kit), **other))
-    *_, last = doctor.device("sim://kit?profile=zcu216")
+    *_, last = doctor.inspect_device("sim://kit?profile=zcu216")
     assert (last.name, last.state) == ("light", "warning")
 
 
 def test_the_age_of_a_calibration_is_reported(kit):
     made = datetime.now(UTC) - timedelta(hours=3)
     store.save(replace(store.require(kit), origin="measured", made=made))
-    assert doctor.calibration(kit).found.endswith(", 3.0 h old")
-    stale = doctor.calibration(kit, now=made + timedelta(hours=30))
+    assert doctor.inspect_calibration(kit).found.endswith(", 3.0 h old")
+    stale = doctor.inspect_calibration(kit, now=made + timedelta(hours=30))
     assert (stale.state, "30.0 h old" in stale.found) == ("bad", True)
 
 
 def test_an_absent_calibration_is_a_warning_and_ends_the_look():
-    *_, last = doctor.device("sim://kit?vary=yes")
+    *_, last = doctor.inspect_device("sim://kit?vary=yes")
     assert (last.name, last.state) == ("calibration", "warning")
     assert "lightning calibrate" in last.hint
 

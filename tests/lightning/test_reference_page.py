@@ -46,4 +46,4 @@ def test_every_profile_with_its_coupling(page):
 
 def test_every_scheme(page):
     assert [scheme for scheme in ("sim", "qick", "replay") if f"`{scheme}://" not in page] == []
-    assert {"sim", "qick", "replay"} <= set(connection.schemes())
+    assert {"sim", "qick", "replay"} <= set(connection.find_schemes())

@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from lightning import errors
-from lightning.run_script import run_script, supply
+from lightning.run_script import replace_qick_soc, run_script
 
 qick = pytest.importorskip("qick", reason="runs QICK scripts: pip install 'lightbed[kit]'")
 
@@ -131,7 +131,7 @@ def test_a_script_that_is_not_there_is_named(kit, tmp_path):
 def test_everything_is_put_back(kit):
     before = dict(vars(qick))
     modules = {name: sys.modules.get(name) for name in ("qick.qick", "qick.pyro")}
-    with pytest.raises(RuntimeError, match="inside"), supply(kit):
+    with pytest.raises(RuntimeError, match="inside"), replace_qick_soc(kit):
         assert qick.QickSoc() is kit
         raise RuntimeError("inside")
     assert {name: sys.modules.get(name) for name in modules} == modules

@@ -22,7 +22,7 @@ from testbed.design.model import Nic, RingOrder, Topology
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.errors import CollectiveError
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.results.store import RunStore
@@ -74,9 +74,9 @@ def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_again(four, tm
     def cut(standing, fibre):
         plant = up.control["plant"]
         times = cut_and_repair(
-            session, standing, loop, partial(control, plant, {"do": "cut", "fibre": fibre})
+            session, standing, loop, partial(send_request, plant, {"do": "cut", "fibre": fibre})
         )
-        control(plant, {"do": "uncut", "fibre": fibre})
+        send_request(plant, {"do": "uncut", "fibre": fibre})
         run.add_phase(FIBRE_CUT, times.to_json())
         found.append(times)
 
@@ -109,7 +109,7 @@ def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(fo
     rings = design_for(session.lab)  # no link to give up: the detour is all
 
     def repaired(fibre, design, earlier=None):
-        control(plant, {"do": "cut", "fibre": fibre})
+        send_request(plant, {"do": "cut", "fibre": fibre})
         planned = None
         while planned is None or planned.is_repaired:  # until carrier is down
             planned = plan_lab_repair(session.lab, design, observe_design(session, design), earlier)
@@ -118,7 +118,7 @@ def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(fo
     session.bring_up(rings)
     planned, verified = repaired("b/nic1:receive", rings)
     assert (planned.repatched, verified.links_received, verified.findings) == (None, 10, ())
-    control(plant, {"do": "uncut", "fibre": "b/nic1:receive"})
+    send_request(plant, {"do": "uncut", "fibre": "b/nic1:receive"})
 
     assert session.bring_up(standing).verified.ok
     once, verified = repaired("b/nic1:receive", standing)
@@ -132,7 +132,7 @@ def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(fo
     assert verified.ok
     assert Nic(1, 0) not in {nic for link in twice.repatched.wiring.links for nic in link}
     for fibre in ("b/nic1:receive", "d/nic1:transmit"):
-        control(plant, {"do": "uncut", "fibre": fibre})
+        send_request(plant, {"do": "uncut", "fibre": fibre})
 
 
 def test_no_allreduce_loops_on_models_of_hosts():

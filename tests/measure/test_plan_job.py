@@ -29,8 +29,8 @@ from testbed.measure.plan_job import (
     LinkCount,
     RecordedJob,
     count_links_since,
-    largest_deviation,
-    last_job,
+    find_largest_deviation,
+    find_last_job,
     payload_between,
     run_on_hosts,
     run_plan,
@@ -92,7 +92,7 @@ def check_payload(session, seed):
     assert len(done.links) == len(design.wiring.links)
     for link in done.links:
         assert link.simulated_bytes == pytest.approx(link.planned_bytes, abs=100)
-    assert largest_deviation(done.links) <= PAYLOAD, done.links
+    assert find_largest_deviation(done.links) <= PAYLOAD, done.links
     return done
 
 
@@ -102,12 +102,12 @@ def test_links_carry_what_is_planned_and_simulated_and_verify_counts_it(session,
     store = RunStore(tmp_path)
     with store.begin(session.lab, True, "kernel", seeds={}) as run:
         run.add_phase("plan job", to_json(done, 4))
-    record = last_job(store, session.lab.name, 4)
+    record = find_last_job(store, session.lab.name, 4)
     assert record == RecordedJob(
         done.links, {nic: list(counts) for nic, counts in done.counters_before.items()}
     )
-    assert last_job(store, session.lab.name, 5) is None
-    assert largest_deviation(count_links_since(record, session.fleet, session.lab)) <= PAYLOAD
+    assert find_last_job(store, session.lab.name, 5) is None
+    assert find_largest_deviation(count_links_since(record, session.fleet, session.lab)) <= PAYLOAD
 
 
 @pytest.mark.long
@@ -134,9 +134,9 @@ def test_the_header_of_each_message_is_planned():
 def test_bytes_that_were_sent_again_may_have_been_lost_before_a_link():
     """It then carried them once, as planned; only what more or less of them cannot explain is a difference."""
     link = LinkCount("a/nic1 -> b/nic1", 1000, 1000, 1000, 50)
-    assert largest_deviation([link]) == 0
-    assert largest_deviation([replace(link, counted_bytes=1050)]) == 0
-    assert largest_deviation([replace(link, counted_bytes=900)]) == pytest.approx(0.1)
+    assert find_largest_deviation([link]) == 0
+    assert find_largest_deviation([replace(link, counted_bytes=1050)]) == 0
+    assert find_largest_deviation([replace(link, counted_bytes=900)]) == pytest.approx(0.1)
 
 
 def test_a_job_needs_a_plan():
@@ -148,7 +148,7 @@ def test_a_job_needs_a_plan():
 def test_counters_that_began_again_count_nothing():
     assert payload_between([5000, 50], [100, 1]) is None
     link = LinkCount("a/nic1 -> b/nic1", 1000, 1000, None, 0)
-    assert largest_deviation([link]) is None
-    assert largest_deviation([replace(link, counted_bytes=1100, retransmitted_bytes=50)]) == pytest.approx(
-        0.05
-    )
+    assert find_largest_deviation([link]) is None
+    assert find_largest_deviation(
+        [replace(link, counted_bytes=1100, retransmitted_bytes=50)]
+    ) == pytest.approx(0.05)

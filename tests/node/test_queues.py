@@ -23,7 +23,7 @@ WANTED = {
 
 
 def test_a_class_for_each_share_with_a_queue_of_packets():
-    commands = [" ".join(command) for command in queues.setting("nic1", WANTED["nics"]["nic1"])]
+    commands = [" ".join(command) for command in queues.make_queue_commands("nic1", WANTED["nics"]["nic1"])]
 
     assert commands[0] == "tc qdisc replace dev nic1 root handle 1b: htb default 1"
     assert "rate 100000kbit ceil 100000kbit" in commands[1]
@@ -35,16 +35,20 @@ def test_a_class_for_each_share_with_a_queue_of_packets():
 def test_the_bucket_is_small_where_classes_share_a_link_and_a_millisecond_where_there_is_one():
     alone = WANTED["nics"]["nic1"] | {"shares": []}
 
-    assert "burst 3028b cburst 3028b" in " ".join(queues.setting("nic1", WANTED["nics"]["nic1"])[1])
-    assert "burst 15000b cburst 15000b" in " ".join(queues.setting("nic1", alone)[1])
-    assert "burst 3028b" in " ".join(queues.setting("nic1", alone | {"rate_mbps": 20})[1])
+    assert "burst 3028b cburst 3028b" in " ".join(
+        queues.make_queue_commands("nic1", WANTED["nics"]["nic1"])[1]
+    )
+    assert "burst 15000b cburst 15000b" in " ".join(queues.make_queue_commands("nic1", alone)[1])
+    assert "burst 3028b" in " ".join(queues.make_queue_commands("nic1", alone | {"rate_mbps": 20})[1])
 
 
 def test_a_queue_of_somebody_else_is_refused():
     with pytest.raises(
         queues.Refused, match="nic1 has the queue cake 8001:, which cannot be restored: remove it first"
     ):
-        queues.restoring("nic1", [{"kind": "cake", "handle": "8001:", "root": True, "options": {}}])
+        queues.make_restore_commands(
+            "nic1", [{"kind": "cake", "handle": "8001:", "root": True, "options": {}}]
+        )
 
 
 @pytest.fixture

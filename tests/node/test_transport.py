@@ -22,7 +22,7 @@ from testbed.node.transport import (
     Reno,
     RoundTrip,
     answer,
-    sender,
+    make_sender,
     transfer,
 )
 
@@ -30,7 +30,7 @@ PERIOD_S = 0.3
 
 
 def test_packets_as_they_are_on_the_wire():
-    sending, receiver = sender("reno"), Receiver()
+    sending, receiver = make_sender("reno"), Receiver()
     sending.begin(2)
     first, second = sending.poll(1.0)
 
@@ -47,7 +47,7 @@ def test_packets_as_they_are_on_the_wire():
 
 @pytest.mark.parametrize("packet", [b"", b"\x02", b"\x07" * 40, b"\x01" * 27])
 def test_foreign_packets_are_ignored(packet):
-    sending = sender("cubic")
+    sending = make_sender("cubic")
     sending.begin(1)
     sending.on_packet(packet, 0.0)
 
@@ -83,11 +83,11 @@ def test_cubic_returns_to_its_largest_window_after_k():
 def test_the_gain_scales_growth_by_what_has_been_sent():
     slow, fast = Reno(10.0, 5.0), Reno(10.0, 5.0)
     gain = Gain(1.75, 0.25)
-    slow.on_ack(gain.at(0.0), 0.0, 0.0)
-    fast.on_ack(gain.at(1.0), 0.0, 0.0)
+    slow.on_ack(gain.evaluate(0.0), 0.0, 0.0)
+    fast.on_ack(gain.evaluate(1.0), 0.0, 0.0)
 
     assert (slow.window, fast.window) == (10.025, 10.2)
-    assert gain.at(7.0) == 2.0
+    assert gain.evaluate(7.0) == 2.0
 
 
 def test_the_timeout_follows_the_round_trip_and_doubles():
@@ -101,7 +101,7 @@ def test_the_timeout_follows_the_round_trip_and_doubles():
 
 
 def test_what_is_lost_is_sent_again_after_three_later_or_after_the_timeout():
-    sending, receiver = sender("reno"), Receiver()
+    sending, receiver = make_sender("reno"), Receiver()
     sending.begin(6)
     packets = sending.poll(0.0)
     for packet in packets[1:5]:
@@ -121,7 +121,7 @@ def test_what_is_lost_is_sent_again_after_three_later_or_after_the_timeout():
 
 
 def test_a_loss_at_the_end_of_a_burst_is_found_by_a_probe_before_the_timeout():
-    sending, receiver = sender("reno"), Receiver()
+    sending, receiver = make_sender("reno"), Receiver()
     sending.begin(4)
     packets = sending.poll(0.0)
     for packet in packets[:2]:
@@ -143,7 +143,7 @@ def test_every_transfer_arrives_over_a_line_that_loses_doubles_and_reorders(cont
     @given(st.integers(1, 60), st.integers(0, 10**6))
     def check(chunks, seed):
         draw = random.Random(seed)
-        sending, receiver, now = sender(control, 1.75, 0.25), Receiver(), 0.0
+        sending, receiver, now = make_sender(control, 1.75, 0.25), Receiver(), 0.0
         for _ in range(2):
             sending.begin(chunks)
             for _ in range(5000):
@@ -173,7 +173,7 @@ def two_jobs(control: str, gain: Gain, offset_s: float, iterations: int = 12):
     link = PacketLink()
     packets = int(0.5 * PERIOD_S / link.time_s(bytes(DATA.size + PAYLOAD)))
     jobs = [
-        SendingJob(0.5 * PERIOD_S, packets, sender(control, gain.slope, gain.intercept), start)
+        SendingJob(0.5 * PERIOD_S, packets, make_sender(control, gain.slope, gain.intercept), start)
         for start in (0.0, offset_s)
     ]
     return run_packets(jobs, iterations, link)
@@ -181,7 +181,7 @@ def two_jobs(control: str, gain: Gain, offset_s: float, iterations: int = 12):
 
 def test_a_job_alone_takes_its_period():
     link = PacketLink()
-    job = SendingJob(0.15, int(0.15 / link.time_s(bytes(DATA.size + PAYLOAD))), sender("reno"))
+    job = SendingJob(0.15, int(0.15 / link.time_s(bytes(DATA.size + PAYLOAD))), make_sender("reno"))
 
     assert run_packets([job], 6, link).iteration_s / PERIOD_S == pytest.approx(1.0, abs=0.01)
 
@@ -227,7 +227,7 @@ def test_a_transfer_over_real_sockets():
     with udp_socket() as far, udp_socket() as near:
         far.bind(("127.0.0.1", 0))
         near.connect(far.getsockname())
-        receiver, sending, stop = Receiver(), sender("cubic", 1.75, 0.25), threading.Event()
+        receiver, sending, stop = Receiver(), make_sender("cubic", 1.75, 0.25), threading.Event()
         thread = threading.Thread(target=answer, args=(far, receiver, stop.is_set))
         thread.start()
         try:
@@ -246,7 +246,7 @@ def test_a_transfer_that_nobody_answers_ends_with_an_error():
     with udp_socket() as silent, udp_socket() as near:
         silent.bind(("127.0.0.1", 0))
         near.connect(silent.getsockname())
-        sending = sender("reno")
+        sending = make_sender("reno")
         sending.begin(3)
         times = itertools.count()
 

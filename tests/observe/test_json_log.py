@@ -16,7 +16,7 @@ skip_without("sqlalchemy")
 
 from testbed.log_context import SUBJECTS, about, find_bound, logger
 from testbed.observe import json_log
-from testbed.operate.apply import each
+from testbed.operate.apply import call_each
 
 TESTBED12 = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
 
@@ -58,7 +58,7 @@ def test_subjects_are_bound_from_the_outside_in_and_released(log):
 
 def test_threads_know_what_they_work_for(log):
     with about(operation="op1"):
-        each({"ocs1": 1, "ocs2": 2}, lambda _item: logger.info("at work"))
+        call_each({"ocs1": 1, "ocs2": 2}, lambda _item: logger.info("at work"))
 
     assert [line["operation"] for line in log()] == ["op1", "op1"]
 

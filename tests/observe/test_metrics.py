@@ -14,7 +14,7 @@ skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.observe.device_metrics import samples_of
-from testbed.observe.exposition import BY_NAME, METRICS, Sample, exposition
+from testbed.observe.exposition import BY_NAME, METRICS, Sample, format_exposition
 from testbed.observe.stored_metrics import load_samples
 from testbed.operate.light import SwitchReading
 
@@ -129,7 +129,9 @@ def test_switches_are_told_as_they_answer():
 
 def test_prometheus_reads_the_text(past):
     samples = [*load_samples(past.runs_dir), Sample("testbed_switch_up", ('a "lab"\\\n', "ocs1"), 1)]
-    families = {one.name: one for one in prometheus.text_string_to_metric_families(exposition(samples))}
+    families = {
+        one.name: one for one in prometheus.text_string_to_metric_families(format_exposition(samples))
+    }
     read = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in families.values()
@@ -148,7 +150,7 @@ def test_prometheus_reads_the_text(past):
 
 def test_a_laboratory_without_a_past_has_no_samples(tmp_path):
     assert load_samples(tmp_path / "runs") == ()
-    assert exposition(()) == ""
+    assert format_exposition(()) == ""
     with pytest.raises(ValueError, match="has the labels"):
         Sample("testbed_epoch", (), 1)
 

@@ -17,10 +17,10 @@ from ocs_drivers.errors import DeviceError
 from ocs_drivers.testing import SwitchContract
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-switch.md"
-MOST_LINES = 150
+MAX_LINES = 150
 
 
-MOST_LINES_OF_TL1, MOST_FILES = 130, 4
+MAX_LINES_OF_TL1, MAX_FILES = 130, 4
 ROWS = 1
 """A row in the table of families."""
 TL1_FILES = ("codec", "driver", "")
@@ -103,9 +103,9 @@ class TestPrisma(SwitchContract):
 
 def test_the_page_stays_under_its_length():
     source, *tl1 = blocks("python")
-    assert len(source.splitlines()) < MOST_LINES
-    assert sum(len(block.splitlines()) for block in tl1) + ROWS <= MOST_LINES_OF_TL1
-    assert len(tl1) + ROWS <= MOST_FILES
+    assert len(source.splitlines()) < MAX_LINES
+    assert sum(len(block.splitlines()) for block in tl1) + ROWS <= MAX_LINES_OF_TL1
+    assert len(tl1) + ROWS <= MAX_FILES
 
 
 def test_the_scheme_is_known(prisma):

@@ -488,5 +488,5 @@ def test_with_certificates_all_connections_are_tls(tmp_path):
         engine.close()
         assert sorted(found) == [2 * number for number in range(64)]
         assert counts.remote == 16
-        with pytest.raises(OffloadError, match="takes connections with certificates only"):
+        with pytest.raises(OffloadError, match="accepts only connections with certificates"):
             DaskEngine(address)

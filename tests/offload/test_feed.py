@@ -322,7 +322,7 @@ def test_epochs_of_which_every_tenth_loses_workers(epochs):
             rule = Rule("p3" if epoch % 2 else "p2", 0.5)
             feed = feed_of(24, rule, engine, seed=3, epoch=epoch, local=local)
             assert sorted(flat(feed)) == list(range(24))
-            assert not any(feed._going.values())
+            assert not any(feed._pending.values())
             lost += feed.counts.lost > 0
             if epoch in (epochs // 2, epochs - 1):
                 gc.collect()

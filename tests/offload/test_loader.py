@@ -337,7 +337,7 @@ def planned(monkeypatch, rates, cpu=None):
         name = f"{name}@" if rule and 0 < rule.ratio < 1 else name
         return Trial(rates[name], 0.5 if name == "local" else 0.1, cpu.get(name, 0.0))
 
-    monkeypatch.setattr(Bench, "trial", trial)
+    monkeypatch.setattr(Bench, "run_trial", trial)
 
 
 RATES = {"model": 100.0, "local": 50.0, "p1": 40.0, "p2": 70.0, "p3": 65.0, "p2@": 95.0}
@@ -366,7 +366,7 @@ def test_tune_measures_decides_and_applies(monkeypatch, tmp_path):
     assert 0 < document["profiling_share"] < 1
     loader.close()
     stored = loader_of()
-    monkeypatch.setattr(Bench, "trial", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr(Bench, "run_trial", lambda *_: pytest.fail("measured again"))
     again = stored.tune(print, Settings(store=tmp_path))
     assert (again.decision, again.profiling_share) == (profile.decision, 0.0)
     with pytest.raises(pytest.fail.Exception, match="measured again"):
@@ -379,7 +379,9 @@ def test_a_promise_that_does_not_come_true_is_taken_back(monkeypatch):
     loader = loader_of()
     found = loader.tune(print)
     assert (found.decision.candidate, loader.rule.candidate, found.rate_after) == (None, None, 50.0)
-    assert found.decision.reasons[-1] == ("measured, p2 at ratio 0.70 gives 45 and all here 50: no offload")
+    assert found.decision.reasons[-1] == (
+        "measured, p2 at ratio 0.70 delivers 45 and the trainer alone 50: no offload"
+    )
     loader.close()
 
 

@@ -47,7 +47,7 @@ def test_a_candidate_that_costs_more_than_it_saves_keeps_its_negative_share():
     """1 - O/P = -0.5: p1 promises 70 - 25 = 45, p2 46 at O/P = 1; clamping at 0 would have taken p1."""
     found = decide(metrics(100, 50, (70, 46), (1.5, 1.0)))
     assert found.candidate == "p2"
-    assert "no gain is promised" in found.reasons[-1]
+    assert "no gain is expected" in found.reasons[-1]
 
 
 def test_workers_are_counted_by_the_rate_of_one():
@@ -57,11 +57,11 @@ def test_workers_are_counted_by_the_rate_of_one():
 
 def test_reasons_name_every_candidate_and_the_choice():
     reasons = decide(metrics(100, 50, (40, 70, 65), (0.4, 0.2, 0.1))).reasons
-    assert reasons[0] == "the model takes 100 a second and its pipeline gives 50, a factor of 2"
+    assert reasons[0] == "the model takes 100 per second and its pipeline delivers 50, a factor of 2"
     assert [line[:2] for line in reasons[1:4]] == ["p1", "p2", "p3"]
     assert reasons[4:] == (
-        "p2 promises most",
-        "workers give 70 and 60 is missing: as much as they can goes there",
+        "p2 has the highest estimate",
+        "workers deliver 70 and 60 is missing: they get as much as they can process",
     )
 
 

@@ -90,10 +90,10 @@ def modelled(testbed12):
 @pytest.fixture
 def ask_twin(modelled):
     """Ask the twin's control socket; every fault is cleared afterwards."""
-    from testbed.lab.control import control
+    from testbed.lab.control import send_request
 
     def ask(do, of="ocs1", **details):
-        return control(modelled.control[of], {"do": do, **details})
+        return send_request(modelled.control[of], {"do": do, **details})
 
     yield ask
     ask("clear_fault", fault="all")

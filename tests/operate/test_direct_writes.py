@@ -15,7 +15,7 @@ from testbed.leases.listing import read_leases
 from testbed.leases.model import parts_of
 from testbed.leases.store import LeaseStore
 from testbed.operate.design import design_for
-from testbed.operate.direct import holding, labs_with
+from testbed.operate.direct import labs_with, lease_ports
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.journal import journal_in
 from testbed.operate.session import LabSession
@@ -40,12 +40,12 @@ def parts(testbed12):
 
 
 def write(runs_dir, address, *ports):
-    with holding(runs_dir, address, frozenset(ports)):
+    with lease_ports(runs_dir, address, frozenset(ports)):
         pytest.fail("written")
 
 
 def test_a_switch_that_no_lab_has_moved_belongs_to_nobody(tmp_path):
-    with holding(tmp_path, ADDRESS, frozenset({1})):
+    with lease_ports(tmp_path, ADDRESS, frozenset({1})):
         assert not any(tmp_path.iterdir()), "and nothing is written for it"
 
 
@@ -60,7 +60,7 @@ def test_a_port_that_somebody_has_leased_is_not_written(leases, parts, tmp_path)
     port = min(int(part.rpartition("/")[2]) for part in lease.parts if part.startswith("port:"))
     with pytest.raises(LeaseDenied, match=f"lease {lease.id} of .* holds port:ocs1/{port}"):
         write(tmp_path, SAME, port)
-    with holding(tmp_path, ADDRESS, frozenset({48})):
+    with lease_ports(tmp_path, ADDRESS, frozenset({48})):
         held = [one for one in read_leases(leases.database.address, "testbed12") if one.is_implicit]
         assert [one.parts for one in held] == [{"port:ocs1/48"}]
         assert [one.id for one in leases.senders()] == [held[0].id], "its end waits for what is sent"
@@ -71,7 +71,7 @@ def test_under_its_lease_a_port_is_written(leases, parts, tmp_path, request):
     request.addfinalizer(lambda: select_lease(""))
     lease = leases.request(["port:ocs1/1"], parts("port:ocs1/1"))
     select_lease(lease.id)
-    with holding(tmp_path, ADDRESS, frozenset({1})):
+    with lease_ports(tmp_path, ADDRESS, frozenset({1})):
         assert [one.id for one in leases.senders()] == [lease.id]
     with pytest.raises(LeaseDenied, match="does not cover port:ocs1/2"):
         write(tmp_path, ADDRESS, 1, 2)

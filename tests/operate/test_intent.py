@@ -25,7 +25,7 @@ from testbed.design.topology.circulants import find_topology
 from testbed.errors import ApplyFailed, DriftError, IntentError, JournalError
 from testbed.lab.model import shard_of
 from testbed.operate.design import design_for, design_of_intent, lay_out
-from testbed.operate.intent import IntentLog, Stated, in_force, load_intents
+from testbed.operate.intent import IntentLog, Stated, load_intents, select_in_force
 from testbed.operate.journal import journal_in
 from testbed.operate.plan import plan_lab
 from testbed.operate.session import LabSession
@@ -157,7 +157,7 @@ def test_epochs_in_force_share_no_host_and_leave_none_out(jobs):
             self.hosts = tuple(sorted(hosts))
 
     newest_first = [Job(hosts) for hosts in jobs]
-    standing = in_force(newest_first)
+    standing = select_in_force(newest_first)
     taken = [host for job in standing for host in job.hosts]
     assert len(taken) == len(set(taken))
     assert standing[0] is newest_first[0]
@@ -184,7 +184,7 @@ def test_two_jobs_stand_with_one_another(testbed12, memory_switch, journal, runs
     for names in ("abcdef", "ghijkl"):
         lab = shard_of(testbed12, names)
         LabSession(lab, {"ocs1": switch}, None, journal).bring_up(design_for(lab))
-    assert [one.hosts[0] for one in in_force(load_intents(runs, testbed12.name))] == ["g", "a"]
+    assert [one.hosts[0] for one in select_in_force(load_intents(runs, testbed12.name))] == ["g", "a"]
 
 
 def test_a_lab_file_that_lost_a_host_is_told(session, testbed12, runs):

@@ -26,7 +26,7 @@ from testbed.design.routing.route_sets import routes_on
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import demand_of
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.hosts.fleet import SshFleet
 from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs, set_addresses
 from testbed.lab.hosts.probe import probe_links
@@ -82,7 +82,7 @@ class Bench:
         return heard, compare(self.lab, wiring, heard)
 
     def plant(self, do, **details):
-        return control(self.up.control["plant"], {"do": do, **details})
+        return send_request(self.up.control["plant"], {"do": do, **details})
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ skip_without("sqlalchemy")
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.design import Design
 from testbed.operate.journal import Journal
@@ -59,7 +59,7 @@ def bench(testbed12, tmp_path_factory):
         assert opened.bring_up(RING).verified.ok
         switches = {"ocs1": Unmonitored(opened.switches["ocs1"])}
         session = LabSession(opened.lab, switches, opened.fleet, journal)
-        yield SimpleNamespace(session=session, plant=lambda **do: control(up.control["plant"], do))
+        yield SimpleNamespace(session=session, plant=lambda **do: send_request(up.control["plant"], do))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from ocs_drivers import open_switch
 from ocs_drivers.families import lab_schemes
 from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.apply import apply_plan
@@ -44,7 +44,7 @@ def with_switch(lab, scheme):
 
 
 def true_circuits(up, switch):
-    return {tuple(pair) for pair in control(up.control[switch], {"do": "truth"})["connections"]}
+    return {tuple(pair) for pair in send_request(up.control[switch], {"do": "truth"})["connections"]}
 
 
 DAILY = {"calient+rest", "rome+telnet"}

@@ -40,8 +40,8 @@ def test_needs_are_read_from_markers():
         pytest.mark.testbed_gpu.mark,
         pytest.mark.testbed_board.mark,
     ]
-    assert Needs.of(item(*marks)) == Needs(hosts=6, degree=3, gpus=1, board=True)
-    assert Needs.of(item()) == Needs()
+    assert Needs.from_item(item(*marks)) == Needs(hosts=6, degree=3, gpus=1, board=True)
+    assert Needs.from_item(item()) == Needs()
     assert {mark.name for mark in marks} == {marker.partition("(")[0] for marker in MARKERS}
 
 
@@ -58,7 +58,7 @@ def test_needs_are_read_from_markers():
 )
 def test_a_marker_that_is_not_a_count_is_refused_with_the_form(mark):
     with pytest.raises(ValueError, match=r"write testbed_\w+\(4\)"):
-        Needs.of(item(mark.mark))
+        Needs.from_item(item(mark.mark))
 
 
 def test_two_tests_get_hosts_that_differ():
@@ -80,13 +80,13 @@ def test_hosts_that_circuits_join_are_taken_together():
 
 
 def test_a_lab_that_is_too_small_is_told_from_one_that_is_broken():
-    assert "0 of 8 hosts are so" in lab().lacking(Needs(hosts=2, degree=3))
-    assert "0 of 8 hosts are so" in lab().lacking(Needs(hosts=2, gpus=1))
-    assert lab(gpus=2).lacking(Needs(hosts=8, gpus=2)) == ""
-    assert lab(faults="ab").lacking(Needs(hosts=6)) == ""
-    assert "marked broken (a: no_light, b: no_light)" in lab(faults="ab").lacking(Needs(hosts=7))
+    assert "0 of 8 hosts are so" in lab().explain_lack(Needs(hosts=2, degree=3))
+    assert "0 of 8 hosts are so" in lab().explain_lack(Needs(hosts=2, gpus=1))
+    assert lab(gpus=2).explain_lack(Needs(hosts=8, gpus=2)) == ""
+    assert lab(faults="ab").explain_lack(Needs(hosts=6)) == ""
+    assert "marked broken (a: no_light, b: no_light)" in lab(faults="ab").explain_lack(Needs(hosts=7))
     # All of the lab is wanted where the test does not say.
-    assert "marked broken" in lab(faults="a").lacking(Needs())
+    assert "marked broken" in lab(faults="a").explain_lack(Needs())
 
 
 drawn_groups = st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(HOSTS)), max_size=6)
@@ -111,10 +111,10 @@ def test_what_is_chosen_is_free_healthy_and_whole(pairs, faults, held, wanted):
         assert len(chosen) >= wanted
         assert not set(chosen) & (faults | held)
         assert candidates.is_whole(chosen)
-        assert candidates.lacking(Needs(hosts=wanted)) == ""
+        assert candidates.explain_lack(Needs(hosts=wanted)) == ""
     elif not held:
         event("impossible")
-        assert candidates.lacking(Needs(hosts=wanted)) != ""
+        assert candidates.explain_lack(Needs(hosts=wanted)) != ""
 
 
 @pytest.mark.process

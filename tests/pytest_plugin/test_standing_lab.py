@@ -46,7 +46,7 @@ def test_a_test_gets_hosts_under_a_lease_and_the_circuits_are_put_back(lab_for, 
 
 def test_an_epoch_that_was_in_force_is_brought_into_force_again(lab_for, standing, circuits, tmp_path):
     from testbed.operate.design import design_for
-    from testbed.operate.intent import in_force, load_intents
+    from testbed.operate.intent import load_intents, select_in_force
     from testbed.operate.journal import journal_in
     from testbed.operate.session import open_lab
 
@@ -62,7 +62,7 @@ def test_an_epoch_that_was_in_force_is_brought_into_force_again(lab_for, standin
         assert circuits() != before
 
     assert circuits() == before
-    (now,) = in_force(load_intents(runs, standing.lab.name))
+    (now,) = select_in_force(load_intents(runs, standing.lab.name))
     assert (now.epoch, now.state) == (3, "verified")
     assert now.topology == load_intents(runs, standing.lab.name)[2].topology
 

@@ -25,7 +25,7 @@ from testbed.lab.inventory import load_lab, render_lab
 from testbed.service import labs
 from testbed.service.application import build_app
 from testbed.service.gate import Gate
-from testbed.service.runs import MOST_QUEUED
+from testbed.service.runs import MAX_QUEUED
 from testbed.service.server import make_service
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +33,7 @@ TESTBED12 = ROOT / "labs" / "testbed12.yaml"
 
 
 @contextmanager
-def service_in(folder, most_queued=MOST_QUEUED):
+def service_in(folder, most_queued=MAX_QUEUED):
     """Make a service of one lab that is down; its workers and its feed are not started."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(labs, "_why_down", lambda lab: f"no simulated lab '{lab.name}' is up")

@@ -45,7 +45,7 @@ def asked(service, monkeypatch):
 
     monkeypatch.setattr(labs, "_why_down", lambda lab: "")  # /readyz is 200, and no switch is asked
     monkeypatch.setattr(metrics, "_read", lambda view: ())
-    monkeypatch.setattr(doors, "MOST_ATTEMPTS", 10_000)
+    monkeypatch.setattr(doors, "MAX_ATTEMPTS", 10_000)
     load_all_checks()
     checks = [KNOWN_CHECKS.get_one(name) for name in CHECKS]
     app = build_app(service)

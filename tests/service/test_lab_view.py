@@ -15,14 +15,14 @@ skip_without("sqlalchemy")
 def looking(service):
     """Provide a view, in which a thread looks until it is let go; what is known is `old`, what it finds `new`."""
     view, begun, let_go = service.labs[0], threading.Event(), threading.Event()
-    assert view.fresh("it", lambda: "old") == "old"
+    assert view.get_fresh("it", lambda: "old") == "old"
 
     def find():
         begun.set()
         assert let_go.wait(60)
         return "new"
 
-    looker = threading.Thread(target=view.fresh, args=("it", find, -1.0))
+    looker = threading.Thread(target=view.get_fresh, args=("it", find, -1.0))
     looker.start()
     assert begun.wait(60)
     yield view, let_go
@@ -33,7 +33,7 @@ def looking(service):
 def test_others_get_what_is_known_while_somebody_looks(looking):
     view, let_go = looking
 
-    assert view.fresh("it", lambda: "never", -1.0) == "old"
+    assert view.get_fresh("it", lambda: "never", -1.0) == "old"
     let_go.set()
 
 
@@ -42,5 +42,5 @@ def test_after_a_change_everybody_waits_for_the_next_look(looking):
     let_go.set()
     view.forget()
 
-    assert view.fresh("it", lambda: "newest") == "newest"
-    assert view.fresh("it", lambda: "never", 60.0) == "newest"
+    assert view.get_fresh("it", lambda: "newest") == "newest"
+    assert view.get_fresh("it", lambda: "never", 60.0) == "newest"

@@ -26,7 +26,7 @@ import httpx
 
 from testbed.cli.app import run_app
 from testbed.client import ServiceRefused, ServiceUnreachable, connect, connect_async
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -71,7 +71,7 @@ def test_what_a_proof_found_is_what_the_service_tells(running, up, client, name)
     assert (topology["seen"]["by"], topology["seen"]["id"]) == ("apply", applied.id)
 
     gone = before["circuits"][0]["input"]
-    control(up[0].control[before["name"]], {"do": "operator", "disconnect": [gone]})
+    send_request(up[0].control[before["name"]], {"do": "operator", "disconnect": [gone]})
     verified = lab.run("verify", hosts="model")
 
     seen = {"at": verified.document["finished"], "by": "verify", "id": verified.id}

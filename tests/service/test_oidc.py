@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from testbed.service.oidc import Provider, either
+from testbed.service.oidc import Provider, identify_by_either
 from testbed.service_errors import InvalidRequest, NotAllowed, NotAuthenticated
 
 NOW = 1_800_000_000.0
@@ -213,12 +213,12 @@ def listening():
 
 def test_people_of_a_provider_and_our_tokens_are_both_known(listening, service, token_of):
     provider = Provider(listening.url, "lab", now=lambda: NOW)
-    identify = either(service.tokens.identity, provider)
+    identify = identify_by_either(service.tokens.identity, provider)
 
     assert identify(listening.token(roles="developer")).role == "developer"
     assert identify(token_of("viewer")).role == "viewer"
     with pytest.raises(NotAuthenticated):
-        either(service.tokens.identity, None)(listening.token())
+        identify_by_either(service.tokens.identity, None)(listening.token())
 
 
 @pytest.mark.socket

@@ -17,7 +17,7 @@ skip_without("pyarrow")
 from ocs_drivers.errors import TransportError
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.observe.device_metrics import samples_of
-from testbed.observe.exposition import BY_NAME, CONTENT_TYPE, exposition
+from testbed.observe.exposition import BY_NAME, CONTENT_TYPE, format_exposition
 from testbed.observe.stored_metrics import load_samples
 from testbed.operate.light import SwitchReading
 from testbed.service import labs, metrics
@@ -83,7 +83,7 @@ def test_the_answer_is_that_of_the_command(past, ask, switches, token_of):
     told = ask("GET", "/metrics", token_of("viewer"))
 
     assert told.headers["content-type"] == CONTENT_TYPE
-    stored = exposition(load_samples(past.runs_dir)).splitlines()
+    stored = format_exposition(load_samples(past.runs_dir)).splitlines()
     assert [line for line in stored if line not in told.text.splitlines()] == []
     assert 'testbed_switch_up{lab="testbed12",switch="ocs1"} 1' in told.text
     assert 'testbed_switch_up{lab="testbed12",switch="ocs2"} 0' in told.text

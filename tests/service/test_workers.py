@@ -16,7 +16,7 @@ skip_without("sqlalchemy")
 from testbed.cli import submitted
 from testbed.service.access import Identity
 from testbed.service.requests import LANES
-from testbed.service.runs import MOST_QUEUED
+from testbed.service.runs import MAX_QUEUED
 from testbed.service.workers import ATTEMPTS, ROOM, Workers
 from testbed.service_errors import NotFound, TooManyRuns
 from testbed.storage.address import address_in
@@ -167,7 +167,7 @@ def test_a_lab_carries_out_no_more_runs_of_a_lane_than_it_has_room_for(service, 
 
 
 def test_a_user_has_eight_runs_that_wait_and_others_have_their_own(service):
-    for _ in range(MOST_QUEUED):
+    for _ in range(MAX_QUEUED):
         run, _ = service.runs.submit(ANN, "testbed12", "history", REQUEST, key="")
     with pytest.raises(TooManyRuns, match="8 runs of ann are already waiting: wait for them, or cancel some"):
         service.runs.submit(ANN, "testbed12", "history", REQUEST)

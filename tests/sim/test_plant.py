@@ -179,7 +179,7 @@ def test_what_cannot_be(plant):
 def test_two_fibres_do_not_fit_into_one_port():
     document = wiring()
     document["hosts"][1]["nics"][0]["transmit"]["port"] = 1
-    with pytest.raises(FibreError, match="ocs1:1 holds two fibres, a/nic1:transmit and b/nic1:transmit"):
+    with pytest.raises(FibreError, match="ocs1:1 has two fibres, a/nic1:transmit and b/nic1:transmit"):
         Plant(document)
 
 

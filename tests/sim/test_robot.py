@@ -407,7 +407,7 @@ class Watch:
         assert device.lit.items() <= device.matrix.connections.items()
         if robot.running is not None:
             assert robot.running.pair[0] not in device.lit
-        elif not robot._held:
+        elif not robot._gripped_inputs:
             assert device.lit == device.matrix.connections
         assert self.begun == sorted(self.begun)
 

@@ -65,7 +65,7 @@ def test_an_error_takes_all_of_a_transaction_back(database):
 
 
 def test_commits_are_durable(database):
-    with database.reading() as connection:
+    with database.open_reading() as connection:
         if connection.dialect.name == "sqlite":
             settings = [
                 connection.exec_driver_sql(f"pragma {name}").scalar()

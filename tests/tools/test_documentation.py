@@ -40,7 +40,7 @@ def test_the_picture_of_the_rooms_is_that_of_the_contracts():
 def test_public_names_exist():
     for package in interface.PUBLIC:
         module = interface.import_module(package)
-        names = interface.exported(package)
+        names = interface.list_exports(package)
         assert names
         assert [name for name in names if not hasattr(module, name)] == []
 

@@ -83,9 +83,9 @@ def test_uv_is_the_locked_one_or_the_one_that_is_named(tmp_path):
     assert "--hash=sha256:" in locked.lock.read_text()
     named = tmp_path / "uv"
     with pytest.raises(InstallError, match="which is not a program"):
-        Uv(ROOT, Path(sys.executable), {"UV": str(named)}).is_there()
+        Uv(ROOT, Path(sys.executable), {"UV": str(named)}).is_installed()
     named.touch(0o755)
-    assert Uv(ROOT, Path(sys.executable), {"UV": str(named)}).is_there()
+    assert Uv(ROOT, Path(sys.executable), {"UV": str(named)}).is_installed()
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ def test_bytecode_is_left_to_python_where_python_writes_it(checkout, monkeypatch
 
 
 def test_an_environment_that_is_gone_holds_nothing(tmp_path):
-    assert not Environment(tmp_path / "gone").holds(".locked", "")
+    assert not Environment(tmp_path / "gone").has_stamp(".locked", "")
 
 
 @pytest.mark.parametrize("folder", translations.FOLDERS)

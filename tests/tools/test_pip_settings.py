@@ -130,7 +130,7 @@ def test_the_home_folder_is_found(tmp_path, monkeypatch):
 def test_a_folder_that_is_not_there_is_left_out_and_named(tmp_path):
     found = settings_for_uv({"find-links": f"{tmp_path} {tmp_path}/gone"}, {})
     assert found.environment == {"UV_FIND_LINKS": tmp_path.as_uri()}
-    assert found.notes == (f"pip's find-links names {tmp_path}/gone, which is not there",)
+    assert found.notes == (f"pip's find-links names {tmp_path}/gone, which does not exist",)
     assert variables({"find-links": f"{tmp_path}/gone"}) == {}
 
 

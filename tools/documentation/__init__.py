@@ -1,1 +1,1 @@
-"""The documentation as a site: pages made from commands and docstrings, and what mkdocs needs to take them."""
+"""Generated pages of the documentation, from commands and docstrings, and hooks of mkdocs that include them."""

@@ -1,4 +1,4 @@
-"""`python -m tools.documentation FOLDER`: write the pages that are made from commands and from docstrings."""
+"""Generator of the pages from commands and docstrings: `python -m tools.documentation FOLDER`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of the three programs, made from the commands themselves."""
+"""Reference pages of the three programs, generated from their commands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _page(name: str, app: Any) -> Iterator[str]:
 
 
 def _commands(group: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield every command below a group that does something itself, with its words; some are groups, too."""
+    """Yield the words and the command of everything that can be run below a group, including runnable groups."""
     for name, command in group.commands.items():
         is_group = hasattr(command, "commands")
         if not is_group or command.invoke_without_command:
@@ -66,7 +66,7 @@ def _usage(command: Any) -> Iterator[str]:
 
 
 def _argument(parameter: Any) -> str:
-    """Return the name of an argument without the brackets around what may be left out."""
+    """Return the name of an argument in capitals, without the brackets of an optional argument."""
     metavar = str(parameter.metavar or parameter.name).rstrip(".")
     return (metavar[1:-1] if re.fullmatch(r"\[[^]]*\]", metavar) else metavar).upper()
 
@@ -85,7 +85,7 @@ def _parameters(command: Any) -> Iterator[str]:
 
 
 def _document(document: type[Document]) -> Iterator[str]:
-    """Yield the keys of a document of `--json`, and of the records in it."""
+    """Yield the table of the keys of a `--json` document and of its records."""
     yield f"`--json` prints: {inspect.cleandoc(document.__doc__ or '')}\n"
     yield "| key | type |\n|---|---|"
     yield from (f"| `{key}` | {_escape(kind)} |" for key, kind in _keys(document, ""))
@@ -93,20 +93,20 @@ def _document(document: type[Document]) -> Iterator[str]:
 
 
 def _keys(record: type, prefix: str) -> Iterator[tuple[str, str]]:
-    """Yield keys and types; those of a record in a list as `list[].key`, in a mapping as `mapping.NAME.key`."""
+    """Yield keys and types. Keys of records in a list are `list[].key`, in a mapping `mapping.NAME.key`."""
     hints = get_type_hints(record)
     for field in dataclasses.fields(record):
         key = prefix + field.metadata.get("key", field.name)
         kind = hints[field.name]
-        may_lack = ", may be left out" if field.metadata.get("omit_none") else ""
+        optional = ", may be left out" if field.metadata.get("omit_none") else ""
         inner, suffix = _inner(kind)
-        yield key, ("object" if inner and not suffix else _type_name(kind)) + may_lack
+        yield key, ("object" if inner and not suffix else _type_name(kind)) + optional
         if inner:
             yield from _keys(inner, f"{key}{suffix}.")
 
 
 def _inner(kind: Any) -> tuple[type | None, str]:
-    """Return the record of a field, a list or a mapping of them, and how its keys are reached; None without one."""
+    """Return the record type in a field, list or mapping, and the suffix of its keys; (None, "") for other types."""
     options = (
         [one for one in get_args(kind) if one is not NoneType] if isinstance(kind, UnionType) else [kind]
     )
@@ -122,7 +122,7 @@ def _inner(kind: Any) -> tuple[type | None, str]:
 
 
 def _type_name(kind: Any) -> str:
-    """Return the name of a type as JSON has it.
+    """Return the name of a type in JSON terms.
 
     >>> _type_name(tuple[tuple[int, int], ...] | None)
     'list of lists of integers, or null'

@@ -1,7 +1,8 @@
-"""`python -m tools.documentation.messages`: tables of errors and findings, and one page with every message.
+"""Generator of the tables of errors and findings, and of a page with every message.
 
-The tables of `docs/reference/errors.md` and `docs/reference/findings.md` are made from the classes and from `KINDS`.
-The page `build/messages.md` has every text that a user can meet, file by file, to be read from top to bottom.
+`python -m tools.documentation.messages` updates the tables in `docs/reference/errors.md` and
+`docs/reference/findings.md` from the error classes and from `KINDS`. It also writes `build/messages.md`, a page for
+reviewers with every text that a user may see, file by file.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ERRORS = ROOT / "docs/reference/errors.md"
 FINDINGS = ROOT / "docs/reference/findings.md"
 
 TABLE = re.compile(r"(<!-- table: (?P<source>[^>]*) -->\n).*?(<!-- end -->)", re.DOTALL)
-"""A table between two comments; the first names what it is made from."""
+"""A table between two comments; the first comment names its source."""
 
 SPEAKING = frozenset(
     {
@@ -41,11 +42,14 @@ SPEAKING = frozenset(
     }
     | {"progress", "refuse", "report", "say", "secho", "tell", "warn", "warning"}
 )
-"""Functions whose texts reach a user, besides everything that is raised."""
+"""Functions whose texts a user sees, in addition to all raised errors."""
 
 
 def _describe(error: type[LightbedError]) -> str:
-    """Return the summary of a class as a cell, without capital and full stop; of a root the first sentence alone."""
+    """Return the summary of an error class for a table cell, in lower case and without the final full stop.
+
+    For a root class, this is only the first sentence.
+    """
     text = (inspect.getdoc(error) or "").partition("\n\n")[0].replace("\n", " ")
     text = text.partition(". ")[0] if text.startswith("Root") else text
     text = text.removesuffix(".")
@@ -53,7 +57,7 @@ def _describe(error: type[LightbedError]) -> str:
 
 
 def error_table(modules: str) -> Iterator[str]:
-    """Yield the rows for all error classes that these modules define, separated by spaces."""
+    """Yield the table of all error classes that the modules define; `modules` is a list separated by spaces."""
     yield "| code | class | who | when |"
     yield "|---|---|---|---|"
     for name in modules.split():
@@ -63,7 +67,7 @@ def error_table(modules: str) -> Iterator[str]:
 
 
 def finding_table() -> Iterator[str]:
-    """Yield the rows for all kinds of findings, in the order in which they are reported."""
+    """Yield the table of all kinds of findings, in the order of `KINDS`."""
     yield "| kind | meaning | hint |"
     yield "|---|---|---|"
     for name, kind in KINDS.items():
@@ -71,7 +75,7 @@ def finding_table() -> Iterator[str]:
 
 
 def render(text: str) -> str:
-    """Return a page with its tables made again."""
+    """Return the text of a page with updated tables."""
 
     def table(match: re.Match[str]) -> str:
         source = match["source"]
@@ -82,7 +86,7 @@ def render(text: str) -> str:
 
 
 def text_of(node: ast.expr) -> str | None:
-    """Return the text of a literal or an f-string, its fields in braces; None for anything else."""
+    """Return the text of a string literal or f-string, or both texts of a conditional; None for other expressions."""
     match node:
         case ast.Constant(value=str(value)):
             return value
@@ -97,7 +101,7 @@ def text_of(node: ast.expr) -> str | None:
 
 
 def collect_messages(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the line and the text of every message in a file: of two words at least, in the order of the file."""
+    """Yield the line number and text of every message of two or more words in a file, in order."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     raised = {id(node.exc) for node in ast.walk(tree) if isinstance(node, ast.Raise)}
     messages = set()
@@ -125,7 +129,7 @@ def message_page() -> Iterator[str]:
 
 
 def main() -> None:
-    """Make the tables again, and write the page of messages."""
+    """Update the tables, and write the page of messages."""
     for page in (ERRORS, FINDINGS):
         page.write_text(render(page.read_text(encoding="utf-8")), encoding="utf-8")
     target = ROOT / "build/messages.md"

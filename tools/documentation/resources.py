@@ -1,4 +1,4 @@
-"""The table of resources of all library modules, from the numbers that a test in `make test-long` holds."""
+"""Table of the FPGA resources of all library modules, from the baseline that a test in `make test-long` checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fpga.hdl.synthesis import BASELINE
 
 
 def resources_table() -> Iterator[str]:
-    """Return the lines of the table in `docs/reference/resources.md`: modules of the library, then blocks."""
+    """Yield the lines of the table in `docs/reference/resources.md`."""
     cells = json.loads(BASELINE.read_text(encoding="ascii"))
     yield "| module | look-up tables | flip-flops |"
     yield "|---|---|---|"

@@ -1,6 +1,6 @@
-"""Picture of the rooms, made from the import contracts and the first sentence of each room: `docs/architecture.svg`.
+"""Picture of the packages, `docs/architecture.svg`, from import contracts and first sentences of docstrings.
 
-python -m tools.documentation.rooms   writes it
+`python -m tools.documentation.rooms` writes the picture.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEFT = 690
 
 
 def read_layers() -> list[list[str]]:
-    """Return the rooms of `testbed` by layers, from the top, as the contract in `pyproject.toml` has them."""
+    """Return the packages of `testbed` by layer, top layer first, from the contract in `pyproject.toml`."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
     (layers,) = [one["layers"] for one in contracts if one.get("containers") == ["testbed"]]
@@ -59,7 +59,7 @@ def _boxes(rows: list[list[str]], left: float, width: float, top: float) -> Iter
 
 
 def draw() -> str:
-    """Return the picture: whoever stands higher imports from below, never the other way."""
+    """Return the picture as SVG. Packages import only from rows below them."""
     layers = read_layers()
     height = 40 + len(layers) * (BOX + GAP) + 10
     below = 40 + (len(layers) - len(GROUND)) * (BOX + GAP)

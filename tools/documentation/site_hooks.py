@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: pages that were generated, and examples that pages link to, become part of the site."""
+"""Hooks of mkdocs that add generated pages, and examples to which pages link, to the site."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXAMPLES = "examples"
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add generated pages, and the examples, at the paths that pages expect them at."""
+    """Add the generated pages and the example notebooks to the files of the site."""
     sources = [(GENERATED, path) for path in sorted(GENERATED.rglob("*.md"))]
     sources += [(ROOT, path) for path in sorted((ROOT / EXAMPLES).rglob("*.ipynb"))]
     for base, path in sources:
@@ -21,6 +21,6 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:  # noqa: ARG001  mkdocs names them
-    """Return the page with links that leave `docs` led to where the site holds their targets."""
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:  # noqa: ARG001  mkdocs passes them by name
+    """Return the page with links to `examples` outside `docs` changed to their place in the site."""
     return markdown.replace(f"](../../{EXAMPLES}/", f"](../{EXAMPLES}/")

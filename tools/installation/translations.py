@@ -1,7 +1,7 @@
-"""Machine code of the simulators, the searches and the photonic kernels, made at installation.
+"""Compilation of the simulators, searches and photonic kernels to machine code at installation.
 
-Each command uses what numba translates once; `lightbed.compiled` keeps it in the user's cache folder, so that the
-first `testbed simulate` of a user, and every test, finds it there.
+numba compiles their functions once, and `lightbed.compiled` caches the code in the user's cache folder. The first
+`testbed simulate` of a user, and every test, then uses the cache.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FOLDERS = (
     "testbed/design/routing",
     "testbed/design/search",
 )
-"""Where the translated functions stand; a change there makes new translations."""
+"""Folders of the compiled functions; a change in them causes a new compilation."""
 
 _SMALL = ("vgg16", "--nodes", "4", "--set", "batch_per_device=2")
 _KERNELS = """
@@ -36,7 +36,7 @@ for module in iter_modules(kernels.__path__):
     import_module(f"{kernels.__name__}.{module.name}")
 """
 
-# The kit's processor has to be there before a shot: its driver gives up a shot that takes as long as a translation.
+# The kit's processor must be compiled before the first shot: its driver aborts a shot that takes as long as that.
 _PROCESSOR = """
 from sim.twins.rfsoc.tproc_v1 import TprocV1, instructions
 (end,) = (code for code, instruction in instructions.INSTRUCTIONS.items() if instruction.name == "end")
@@ -46,7 +46,7 @@ processor.run(None)
 """
 
 _PLAN = "PLAN"
-"""Stands for a file that is thrown away."""
+"""Placeholder for a temporary file."""
 
 CHAINS: Sequence[Sequence[Sequence[str]]] = (
     (
@@ -60,18 +60,18 @@ CHAINS: Sequence[Sequence[Sequence[str]]] = (
         ("bin/testbed", "simulate", *_SMALL, "--routing", "hash"),
     ),
 )
-"""Commands that use machine code, program first. Chains run beside each other."""
+"""Commands that compile the functions by using them, program first. The chains run in parallel."""
 
 
 def translate(environment: Path, tick: Callable[[], None]) -> str:
-    """Run the commands, two at a time, and return the output of one that fails: its users translate themselves."""
+    """Run the chains of commands, and return the output of failures, or "". A failure only delays later commands."""
 
     def run_chain(chain: Sequence[Sequence[str]]) -> str:
         for program, *arguments in chain:
             words = [plan if word == _PLAN else word for word in arguments]
-            done = run([environment / program, *words], tick=tick)
-            if done.status:
-                return done.last_lines
+            result = run([environment / program, *words], tick=tick)
+            if result.status:
+                return result.last_lines
         return ""
 
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(CHAINS)) as pool:

@@ -1,4 +1,4 @@
-"""uv: fetched by pip in the version of `requirements/installer.lock`, and run with pip's configuration."""
+"""uv, downloaded by pip in the version of `requirements/installer.lock`, and run with pip's configuration."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tools.installation.pip_settings import (
     read_configuration,
     settings_for_uv,
 )
-from tools.installation.processes import Done, InstallError, run
+from tools.installation.processes import InstallError, ProcessResult, run
 
 _SYSTEM_CERTIFICATES = (
     Path("/etc/ssl/certs/ca-certificates.crt"),
     Path("/etc/pki/tls/certs/ca-bundle.crt"),
 )
 _READ_ALL = {"PIP_QUIET": "0", "PIP_VERBOSE": "3"}
-"""A `quiet` in pip's files would silence the list of what they say."""
+"""Overrides `quiet` in pip's configuration, which would hide the output of `pip config debug`."""
 _ANYWHERE = {"PIP_REQUIRE_VIRTUALENV": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
-def nothing() -> None:
-    """Do nothing, while a process runs."""
+def do_nothing() -> None:
+    """Do nothing: the default tick."""
 
 
 @dataclass
@@ -45,12 +45,12 @@ class Uv:
 
     @property
     def folder(self) -> Path:
-        """The folder of uv and what it needs; ignored by git, removed by `make clean`."""
+        """The folder of uv and its files; ignored by git, removed by `make clean`."""
         return self.root / ".tools"
 
     @property
     def lock(self) -> Path:
-        """The version of uv, with hashes."""
+        """The lock file with the version and hashes of uv."""
         return self.root / "requirements" / "installer.lock"
 
     @cached_property
@@ -59,26 +59,29 @@ class Uv:
         match = re.search(r"^uv==([^ \\]+)", self.lock.read_text(encoding="utf-8"), re.MULTILINE)
         if match is None:
             raise InstallError(
-                f"{self.lock} names no version of uv: run make lock, or take the file from git"
+                f"{self.lock} contains no version of uv: run make lock, or restore the file from git"
             )
         return match[1]
 
     @property
     def path(self) -> Path:
-        """The program."""
-        named = self.environ.get("UV")
-        return Path(named) if named else self.folder / f"uv-{self.version}"
+        """The uv program: that of the variable UV, or the downloaded one."""
+        given = self.environ.get("UV")
+        return Path(given) if given else self.folder / f"uv-{self.version}"
 
-    def is_there(self) -> bool:
-        """Return whether there is nothing to fetch. Raises InstallError when the uv that was named is not there."""
+    def is_installed(self) -> bool:
+        """Return whether uv is available. Raises `InstallError` if the variable UV does not name a program."""
         if os.access(self.path, os.X_OK):
             return True
         if self.environ.get("UV"):
-            raise InstallError(f"UV names {self.path}, which is not a program: name another, or none")
+            raise InstallError(f"UV is {self.path}, which is not a program: set it to another, or unset it")
         return False
 
-    def fetch(self, tick: Callable[[], None] = nothing) -> None:
-        """Download the wheel of uv with pip, which compares its hash, and take the program out of it."""
+    def fetch(self, tick: Callable[[], None] = do_nothing) -> None:
+        """Download the wheel of uv with pip, which verifies its hash, and extract the program.
+
+        Raises `InstallError` if pip cannot download it.
+        """
         self.folder.mkdir(exist_ok=True)
         for old in self.folder.glob("uv-*"):
             old.unlink()
@@ -88,11 +91,11 @@ class Uv:
                 *("--no-deps", "--only-binary", ":all:", "--require-hashes", "--requirement", self.lock),
                 *("--dest", scratch),
             ]
-            done = run(command, environment={**self.environ, **_ANYWHERE}, tick=tick)
-            if done.status:
+            result = run(command, environment={**self.environ, **_ANYWHERE}, tick=tick)
+            if result.status:
                 raise InstallError(
-                    f"{done.last_lines}\npip cannot download uv {self.version}, which installs the rest (see above)."
-                    " Without a network, or where the index has another version, name a uv that is installed:"
+                    f"{result.last_lines}\npip cannot download uv {self.version}, which installs the rest (see above)."
+                    " Without a network, or if the index lacks this version, use an installed uv:"
                     " make install UV=/path/to/uv"
                 )
             (wheel,) = Path(scratch).glob("uv-*.whl")
@@ -100,56 +103,56 @@ class Uv:
                 (member,) = (name for name in archive.namelist() if name.endswith("/scripts/uv"))
                 program = Path(archive.extract(member, scratch))
             program.chmod(0o755)
-            program.rename(self.path)
+            program.rename(self.path)  # last, so that a killed download leaves no program
 
     def _pip_python(self) -> Path | None:
-        """Return an interpreter that has pip: the one that runs this, or that of an environment made for pip."""
+        """Return an interpreter with pip: this one, or that of the environment for pip; None without either."""
         if find_spec("pip") is not None:
             return self.python
         own = self.folder / "pip" / "bin" / "python"
         return own if own.exists() and run([own, "-m", "pip", "--version"]).status == 0 else None
 
     def _make_pip(self) -> Path:
-        """Make an environment for pip. Raises InstallError without the module venv and without root to install it."""
+        """Create an environment for pip. Raises `InstallError` if the module venv cannot be found or installed."""
         make: list[str | Path] = [self.python, "-m", "venv", "--clear", self.folder / "pip"]
         if run(make).status:
             package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
             system.apt_install([package])
-            done = run(make)
-            if done.status:
+            result = run(make)
+            if result.status:
                 raise InstallError(
-                    f"{done.last_lines}\n{self.python} has neither pip nor venv, and pip fetches uv, which installs the"
-                    f" rest. Run as root: apt-get install {package}, or name a uv that is installed:"
+                    f"{result.last_lines}\n{self.python} has neither pip nor venv, but pip downloads uv, which installs"
+                    f" the rest. Run as root: apt-get install {package}, or use an installed uv:"
                     " make install UV=/path/to/uv"
                 )
         return self.folder / "pip" / "bin" / "python"
 
     @cached_property
     def settings(self) -> UvSettings:
-        """The configuration of pip, and the folder of the cache."""
-        found = settings_for_uv(
+        """The settings of uv: pip's configuration, and the cache folder."""
+        pip_settings = settings_for_uv(
             self._pip_configuration(),
             self.environ,
             torch_index=self.environ.get("TORCH_INDEX", ""),
             has_system_certificates=any(path.exists() for path in _SYSTEM_CERTIFICATES),
         )
-        environment = {**found.environment, **self._cache(), "UV_PYTHON_DOWNLOADS": "never"}
-        return UvSettings(environment, found.options, found.notes)
+        environment = {**pip_settings.environment, **self._cache(), "UV_PYTHON_DOWNLOADS": "never"}
+        return UvSettings(environment, pip_settings.options, pip_settings.notes)
 
     def notes(self) -> tuple[str, ...]:
-        """Return what pip would warn of, if its configuration was used."""
+        """Return the warnings on pip's configuration, if uv has used it."""
         return self.settings.notes if "settings" in vars(self) else ()
 
     def _pip_configuration(self) -> dict[str, str]:
         python = self._pip_python()
         if python is None:
-            return {}  # a uv was named, and what is set for it is all there is
+            return {}  # without pip there are only the settings of the given uv
         command: list[str | Path] = [python, "-m", "pip", "config", "debug"]
-        debugged = run(command, environment={**self.environ, **_READ_ALL}).output
-        return read_configuration(configuration_files(debugged), self.environ)
+        debug_output = run(command, environment={**self.environ, **_READ_ALL}).output
+        return read_configuration(configuration_files(debug_output), self.environ)
 
     def _cache(self) -> dict[str, str]:
-        """Return where uv keeps what it downloads: where the environments can be linked to it, if there is a place."""
+        """Return the variables for the cache of uv: a folder from which files can be hard-linked, or else copying."""
         if self.environ.get("UV_CACHE_DIR"):
             return {}
         for folder in (cache_home(self.root, self.environ) / "uv", self.folder / "cache" / "uv"):
@@ -162,36 +165,36 @@ class Uv:
         arguments: Sequence[str | Path],
         *,
         environment: Mapping[str, str] | None = None,
-        tick: Callable[[], None] = nothing,
-    ) -> Done:
-        """Return how uv ended."""
+        tick: Callable[[], None] = do_nothing,
+    ) -> ProcessResult:
+        """Run uv, and return its result."""
         variables = {**self.environ, **self.settings.environment, **(environment or {})}
         return run([self.path, "--quiet", *arguments], environment=variables, tick=tick)
 
 
 def cache_home(root: Path, environ: Mapping[str, str]) -> Path:
-    """Return the folder for caches: the user's, or one in the checkout where the user has none of his own.
+    """Return the folder for caches: the user's, or one in the checkout if that belongs to somebody else.
 
-    (With sudo, HOME may be that of another, who could not remove what we leave there.)
+    With sudo, HOME may be that of another user, who could not remove files of root.
     """
     home = environ.get("HOME", "")
-    named = Path(environ.get("XDG_CACHE_HOME") or Path(home, ".cache"))
-    nearest = next((folder for folder in (named, *named.parents) if folder.exists()), None)
+    cache = Path(environ.get("XDG_CACHE_HOME") or Path(home, ".cache"))
+    nearest = next((folder for folder in (cache, *cache.parents) if folder.exists()), None)
     if (
-        named.is_absolute()
+        cache.is_absolute()
         and nearest
         and os.access(nearest, os.W_OK)
         and nearest.stat().st_uid == os.geteuid()
     ):
-        return named
+        return cache
     return root / ".tools" / "cache"
 
 
 def can_link(folder: Path, to: Path) -> bool:
-    """Return whether a file in `folder` can have a second name in the folder `to`. Both are made."""
+    """Return whether files in `folder` can be hard-linked into the folder `to`. Creates both folders."""
     try:
-        for made in (folder, to):
-            made.mkdir(parents=True, exist_ok=True)
+        for each in (folder, to):
+            each.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=folder) as source, TemporaryDirectory(dir=to) as target:
             os.link(source.name, Path(target) / "link")
     except OSError:

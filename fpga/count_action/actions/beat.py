@@ -17,7 +17,7 @@ from fpga.count_action.actions.kind import (
 )
 from fpga.count_action.actions.proof import CLOCKED, Check, Proof, bit, concatenate
 from fpga.count_action.defaults import beat_signed, beat_width
-from fpga.count_action.diagnostics import Diagnostics, note, quote
+from fpga.count_action.diagnostics import Diagnostics, make_diagnostic, quote
 from fpga.count_action.expressions import bits_for, interval_of_bits
 from fpga.count_action.model import MAX_LANES, Action, ActionKind, Datapath, Module
 
@@ -84,7 +84,7 @@ class Beat(Kind):
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         if not 1 <= len(action.refs) <= MAX_LANES:
             what = f"the stream {quote(action.output)} has {len(action.refs)} samples"
-            yield note(
+            yield make_diagnostic(
                 action.at, f"{what}; 1 to {MAX_LANES} are possible", "Name the samples, or split the beat."
             )
 

@@ -28,7 +28,7 @@ from fpga.count_action.actions.proof import (
     declare_hidden_wire,
 )
 from fpga.count_action.defaults import EMIT_WIDTH, beat_signed
-from fpga.count_action.diagnostics import Diagnostics, find_out_of_range, note, quote
+from fpga.count_action.diagnostics import Diagnostics, find_out_of_range, make_diagnostic, quote
 from fpga.count_action.expressions import number_of
 from fpga.count_action.model import MAX_LANES, MAX_WIDTH, Action, ActionKind, Datapath, Module
 
@@ -88,11 +88,11 @@ class Emit(Kind):
         name = quote(action.output)
         if not 1 <= len(action.refs) <= MAX_LANES:
             message = f"the sum {name} has {len(action.refs)} samples; 1 to {MAX_LANES} are possible"
-            yield note(action.at, message, "Name the samples, or split the beat.")
+            yield make_diagnostic(action.at, message, "Name the samples, or split the beat.")
         yield from find_out_of_range(f"shift of sum {name}", action.shift, 0, MAX_WIDTH - 1, action.at)
         if action.reduction not in {"sum", "max", "min"} or (action.with_index and action.reduction == "sum"):
             message = f"`emit {action.reduction}`{' with index' if action.with_index else ''}"
-            yield note(
+            yield make_diagnostic(
                 action.at,
                 f"{message} is not supported",
                 "Use sum, max or min; only max and min have an index.",

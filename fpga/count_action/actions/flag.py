@@ -8,7 +8,7 @@ from typing import Any
 
 from fpga.count_action.actions.kind import Edge, Hardware, Kind, Lines, Statements, Texts
 from fpga.count_action.actions.proof import ALWAYS, CLOCKED, Check, Proof, bit
-from fpga.count_action.diagnostics import Diagnostics, note, quote
+from fpga.count_action.diagnostics import Diagnostics, make_diagnostic, quote
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import Action, ActionKind, Count, Module
 
@@ -124,7 +124,7 @@ class SetFlag(Flag):
                 if any(each.wins for each in sets) and any(each.wins for each in clears):
                     second = next(each for each in clears if each.wins)
                     message = f"both the set and the clear of flag {quote(flag)} win"
-                    yield note(second.at, message, "Leave one `wins` away (R9).")
+                    yield make_diagnostic(second.at, message, "Leave one `wins` away (R9).")
 
     def find_mistakes(self, graph: Graph) -> Diagnostics:
         """Yield a warning for each flag that can be set and cleared in one cycle without a `wins`."""
@@ -139,7 +139,7 @@ class SetFlag(Flag):
                             " fire in one cycle, and is 1 then: the clear is lost (R9)"
                         )
                         hint = f"Write `set {flag} wins` if that is intended, `clear {flag} wins` if not."
-                        yield note(other.at, message, hint)
+                        yield make_diagnostic(other.at, message, hint)
                         break
 
 
@@ -167,7 +167,7 @@ class ClearFlag(Flag):
         for (name, output), drivers in graph.drivers.items():
             if all(action.kind is ActionKind.CLEAR_FLAG for _, action in drivers):
                 message = f"flag {quote(output)} of module {quote(name)} is cleared, and nothing sets it"
-                yield note(drivers[0][1].at, message, f"Add `set {output}`.")
+                yield make_diagnostic(drivers[0][1].at, message, f"Add `set {output}`.")
 
 
 def _sort(drivers: tuple[Action, ...]) -> tuple[list[Action], list[Action]]:

@@ -18,7 +18,7 @@ from fpga.count_action.actions.kind import (
 )
 from fpga.count_action.actions.proof import CLOCKED, Check, Proof
 from fpga.count_action.defaults import beat_width, number_width
-from fpga.count_action.diagnostics import Diagnostics, find_out_of_range, note, quote
+from fpga.count_action.diagnostics import Diagnostics, find_out_of_range, make_diagnostic, quote
 from fpga.count_action.model import MAX_WIDTH, Action, ActionKind, Datapath, Module
 
 
@@ -49,7 +49,7 @@ class Advance(Kind):
             need = (action.modulo - 1).bit_length()
             message = f"number {name} has {action.width} bits and goes up to {action.modulo - 1}"
             hint = f"Give it {need} bits." if need <= MAX_WIDTH else "Use a smaller modulo."
-            yield note(action.at, message, hint)
+            yield make_diagnostic(action.at, message, hint)
 
     def largest(self, action: Action) -> int:
         return action.modulo - 1
@@ -113,7 +113,7 @@ class Store(Kind):
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         if len(action.refs) != 1:
             message = f"{quote(action.output)} stores {len(action.refs)} samples"
-            yield note(action.at, message, "Store one sample or formula.")
+            yield make_diagnostic(action.at, message, "Store one sample or formula.")
 
     def describe(self, action: Action, name: str) -> str:
         if action.part_of == action.on:

@@ -24,7 +24,7 @@ from fpga.count_action.diagnostics import (
     Diagnostics,
     did_you_mean,
     find_out_of_range,
-    note,
+    make_diagnostic,
     quote,
 )
 from fpga.count_action.graph import Graph, signals_read_by
@@ -71,7 +71,7 @@ def _find_name_clashes(datapath: Datapath) -> Diagnostics:
         for ref in signals_read_by(module):
             if ref.module is None and ref.name in own:
                 message = f"{quote(ref.name)} is an input, and a count or an output of {quote(module.name)}"
-                yield note(ref.at or module.at, message, "Rename one of them.")
+                yield make_diagnostic(ref.at or module.at, message, "Rename one of them.")
 
 
 def _find_port_clashes(datapath: Datapath) -> Diagnostics:
@@ -82,7 +82,7 @@ def _find_port_clashes(datapath: Datapath) -> Diagnostics:
         if port.name in names:
             message = f"two ports of the hardware would have the name {quote(port.name)}"
             first = next((each.at for each in parts if port.name.startswith(each.name)), None)
-            yield note(first, message, "Rename an input, a module or an output.")
+            yield make_diagnostic(first, message, "Rename an input, a module or an output.")
         names.add(port.name)
 
 
@@ -100,10 +100,10 @@ class _Parts:
     def problems(self) -> Diagnostics:
         if self.datapath.name in KEYWORDS:
             message = f"datapath name {quote(self.datapath.name)} is a SystemVerilog keyword"
-            yield note(None, message, "Rename the datapath, or its file.")
+            yield make_diagnostic(None, message, "Rename the datapath, or its file.")
         yield from find_name_errors("datapath", self.datapath.name, None)
         if not self.datapath.modules:
-            yield note(None, "the datapath has no module", "Add one.")
+            yield make_diagnostic(None, "the datapath has no module", "Add one.")
         yield from find_duplicates(
             [("input", each.name, each.at) for each in self.datapath.inputs] + self._module_names()
         )
@@ -119,7 +119,7 @@ class _Parts:
         yield from find_name_errors("module", module.name, module.at)
         if not module.counts:
             hint = "Add `counts: { sum ... }` and `targets: { ... }`."
-            yield note(module.at, f"module {quote(module.name)} counts nothing", hint)
+            yield make_diagnostic(module.at, f"module {quote(module.name)} counts nothing", hint)
         counts = [("count", each.name, each.at) for each in module.counts]
         outputs = [(KINDS[each.kind].noun, name, each.at) for name, each in module.outputs().items()]
         yield from find_duplicates([*counts, *outputs])
@@ -135,7 +135,7 @@ class _Parts:
             yield from find_name_errors("property", claim.name, claim.at)
             if claim.kind not in {"always", "never", "assume"}:
                 message = f"property {quote(claim.name)} has the unknown kind {quote(claim.kind)}"
-                yield note(claim.at, message, "Use always, never or assume.")
+                yield make_diagnostic(claim.at, message, "Use always, never or assume.")
         yield from find_formula_errors(self._graph, module, self._signal)
 
     def _count(self, module: Module, count: Count) -> Diagnostics:
@@ -151,9 +151,11 @@ class _Parts:
             message = (
                 f"count {quote(count.name)} names the target {quote(count.target)}, which does not exist"
             )
-            yield note(count.at, message, did_you_mean(count.target, names))
+            yield make_diagnostic(count.at, message, did_you_mean(count.target, names))
         if not count.counted and not count.constant:
-            yield note(count.at, f"count {quote(count.name)} adds nothing", "Name a signal to count.")
+            yield make_diagnostic(
+                count.at, f"count {quote(count.name)} adds nothing", "Name a signal to count."
+            )
         for ref in count.counted:
             yield from self._signal(ref, count.at)
         yield from find_count_formula_errors(self._graph, module, count)
@@ -173,16 +175,16 @@ class _Parts:
         if ref.module is None:
             if ref.name not in self._signals:
                 message = f"there is no input {quote(ref.name)}"
-                yield note(at, message, did_you_mean(ref.name, self._signals))
+                yield make_diagnostic(at, message, did_you_mean(ref.name, self._signals))
                 return
         elif ref.module not in self._modules:
             message = f"there is no module {quote(ref.module)}"
-            yield note(at, message, did_you_mean(ref.module, self._modules))
+            yield make_diagnostic(at, message, did_you_mean(ref.module, self._modules))
             return
         elif (ref.module, ref.name) not in self._graph.drivers:
             outputs = [output for module, output in self._graph.drivers if module == ref.module]
             message = f"module {quote(ref.module)} does not drive {quote(ref.name)}"
-            yield note(at, message, did_you_mean(ref.name, outputs))
+            yield make_diagnostic(at, message, did_you_mean(ref.name, outputs))
             return
         source = self._graph.source(ref)
         yield from find_out_of_range(f"index of {ref.name}", ref.index, 0, source.size - 1, at)
@@ -192,7 +194,7 @@ class _Parts:
         names = [each.name for each in module.counts]
         if action.on not in names:
             message = f"an action is on the count {quote(action.on)}, which is not in {quote(module.name)}"
-            yield note(action.at, message, did_you_mean(action.on, names))
+            yield make_diagnostic(action.at, message, did_you_mean(action.on, names))
         kind = KINDS[action.kind]
         if kind.kind.drives:
             yield from find_name_errors(kind.noun, action.output, action.at)
@@ -210,7 +212,7 @@ class _Parts:
         if all((owner, name) != (module.name, count.name) for module, count in self.datapath.counts()):
             known = [f"{each.name}.{count.name}" for each, count in self.datapath.counts()]
             message = f"there is no count {quote(f'{owner}.{name}')} to clear"
-            yield note(action.at, message, did_you_mean(name, known))
+            yield make_diagnostic(action.at, message, did_you_mean(name, known))
 
 
 _WIDEST = {SignalKind.FLAG: 1, SignalKind.NUMBER: MAX_INPUT_WIDTH, SignalKind.STREAM: MAX_WIDTH}
@@ -225,9 +227,11 @@ def _signal(signal: Signal) -> Diagnostics:
     widest = _WIDEST[signal.kind]
     yield from find_out_of_range(f"width of {name}", signal.width, 1, widest, at)
     if signal.signed and signal.kind is not SignalKind.STREAM:
-        yield note(at, f"{name} is signed, but not a stream", "Only samples of streams have a sign.")
+        yield make_diagnostic(
+            at, f"{name} is signed, but not a stream", "Only samples of streams have a sign."
+        )
     if signal.buffered and signal.kind is not SignalKind.STREAM:
-        yield note(at, f"{name} is buffered, but not a stream", "Only streams can be buffered.")
+        yield make_diagnostic(at, f"{name} is buffered, but not a stream", "Only streams can be buffered.")
 
 
 def _target(target: Target) -> Diagnostics:
@@ -236,21 +240,23 @@ def _target(target: Target) -> Diagnostics:
         f"width of target {quote(target.name)}", target.width, 1, MAX_WIDTH, target.at
     )
     if target.reset < 0:
-        yield note(target.at, f"target {quote(target.name)} is {target.reset}", "Targets are not negative.")
+        yield make_diagnostic(
+            target.at, f"target {quote(target.name)} is {target.reset}", "Targets are not negative."
+        )
     elif 1 <= target.width <= MAX_WIDTH and target.reset >= 2**target.width:
         need = target.reset.bit_length()
         hint = f"Write `width {need}` after its counts." if need <= MAX_WIDTH else "Count in two steps."
         message = f"target {quote(target.name)} is {target.reset} and does not fit in {target.width} bits"
-        yield note(target.at, message, hint)
+        yield make_diagnostic(target.at, message, hint)
 
 
 def find_name_errors(what: str, name: str, at: Location | None) -> Diagnostics:
     """Yield an error if a name is not a valid one."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or len(name) > MAX_NAME:
         hint = f"Use letters, digits and underscores, at most {MAX_NAME}."
-        yield note(at, f"{quote(name)} cannot be the name of a {what}", hint)
+        yield make_diagnostic(at, f"{quote(name)} cannot be the name of a {what}", hint)
     elif name in RESERVED:
-        yield note(
+        yield make_diagnostic(
             at, f"{quote(name)} is a keyword of the language and cannot be a name", "Choose another name."
         )
 
@@ -262,7 +268,7 @@ def find_duplicates(entries: Iterable[tuple[str, str, Location | None]]) -> Diag
         if name in earlier:
             other, place = earlier[name]
             where = f" ({place})" if place else ""
-            yield note(
+            yield make_diagnostic(
                 at, f"{quote(name)} is a {what} here and a {other} elsewhere{where}", "Rename one of them."
             )
         earlier.setdefault(name, (what, at))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fpga.count_action.diagnostics import Diagnostics, did_you_mean, note, quote
+from fpga.count_action.diagnostics import Diagnostics, did_you_mean, make_diagnostic, quote
 from fpga.count_action.expressions import (
     COMPARISONS,
     LARGEST_VALUE,
@@ -46,7 +46,7 @@ def find_value_errors(module: Module, ref: Ref, at: Location | None) -> Diagnost
     try:
         module.value(ref)
     except (IndexError, ValueError):
-        yield note(
+        yield make_diagnostic(
             at, f"there is no formula {quote(ref.name)} in {quote(module.name)}", "Add it to `values`."
         )
 
@@ -66,21 +66,23 @@ def _find_target_errors(graph: Graph, module: Module, count: Count) -> Diagnosti
     targets = [ref.name for operator, ref in leaves(module.value(aim)) if operator == "target"]
     if count.target not in targets[:1]:
         message = f"the first target in the formula that {quote(count.name)} has to reach is not its target"
-        yield note(aim.at or count.at, message, "Name its target in the formula, or write a target alone.")
+        yield make_diagnostic(
+            aim.at or count.at, message, "Name its target in the formula, or write a target alone."
+        )
     elif min(graph.interval(module.value(aim))) < 0:
         message = f"the value that {quote(count.name)} has to reach can be negative"
-        yield note(aim.at or count.at, message, "Write max(..., 0).")
+        yield make_diagnostic(aim.at or count.at, message, "Write max(..., 0).")
 
 
 def _find_bound_errors(graph: Graph, module: Module, count: Count) -> Diagnostics:
     if count.goes_down and count.kind is CountKind.LEVEL:
         message = f"level count {quote(count.name)} cannot go down or have a bound, because it keeps nothing"
-        yield note(count.at, message, "Use CountKind.ACCUMULATE.")
+        yield make_diagnostic(count.at, message, "Use CountKind.ACCUMULATE.")
     if count.bound is None or [*find_value_errors(module, count.bound, count.at)]:
         return
     if min(graph.interval(module.value(count.bound))) < 0:
         message = f"the bound of {quote(count.name)} can be negative"
-        yield note(count.bound.at or count.at, message, "Write max(..., 0).")
+        yield make_diagnostic(count.bound.at or count.at, message, "Write max(..., 0).")
 
 
 def _find_operator_errors(value: Operand) -> Diagnostics:
@@ -89,7 +91,7 @@ def _find_operator_errors(value: Operand) -> Diagnostics:
     operands = len(value.operands)
     if value.operator not in OPERATORS or operands not in _OPERANDS.get(value.operator, range(1, 1 << 20)):
         message = f"a formula applies {quote(value.operator)} to {operands} operands, which is not possible"
-        yield note(None, message, "See R13 for the operators.")
+        yield make_diagnostic(None, message, "See R13 for the operators.")
     for each in value.operands:
         yield from _find_operator_errors(each)
 
@@ -107,13 +109,15 @@ def _find_reference_errors(
 ) -> Diagnostics:
     for operator, ref in leaves(value):
         if is_value(ref):
-            yield note(ref.at or module.at, "a formula refers to a formula", "Insert the operand itself.")
+            yield make_diagnostic(
+                ref.at or module.at, "a formula refers to a formula", "Insert the operand itself."
+            )
         elif operator in STORED:
             owner = next((each for each in datapath.modules if each.name == ref.module), None)
             known = _name_stored(owner, operator) if owner else []
             if ref.name not in known:
                 message = f"there is no {operator} {quote(f'{ref.module}.{ref.name}')}"
-                yield note(ref.at or module.at, message, did_you_mean(ref.name, known))
+                yield make_diagnostic(ref.at or module.at, message, did_you_mean(ref.name, known))
         else:
             yield from check_ref(ref, module.at)
 
@@ -129,7 +133,7 @@ def _find_too_large(graph: Graph, module: Module, value: Operand) -> Diagnostics
     if max(-low, high) > LARGEST_VALUE:
         at = next((ref.at for _, ref in leaves(value)), None) or module.at
         message = f"this formula ranges from {low} to {high}; at most 60 bits and a sign are possible"
-        yield note(at, message, "Add less, or narrower samples.")
+        yield make_diagnostic(at, message, "Add less, or narrower samples.")
 
 
 def find_constant_conditions(graph: Graph) -> Diagnostics:
@@ -162,7 +166,7 @@ def _find_constant(graph: Graph, comparison: Operation, at: Location | None) -> 
             f"the comparison `{comparison.operator}` {how}: "
             f"{_describe_interval(left)} is compared with {_describe_interval(right)}"
         )
-        yield note(at, message, "Compare with a value that can be reached, or remove it.")
+        yield make_diagnostic(at, message, "Compare with a value that can be reached, or remove it.")
 
 
 def _can_hold(operator: str, left: Interval, right: Interval, *, other: bool = False) -> bool:

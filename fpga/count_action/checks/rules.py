@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fpga.count_action import arbitration
 from fpga.count_action.actions import KINDS
-from fpga.count_action.diagnostics import Diagnostics, note, quote
+from fpga.count_action.diagnostics import Diagnostics, make_diagnostic, quote
 from fpga.count_action.graph import Graph, can_stall, find_cycle
 from fpga.count_action.model import (
     MAX_WIDTH,
@@ -52,7 +52,7 @@ def _find_conflicting_drivers(graph: Graph) -> Diagnostics:
         where = f", the other one at {first.at}" if first.at else ""
         message = f"output {quote(output)} of module {quote(name)} has two drivers{where} (R9)"
         word = "as " if second.kind.drives is SignalKind.STREAM else ""
-        yield note(second.at, message, f"Give this one another name: `{word}{output}_2`.")
+        yield make_diagnostic(second.at, message, f"Give this one another name: `{word}{output}_2`.")
 
 
 def _find_self_triggers(graph: Graph) -> Diagnostics:
@@ -63,7 +63,7 @@ def _find_self_triggers(graph: Graph) -> Diagnostics:
             message = (
                 f"{quote(link.count.name)} triggers itself: it counts {quote(name)}, which its action drives"
             )
-            yield note(
+            yield make_diagnostic(
                 link.count.at, message, "Count what comes from outside, or use another count for the action."
             )
 
@@ -82,7 +82,7 @@ def _find_shared_level_streams(graph: Graph) -> Diagnostics:
             f" {quote(f'{level[0].name}.{level[1].name}')} and by"
             f" {quote(f'{other.name}.{count.name}')}; a level count must be the only taker (R7)"
         )
-        yield note(
+        yield make_diagnostic(
             level[1].at,
             message,
             "Let the other one count what the level count streams, or write `over cycles`.",
@@ -98,7 +98,9 @@ def _find_stream_cycles(graph: Graph) -> Diagnostics:
     if names:
         module = graph.datapath.module(names[0])
         message = f"streams form a cycle: {' -> '.join(names)} (R7)"
-        yield note(module.at, message, "Replace one with a flag or a pulse, which apply no backpressure.")
+        yield make_diagnostic(
+            module.at, message, "Replace one with a flag or a pulse, which apply no backpressure."
+        )
 
 
 def _find_lost_pulses(graph: Graph) -> Diagnostics:
@@ -112,7 +114,7 @@ def _find_lost_pulses(graph: Graph) -> Diagnostics:
                     f" {quote(module.name)} can stall, as it sends a stream:"
                     " a pulse in a stalled cycle would be lost (R7)"
                 )
-                yield note(
+                yield make_diagnostic(
                     term.at or count.at, message, "Count it in a module of its own that sends no stream."
                 )
 
@@ -126,13 +128,13 @@ def describe_ref(ref: Ref) -> str:
 
 
 def _find_unreachable(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    most = max(largest_increment(graph, count), largest_decrement(graph, count))
+    most = max(max_increment(graph, count), max_decrement(graph, count))
     capacity = 2**count.width - 1
     name = quote(count.name)
     if most > capacity:
         need = most.bit_length()
         message = f"count {name} has {count.width} bits and can go up by {most} in one cycle (R10)"
-        yield note(
+        yield make_diagnostic(
             count.at, message, f"Write `width {need}`." if need <= MAX_WIDTH else "Add less at a time."
         )
         return
@@ -147,31 +149,31 @@ def _find_unreachable_target(count: Count, target: Target, most: int) -> Diagnos
     if count.kind is CountKind.LEVEL:
         if target.reset > most:
             message = f"{name} is {target.reset}, and the sum is at most {most}: it is never reached (R1)"
-            yield note(at, message, "Lower the target, or write `over cycles`.")
+            yield make_diagnostic(at, message, "Lower the target, or write `over cycles`.")
         elif target.reset < count.constant and not target.at_least:
             message = f"{name} is {target.reset}, and the sum is at least {count.constant}: it is never reached (R1)"
-            yield note(at, message, "Raise the target.")
+            yield make_diagnostic(at, message, "Raise the target.")
     elif target.reset > 2**count.width - 1 + most:
         message = f"{name} is {target.reset}, and the count stays at {2**count.width - 1}: it is never reached (R10)"
-        yield note(at, message, f"Write `width {target.reset.bit_length()}` after the count.")
+        yield make_diagnostic(at, message, f"Write `width {target.reset.bit_length()}` after the count.")
     elif not count.counted and target.reset % count.constant and not target.at_least:
         message = f"{name} is {target.reset}, and the count goes up by {count.constant}: it jumps over the target (R4)"
-        yield note(at, message, f"Choose a multiple of {count.constant}.")
+        yield make_diagnostic(at, message, f"Choose a multiple of {count.constant}.")
 
 
-def largest_increment(graph: Graph, count: Count) -> int:
+def max_increment(graph: Graph, count: Count) -> int:
     """Return the largest increment of a count in one cycle."""
     if count.order:
         return 1
-    return max(count.constant, 0) + sum(_largest(graph, term) for term in count.terms)
+    return max(count.constant, 0) + sum(_max_term(graph, term) for term in count.terms)
 
 
-def largest_decrement(graph: Graph, count: Count) -> int:
+def max_decrement(graph: Graph, count: Count) -> int:
     """Return the largest decrement of a count in one cycle."""
-    return max(-count.constant, 0) + sum(_largest(graph, term) for term in count.taken)
+    return max(-count.constant, 0) + sum(_max_term(graph, term) for term in count.taken)
 
 
-def _largest(graph: Graph, term: Ref) -> int:
+def _max_term(graph: Graph, term: Ref) -> int:
     source = graph.source(term)
     if source.kind is not SignalKind.NUMBER:
         return 1
@@ -195,7 +197,7 @@ def _find_dead_counts(graph: Graph) -> Diagnostics:
         if (module.name, count.name) not in alive:
             waits = _find_missing_trigger(graph, count, alive)
             message = f"count {quote(f'{module.name}.{count.name}')} never counts: nothing ever triggers {quote(waits)}"
-            yield note(count.at, message, "Start the chain with an external input.")
+            yield make_diagnostic(count.at, message, "Start the chain with an external input.")
 
 
 def _find_missing_trigger(graph: Graph, count: Count, alive: set[tuple[str, str]]) -> str:
@@ -237,34 +239,36 @@ def _find_choice_errors(graph: Graph, count: Count) -> Diagnostics:
     if not count.order:
         if count.whole or count.picks:
             message = f"count {quote(count.name)} has picks or whole packets, but no order"
-            yield note(count.at, message, "Set its order.")
+            yield make_diagnostic(count.at, message, "Set its order.")
         return
     name = quote(count.name)
     if count.order not in arbitration.ORDERS:
         hint = f"Use {' or '.join(arbitration.ORDERS)}."
-        yield note(count.at, f"count {name} has the unknown order {quote(count.order)}", hint)
+        yield make_diagnostic(count.at, f"count {name} has the unknown order {quote(count.order)}", hint)
     elif count.kind is not CountKind.LEVEL or count.constant or count.taken or count.bound:
         message = f"count {name} chooses among streams, and is not a level count of streams alone (R19)"
-        yield note(count.at, message, "Add valid bits only, and count over cycles in another module.")
+        yield make_diagnostic(
+            count.at, message, "Add valid bits only, and count over cycles in another module."
+        )
     elif not all(map(graph.is_stream, count.terms)) or len(set(count.terms)) != len(count.terms):
         message = f"count {name} chooses among streams, and has another term, or a stream twice"
-        yield note(count.at, message, "Name streams only, each once.")
+        yield make_diagnostic(count.at, message, "Name streams only, each once.")
     elif not 2 <= len(count.terms) <= arbitration.MAX_STREAMS:
         message = f"count {name} chooses among {len(count.terms)} streams"
-        yield note(count.at, message, f"2 to {arbitration.MAX_STREAMS} are possible.")
+        yield make_diagnostic(count.at, message, f"2 to {arbitration.MAX_STREAMS} are possible.")
 
 
 def _find_register_errors(module: Module, count: Count) -> Diagnostics:
     picks = arbitration.picks(count, module.name)
     if [module.value(each) for each in count.picks] != picks:
-        yield note(
+        yield make_diagnostic(
             count.at, f"the picks of {quote(count.name)} are not {count.order}", "Use arbitration.picks."
         )
     for name, operand in arbitration.next_numbers(count, module.name).items():
         action = next((each for each in module.actions if each.output == f"{count.name}_{name}"), None)
         if action is None or not _is_stored(module, action, count, operand):
             message = f"no action stores `{count.name}_{name}`, which {quote(count.name)} needs to choose"
-            yield note(count.at, message, "Use arbitration.next_numbers.")
+            yield make_diagnostic(count.at, message, "Use arbitration.next_numbers.")
 
 
 def _is_stored(module: Module, action: Action, count: Count, operand: Operand) -> bool:
@@ -281,4 +285,4 @@ def _find_merge_errors(graph: Graph, module: Module, action: Action) -> Diagnost
         right = [module.value(ref) for ref in action.refs] == samples
     if not right:
         message = f"{quote(action.output)} merges, and does not send the beat that {quote(count.name)} selects (R19)"
-        yield note(action.at, message, "Use arbitration.select_samples.")
+        yield make_diagnostic(action.at, message, "Use arbitration.select_samples.")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.checks.rules import describe_ref, largest_increment
-from fpga.count_action.diagnostics import Diagnostics, note, quote
+from fpga.count_action.checks.rules import describe_ref, max_increment
+from fpga.count_action.diagnostics import Diagnostics, make_diagnostic, quote
 from fpga.count_action.expressions import LOGICAL, leaves
 from fpga.count_action.graph import Graph, can_stall, find_cycle, signals_read_by, stream_of
 from fpga.count_action.model import (
@@ -29,7 +29,7 @@ def find_possible_mistakes(graph: Graph) -> Diagnostics:
         yield from _find_stuck_level_counts(graph, module, count)
         for ref in find_contradictions(count):
             message = f"count {quote(count.name)} waits for {quote(describe_ref(ref))} to be 1 and 0 at once"
-            yield note(
+            yield make_diagnostic(
                 ref.at or count.at, message, "Remove one of the conditions: with both it never counts."
             )
     yield from _find_uncounted_samples(graph)
@@ -41,7 +41,7 @@ def find_possible_mistakes(graph: Graph) -> Diagnostics:
 
 
 def _find_overshoots(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    most = largest_increment(graph, count)
+    most = max_increment(graph, count)
     target = module.target(count.target)
     if count.kind is CountKind.LEVEL or most <= 1 or not count.terms or not target.reset or target.at_least:
         return
@@ -49,7 +49,9 @@ def _find_overshoots(graph: Graph, module: Module, count: Count) -> Diagnostics:
         f"count {quote(count.name)} can go up by {most} in one cycle and jump over its target {quote(target.name)};"
         " it then continues without firing (R4)"
     )
-    yield note(count.at, message, "Make sure that it cannot, read its bit `overshoot`, or write `at least`.")
+    yield make_diagnostic(
+        count.at, message, "Make sure that it cannot, read its bit `overshoot`, or write `at least`."
+    )
 
 
 def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diagnostics:
@@ -69,7 +71,7 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
             f"level count {name} never fires again once {first} are 1 together: the sum is above its target"
             f" {reset}, and waiting beats stay (R7)"
         )
-        yield note(count.at, message, "Count all of them (raise the target), or write `at least`.")
+        yield make_diagnostic(count.at, message, "Count all of them (raise the target), or write `at least`.")
     sample_streams = {
         stream_of(ref) for action in module.actions if action.on == count.name for ref in action.refs
     }
@@ -81,7 +83,7 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
             f"level count {name} fires with {reset} of {len(streams)} beats, but the samples of all streams are sent:"
             " those of the streams without a beat are not valid"
         )
-        yield note(count.at, message, f"Set the target to {len(streams) + count.constant}.")
+        yield make_diagnostic(count.at, message, f"Set the target to {len(streams) + count.constant}.")
 
 
 def find_contradictions(count: Count) -> list[Ref]:
@@ -99,7 +101,7 @@ def _find_missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnosti
                 f"count {quote(count.name)} waits for the pulse {quote(describe_ref(pulses[0]))}, and module"
                 f" {quote(module.name)} can stall: a pulse in a stalled cycle is not seen (R7)"
             )
-            yield note(condition.ref.at or count.at, message, "Set a flag instead of the pulse.")
+            yield make_diagnostic(condition.ref.at or count.at, message, "Set a flag instead of the pulse.")
 
 
 def _signals_of_condition(graph: Graph, ref: Ref) -> Iterator[Ref]:
@@ -123,7 +125,7 @@ def _find_uncounted_samples(graph: Graph) -> Diagnostics:
                         f"{quote(action.output)} sends samples of {quote(describe_ref(ref))}, whose beats"
                         f" {quote(action.on)} does not count"
                     )
-                    yield note(
+                    yield make_diagnostic(
                         ref.at or action.at,
                         message,
                         f"Add {describe_ref(ref)}.valid to the count if the count must wait for these samples.",
@@ -137,7 +139,7 @@ def _find_unused(graph: Graph) -> Diagnostics:
     }
     for signal in graph.datapath.inputs:
         if signal.name not in input_names:
-            yield note(
+            yield make_diagnostic(
                 signal.at,
                 f"input {quote(signal.name)} is not used",
                 "Remove it if it is not needed.",
@@ -153,7 +155,9 @@ def _find_unused(graph: Graph) -> Diagnostics:
         target_names = {count.target for count in module.counts}
         for target in module.targets:
             if target.name not in target_names and (module.name, target.name) not in compared:
-                yield note(target.at, f"no count has the target {quote(target.name)}", "Remove it.")
+                yield make_diagnostic(
+                    target.at, f"no count has the target {quote(target.name)}", "Remove it."
+                )
 
 
 def _find_endless_triggers(graph: Graph) -> Diagnostics:
@@ -167,7 +171,7 @@ def _find_endless_triggers(graph: Graph) -> Diagnostics:
     if names:
         module = graph.datapath.module(names[0].partition(".")[0])
         message = f"these counts trigger each other in a cycle: {' -> '.join(names)}; once started, it may never end"
-        yield note(module.at, message, "Gate one of them (`while ...`) if that is not intended.")
+        yield make_diagnostic(module.at, message, "Gate one of them (`while ...`) if that is not intended.")
 
 
 def _find_idle_clears(graph: Graph) -> Diagnostics:
@@ -176,4 +180,4 @@ def _find_idle_clears(graph: Graph) -> Diagnostics:
             owner, name = action.clears or ("", "")
             if graph.datapath.module(owner).count(name).kind is CountKind.LEVEL:
                 message = f"{quote(f'{owner}.{name}')} is a level count, which keeps nothing: clearing it has no effect"
-                yield note(action.at, message, "Remove it, or write `over cycles` in the count.")
+                yield make_diagnostic(action.at, message, "Remove it, or write `over cycles` in the count.")

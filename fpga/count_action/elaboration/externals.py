@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from fpga.count_action.defaults import SAMPLE_WIDTH
-from fpga.count_action.diagnostics import Refused, Report, find_similar, note, quote
+from fpga.count_action.diagnostics import Refused, Report, find_similar, make_diagnostic, quote
 from fpga.count_action.elaboration.arithmetic import check_span
 from fpga.count_action.elaboration.flat import FlatInput, FlatReference
 from fpga.count_action.model import MAX_LANES, Location, Signal, SignalKind
@@ -143,7 +143,7 @@ def _infer(name: str, entry: _Entry, report: Report) -> None:
         else:
             what += f" of {signal.width} bits"
         report.inferences.append(
-            note(entry.first, f"{quote(name)} is assumed to be an external input: {what}")
+            make_diagnostic(entry.first, f"{quote(name)} is assumed to be an external input: {what}")
         )
 
 
@@ -189,7 +189,7 @@ def _warn_if_misspelt(name: str, entry: _Entry, candidates: list[str], report: R
     if close and is_misspelling(name, close):
         message = f"{quote(name)} is not declared, and is similar to {quote(close)}"
         hint = f"Write {quote(close)} if that is intended; otherwise declare {quote(name)} in `inputs`."
-        report.warnings.append(note(entry.first, message, hint))
+        report.warnings.append(make_diagnostic(entry.first, message, hint))
 
 
 def is_misspelling(one: str, other: str) -> bool:

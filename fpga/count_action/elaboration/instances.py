@@ -6,7 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from fpga.count_action.defaults import DEFAULT_PARAMETER
-from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_mean, find_similar, note, quote
+from fpga.count_action.diagnostics import (
+    Diagnostic,
+    Refused,
+    Report,
+    did_you_mean,
+    find_similar,
+    make_diagnostic,
+    quote,
+)
 from fpga.count_action.elaboration.arithmetic import LARGEST, evaluate, indices_in, names_in, span_of
 from fpga.count_action.elaboration.externals import is_misspelling
 from fpga.count_action.language.syntax import (
@@ -72,7 +80,7 @@ def _index_modules(modules: dict[str, ModuleText], tree: FileText, report: Repor
         known = modules.setdefault(module.name, module)
         if known is not module:
             message = f"there is already a module {quote(module.name)} at {known.at}"
-            report.error(note(module.at, message, "Give this one another name."))
+            report.error(make_diagnostic(module.at, message, "Give this one another name."))
     return modules
 
 
@@ -162,7 +170,7 @@ def _bind(
             values[inferred] = outside.get(inferred, DEFAULT_PARAMETER)
             origin = "as given" if inferred in outside else "by default"
             message = f"{quote(inferred)} is assumed to be a parameter of {quote(name)}: {values[inferred]} {origin}"
-            report.inferences.append(note(place, message))
+            report.inferences.append(make_diagnostic(place, message))
             _warn_if_misspelt(inferred, text, values, place, report)
     for key, value in values.items():
         if abs(value) > LARGEST:
@@ -180,7 +188,7 @@ def _warn_if_misspelt(
     if close and is_misspelling(inferred, close):
         message = f"{quote(inferred)} is assumed to be a parameter, and is similar to {quote(close)}"
         hint = f"Write {quote(close)} if that is intended; otherwise declare `module {text.name} ({inferred} = ...)`."
-        report.warnings.append(note(at, message, hint))
+        report.warnings.append(make_diagnostic(at, message, hint))
 
 
 def _infer_parameters(text: ModuleText) -> dict[str, Location]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fpga.count_action.actions import VERBS
-from fpga.count_action.diagnostics import Refused, Report, did_you_mean, note, quote
+from fpga.count_action.diagnostics import Refused, Report, did_you_mean, make_diagnostic, quote
 from fpga.count_action.elaboration.choices import find_packet_ends
 from fpga.count_action.elaboration.externals import Externals, lane_base
 from fpga.count_action.elaboration.flat import (
@@ -155,7 +155,7 @@ class Names:
         for name, (_, wire) in module.wires.items():
             if name not in names:
                 message = f"{quote(module.name)} has no input {quote(name)} to wire"
-                self._report.error(note(wire.at, message, did_you_mean(name, names)))
+                self._report.error(make_diagnostic(wire.at, message, did_you_mean(name, names)))
 
     def _references(self, module: FlatModule) -> Iterator[FlatReference]:
         """Yield the references of a module to signals, except those in its properties."""
@@ -217,7 +217,7 @@ class Names:
         if reference.name in self._declared[module.name]:
             return reference
         if reference.label in self.counts[module.name]:
-            raise _not_a_signal(reference)
+            raise _make_not_a_signal(reference)
         if reference.name in module.parameters and reference.index is None and not reference.suffix:
             raise Refused(
                 reference.at, f"{quote(reference.name)} is a parameter, not a signal", "Name a signal."
@@ -264,7 +264,7 @@ class Names:
         if output in self.drivers:
             return output
         if reference.label in self.counts[reference.module]:
-            raise _not_a_signal(reference)
+            raise _make_not_a_signal(reference)
         outputs = [each.name for each in self.drivers if each.module == reference.module]
         hint = did_you_mean(reference.label, outputs) or "It drives nothing."
         raise Refused(
@@ -289,7 +289,7 @@ class Names:
         return replace(reference, name=target.name, index=index)
 
 
-def _not_a_signal(reference: FlatReference) -> Refused:
+def _make_not_a_signal(reference: FlatReference) -> Refused:
     message = f"{quote(str(reference))} is a count; its value is not a signal"
     return Refused(reference.at, message, "Use what its actions drive: a pulse, a flag or a number.")
 

@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Any
 
 from fpga.count_action.actions import VERBS
-from fpga.count_action.diagnostics import CountActionError, Diagnostic, note, quote
+from fpga.count_action.diagnostics import CountActionError, Diagnostic, make_diagnostic, quote
 from fpga.count_action.language.syntax import FileText
 from fpga.count_action.language.tree import TreeBuilder
 from fpga.count_action.model import Location
@@ -62,7 +62,7 @@ def _check_characters(text: str, file: str) -> None:
 
 def _describe_foreign_character(at: Location, char: str) -> Diagnostic:
     message = f"the character U+{ord(char):04X} ({quote(char)[1:-1]}) is not ASCII"
-    return note(at, message, "Write the file in ASCII, including comments.")
+    return make_diagnostic(at, message, "Write the file in ASCII, including comments.")
 
 
 def _lark() -> Any:
@@ -92,7 +92,7 @@ class _Budget:
         if self.left < 0:
             at = Location(self.file, token.line, token.column)
             message = f"the text has more than {_MAX_TOKENS} tokens"
-            raise CountActionError([note(at, message, "Split the file, or write ranges.")])
+            raise CountActionError([make_diagnostic(at, message, "Split the file, or write ranges.")])
 
 
 def _parse(text: str, file: str, budget: _Budget) -> FileText:
@@ -124,7 +124,7 @@ def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
     before = _word_before(text, mistake)
     if isinstance(mistake, _lark().UnexpectedCharacters):
         unexpected = quote(text[mistake.pos_in_stream])
-        return note(
+        return make_diagnostic(
             at,
             f"unexpected character {unexpected}",
             syntax_hint("", before, set(mistake.allowed or ()), text[mistake.pos_in_stream]),
@@ -133,7 +133,7 @@ def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
     expected = set(mistake.accepts or mistake.expected)
     unexpected = "end of text" if token.type == "$END" else quote(str(token))
     hint = syntax_hint(token.type, before, expected, str(token))
-    return note(at, f"unexpected {unexpected}; expected {select_expected_words(expected)}", hint)
+    return make_diagnostic(at, f"unexpected {unexpected}; expected {select_expected_words(expected)}", hint)
 
 
 def _location(mistake: Any, text: str, file: str) -> Location:
@@ -170,10 +170,10 @@ def _without_item(text: str, mistake: Any) -> str | None:
     end = place + min(ends, default=len(after))
     if "{" in text[begin:end] or begin == end:
         return None
-    return text[:begin] + _blank(text[begin:end]) + text[end:]
+    return text[:begin] + _blank_out(text[begin:end]) + text[end:]
 
 
-def _blank(text: str) -> str:
+def _blank_out(text: str) -> str:
     return "".join("\n" if char == "\n" else " " for char in text)
 
 

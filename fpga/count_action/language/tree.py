@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from fpga.count_action.actions import VERBS
-from fpga.count_action.diagnostics import Report, note, quote
+from fpga.count_action.diagnostics import Report, make_diagnostic, quote
 from fpga.count_action.language.syntax import (
     MAX_NAME,
     RESERVED,
@@ -300,7 +300,7 @@ class TreeBuilder:
             message = f"{quote(str(function))} is not a function of the language"
             hint = "Use `max(a, b, ...)`, `min(a, b, ...)` or `table(index, first, second, ...)`."
             hint = "Write `max(x, 0)`." if function.plain == "relu" else hint
-            self.report.error(note(at, message, hint))
+            self.report.error(make_diagnostic(at, message, hint))
             return Integer(0, at)
         return self._formula(at, operator, *arguments)
 
@@ -308,7 +308,7 @@ class TreeBuilder:
         depth = 1 + max(each.depth for each in operands)
         if depth > MAX_DEPTH:
             message = f"the formula nests more than {MAX_DEPTH} operations"
-            self.report.error(note(at, message, "Split it between two modules."))
+            self.report.error(make_diagnostic(at, message, "Split it between two modules."))
             return Integer(0, at)
         return Formula(operator, operands, at, depth)
 
@@ -324,10 +324,12 @@ class TreeBuilder:
         name = str(token)
         if name in RESERVED:
             message = f"{quote(name)} is a keyword of the language and cannot be a name"
-            self.report.error(note(self._location(token), message, f"Use another name, such as {name}_1."))
+            self.report.error(
+                make_diagnostic(self._location(token), message, f"Use another name, such as {name}_1.")
+            )
         if len(name) > MAX_NAME:
             message = f"this name has {len(name)} characters; at most {MAX_NAME} are allowed"
-            self.report.error(note(self._location(token), message, "Shorten it."))
+            self.report.error(make_diagnostic(self._location(token), message, "Shorten it."))
         return name
 
     def _index(self, at: Location, name: Any, low: Number, high: Number) -> Index:
@@ -346,7 +348,9 @@ class TreeBuilder:
         text = str(digits).lstrip("0") or "0"
         if len(text) > _MAX_DIGITS:
             message = f"this number has {len(text)} digits, which is too large"
-            self.report.error(note(at, message, "The largest count is 2^48 - 1 = 281474976710655."))
+            self.report.error(
+                make_diagnostic(at, message, "The largest count is 2^48 - 1 = 281474976710655.")
+            )
             return Integer(0, at)
         return Integer(int(text), at)
 
@@ -369,7 +373,7 @@ class TreeBuilder:
         depth = max(left.depth, right.depth) + 1
         if depth > MAX_DEPTH:
             message = f"this number nests more than {MAX_DEPTH} operations"
-            self.report.error(note(left.at, message, "Write its value."))
+            self.report.error(make_diagnostic(left.at, message, "Write its value."))
             return Integer(0, left.at)
         return Operation(operator, left, right, left.at, depth)
 

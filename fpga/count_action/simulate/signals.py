@@ -62,7 +62,7 @@ def output_wires(datapath: Datapath) -> tuple[Wire, ...]:
     return tuple(_outputs(datapath))
 
 
-def by_name(datapath: Datapath, *, inputs: bool) -> dict[str, Wire]:
+def find_by_name(datapath: Datapath, *, inputs: bool) -> dict[str, Wire]:
     """Return signals and complete ports by all their names."""
     ports, wires = ports_of(datapath), input_wires(datapath) if inputs else output_wires(datapath)
     wires_by_name: dict[str, Wire] = {}

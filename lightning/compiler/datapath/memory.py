@@ -32,7 +32,7 @@ class Buffer:
     """Index of the last node that reads it; the number of nodes for the network's output."""
     offset: int = 0
 
-    def meets(self, other: Buffer) -> bool:
+    def overlaps(self, other: Buffer) -> bool:
         """Return whether the lifetimes of both overlap."""
         return self.first <= other.last and other.first <= self.last
 
@@ -82,7 +82,7 @@ def plan_memory(buffers: Iterable[Buffer]) -> MemoryPlan:
     """Place the buffers; the plan lists them in the order in which they are written."""
     placed: list[Buffer] = []
     for buffer in sorted(buffers, key=lambda each: (-each.size, each.first, each.tensors)):
-        neighbours = sorted((each for each in placed if each.meets(buffer)), key=lambda each: each.offset)
+        neighbours = sorted((each for each in placed if each.overlaps(buffer)), key=lambda each: each.offset)
         placed.append(replace(buffer, offset=_gap(neighbours, buffer.size)))
     return MemoryPlan(tuple(sorted(placed, key=lambda each: (each.first, each.offset))))
 

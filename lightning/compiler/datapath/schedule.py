@@ -96,14 +96,14 @@ def schedule_of(
     """
     counts = readouts_of(layer, hardware, dense=dense).count
     keep_zeros = dense if dense is not None else not hardware.skip_zeros
-    tile = _in_order if hardware.wavelengths == 1 else _by_sign
+    tile = _schedule_in_order if hardware.wavelengths == 1 else _schedule_by_sign
     return tuple(
         tile(weights, int(most.max(initial=0)), hardware.wavelengths, keep_zeros)
         for weights, most in zip(layer.weights, counts, strict=True)
     )
 
 
-def _in_order(weights: Weights, readouts: int, _: int, keep_zeros: bool) -> GroupSchedule:
+def _schedule_in_order(weights: Weights, readouts: int, _: int, keep_zeros: bool) -> GroupSchedule:
     """Return a schedule with one term per readout, in the order of terms."""
     sent = np.ones_like(weights, bool) if keep_zeros else weights != 0
     order = np.full((len(weights), readouts), -1, np.int32)
@@ -113,7 +113,7 @@ def _in_order(weights: Weights, readouts: int, _: int, keep_zeros: bool) -> Grou
     return GroupSchedule(order[..., None], np.where(order < 0, 0, signs).astype(np.int8))
 
 
-def _by_sign(weights: Weights, readouts: int, width: int, keep_zeros: bool) -> GroupSchedule:
+def _schedule_by_sign(weights: Weights, readouts: int, width: int, keep_zeros: bool) -> GroupSchedule:
     """Return a schedule with positive terms, then negative ones; zeros fill the gaps of both, then further readouts."""
     order = np.full((len(weights), readouts * width), -1, np.int32)
     positive, negative = weights > 0, weights < 0

@@ -79,12 +79,12 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
     Raise `CompileError` if values are not finite, or nearly.
     """
     random = np.random.default_rng(seed)
-    positive, rectified = never_negative(network), only_rectified(network)
+    positive, rectified = never_negative(network), find_rectified(network)
     largest = max(prod(shape) for shape in network.shapes.values())
-    for node, activations in _inputs(network, _some(raw, _affordable(largest), random)):
+    for node, activations in _inputs(network, _choose_rows(raw, _affordable_images(largest), random)):
         layer = lower(network, node)
-        cut = vectors_of(layer, _some(activations, _affordable(layer.values), random))
-        vectors = _some(cut, _enough(layer), random)
+        cut = vectors_of(layer, _choose_rows(activations, _affordable_images(layer.values), random))
+        vectors = _choose_rows(cut, _sample_size(layer), random)
         magnitudes = np.abs(activations).ravel()
         # Sums that float32 could not hold; NaN is one of them.
         weights = np.abs(layer.weights).sum(axis=2, dtype=np.float64).max(initial=0.0)
@@ -112,7 +112,7 @@ def never_negative(network: Network) -> frozenset[str]:
     return frozenset(tensors)
 
 
-def only_rectified(network: Network) -> frozenset[str]:
+def find_rectified(network: Network) -> frozenset[str]:
     """Return the tensors that only rectifiers read, so that their negative values do not matter."""
     takers: dict[str, set[bool]] = {network.output: {False}}
     for node in network.nodes:
@@ -143,23 +143,23 @@ def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Flo
             tensors.pop(name, None)
 
 
-def _affordable(values: int) -> int:
+def _affordable_images(values: int) -> int:
     """Return the number of images to use, for `values` values per image."""
     return min(_IMAGES, max(_FEWEST, _FLOATS // max(values, 1)))
 
 
-def _enough(layer: Lowered) -> int:
+def _sample_size(layer: Lowered) -> int:
     return int(np.clip(_PRODUCTS // max(layer.weights[0].size, 1), *_VECTORS))
 
 
-def _some(rows: npt.NDArray[Any], most: int, random: np.random.Generator) -> npt.NDArray[Any]:
+def _choose_rows(rows: npt.NDArray[Any], most: int, random: np.random.Generator) -> npt.NDArray[Any]:
     """Return all rows, or a random choice of `most` of them, in their order."""
     if len(rows) <= most:
         return rows
     return np.asarray(rows[np.sort(random.choice(len(rows), most, replace=False))])
 
 
-def candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:
+def find_candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:
     """Return the candidates for the largest activation, largest first; only one unless `ranges` is `error`."""
     largest = float(magnitudes.max(initial=0.0))
     if largest == 0:
@@ -168,10 +168,10 @@ def candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:
         return tuple(part * largest for part in PARTS)
     if options.ranges == "percentile":
         return (float(np.percentile(magnitudes[magnitudes > 0], options.percentile)),)
-    return (least_divergent(magnitudes) if options.ranges == "entropy" else largest,)
+    return (find_least_divergent(magnitudes) if options.ranges == "entropy" else largest,)
 
 
-def best_of(errors: Sequence[float], noises: Sequence[float]) -> int:
+def find_best(errors: Sequence[float], noises: Sequence[float]) -> int:
     """Return the index of the range, largest first, with the least mean square error including noise.
 
     Errors that are nearly the least count as equal, and of equal sums the first is used: without noise, the largest
@@ -189,7 +189,7 @@ def best_of(errors: Sequence[float], noises: Sequence[float]) -> int:
     return sums.index(min(sums))
 
 
-def least_divergent(magnitudes: Floats) -> float:
+def find_least_divergent(magnitudes: Floats) -> float:
     """Return the clipping value at which rounding to 256 levels loses the least information (Kullback-Leibler)."""
     largest = float(magnitudes.max())
     counts, _ = np.histogram(magnitudes[magnitudes > 0], _BINS, (0.0, largest))

@@ -27,7 +27,7 @@ from lightning.compiler.datapath.schedule import readouts_of_weights
 from lightning.compiler.lowering import sums_of
 from lightning.compiler.model import FULL, PhotonicLayer
 from lightning.compiler.options import Options
-from lightning.compiler.schemes.ranges import Observed, best_of, candidates, observe
+from lightning.compiler.schemes.ranges import Observed, find_best, find_candidates, observe
 from lightning.networks.network import Network
 
 _FINER = 8
@@ -127,8 +127,10 @@ def compile_scaled(network: Network, raw: npt.NDArray[Any], options: Options) ->
 def _layer(observed: Observed, options: Options) -> PhotonicLayer:
     # Sums of products in float32, (groups, vectors, rows).
     exact = np.asarray(observed.vectors.transpose(1, 0, 2) @ observed.layer.weights.transpose(0, 2, 1))
-    fits = [_fit(observed, exact, largest, options) for largest in candidates(observed.magnitudes, options)]
-    fit = fits[best_of([each.error for each in fits], [each.noise for each in fits])]
+    fits = [
+        _fit(observed, exact, largest, options) for largest in find_candidates(observed.magnitudes, options)
+    ]
+    fit = fits[find_best([each.error for each in fits], [each.noise for each in fits])]
     # Biases in units of sums, (groups, rows).
     own = np.zeros(fit.outputs.shape) if observed.layer.bias is None else observed.layer.bias / fit.outputs
     bias = own + fit.mean if options.correct_floor else own

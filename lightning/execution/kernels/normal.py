@@ -94,11 +94,11 @@ def normal(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     place = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * ENDS[strip]
     if abs(place) < ENDS[strip + 1]:  # 98.8 of 100
         return place, s0, s1, s2, s3
-    return _at_the_rim(place, strip, s0, s1, s2, s3)
+    return _draw_at_the_rim(place, strip, s0, s1, s2, s3)
 
 
 @compile_kernel()
-def _at_the_rim(place: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
+def _draw_at_the_rim(place: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     """Return a normal number for a place outside its strip's inner part: accept it by its density, or draw again."""
     while True:
         if strip == 0:

@@ -29,12 +29,12 @@ Whole = npt.NDArray[np.int64]
 Light = Callable[[Whole, Whole], Whole]
 """Returns the detector values (beats, lanes), 0 .. 255, for activations and magnitudes of weights."""
 
-MOST_BEATS = 1 << 15
+MAX_BEATS = 1 << 15
 """Most beats in one run of the driver, which holds them in memory as Python integers."""
 _OWN = ("fastsim", "verilator")
 
 
-def lossless(activations: Whole, magnitudes: Whole) -> Whole:
+def multiply_losslessly(activations: Whole, magnitudes: Whole) -> Whole:
     """Return the light without noise and loss, as in the published core: `(a * b) >> 8`."""
     return activations * magnitudes >> 8
 
@@ -52,13 +52,17 @@ class DatapathMultiplier:
     """The hardware wraps sums to 16 bits itself, so wrapped sums cannot be counted."""
 
     def __init__(
-        self, model: CompiledModel, address: str | RegisterBus = "fastsim://", *, light: Light = lossless
+        self,
+        model: CompiledModel,
+        address: str | RegisterBus = "fastsim://",
+        *,
+        light: Light = multiply_losslessly,
     ) -> None:
         program = program_of(model)
         self._light = light
         self._unfinished = False
         """True after an error inside a layer: the hardware may hold a partial sum and needs a reset."""
-        self._sendings = _by_pass(sendings_of(model))
+        self._sendings = _group_by_pass(sendings_of(model))
         self.identity = f"{address if isinstance(address, str) else 'bus'} photonic_dot {program.digest:08x}"
         """Address and digest of the hardware."""
         with _translate_errors(str(address)):
@@ -114,7 +118,7 @@ class DatapathMultiplier:
         padded = np.pad(magnitudes, ((0, 0), (0, 1)))
         for place, segment in self._sendings.get((layer.name, passage), ()):
             self._driver.use(place)
-            step = max(1, MOST_BEATS // (segment.beats * len(segment.rows)))
+            step = max(1, MAX_BEATS // (segment.beats * len(segment.rows)))
             for first in range(0, len(padded), step):
                 some = slice(first, first + step)
                 result[some, segment.rows] = self._dots(segment, padded[some])
@@ -138,7 +142,7 @@ class DatapathMultiplier:
         return result
 
 
-def _by_pass(sendings: Iterable[Sending]) -> dict[tuple[str, int], list[tuple[int, Segment]]]:
+def _group_by_pass(sendings: Iterable[Sending]) -> dict[tuple[str, int], list[tuple[int, Segment]]]:
     """Return the segments by layer and pass, each with its place in the program."""
     result: dict[tuple[str, int], list[tuple[int, Segment]]] = {}
     for place, each in enumerate(sendings):

@@ -44,7 +44,7 @@ from lightning.kit.dot.symbol import Integers
 from lightning.kit.dot.tuning import play, training_values
 from sim.models.photonics.link import Budget, Link, budget
 
-MOST_PRODUCTS = 1 << 20
+MAX_PRODUCTS = 1 << 20
 """Most products in one call of the core, zeros included: some tens of megabytes."""
 
 Doubles = npt.NDArray[np.float64]
@@ -89,17 +89,17 @@ class DeviceMultiplier:
         images, positions, groups, terms = activations.shape
         vectors = activations.reshape(images * positions, groups, terms)
         result = np.empty((len(vectors), groups, layer.weights.shape[1]), np.float32)
-        step = max(1, MOST_PRODUCTS // max(1, layer.weights[0].size))
+        step = max(1, MAX_PRODUCTS // max(1, layer.weights[0].size))
         for group in range(groups):
             for first in range(0, len(vectors), step):
                 some = slice(first, first + step)
-                result[some, group] = self._of_group(layer, group, vectors[some, group])
+                result[some, group] = self._sum_group(layer, group, vectors[some, group])
         return result.reshape(images, positions, groups, -1)
 
     def close(self) -> None:
         """Do nothing: QICK releases a device with its object."""
 
-    def _of_group(self, layer: PhotonicLayer, group: int, vectors: Activations) -> npt.NDArray[np.float64]:
+    def _sum_group(self, layer: PhotonicLayer, group: int, vectors: Activations) -> npt.NDArray[np.float64]:
         """Return the sums of a group, (vectors, rows), of (vectors, terms)."""
         weights = layer.weights[group]
         light = self.core.analogue(weights[None], vectors[:, None, :], shots=self._average)

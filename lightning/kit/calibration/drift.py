@@ -17,7 +17,7 @@ import numpy as np
 from lightning import errors
 from lightning.kit.calibration.decoder import Decoder
 from lightning.kit.calibration.document import HINT, Calibration, Modulator
-from lightning.kit.calibration.encoder import dim, encoder
+from lightning.kit.calibration.encoder import dim, make_encoder
 from lightning.kit.calibration.measurement.pairs import sum_truth
 from lightning.kit.calibration.measurement.transfer import PARTNER, POINTS, RESIDUAL, Rows, Sweep, sweep_all
 
@@ -58,7 +58,7 @@ class Drift:
         return f"references are off by {self.rms:.2f} of 255 rms (mean {self.mean:+.2f}), {verdict}"
 
 
-def drift(rows: Rows, calibration: Calibration, *, limit: float = LIMIT, shots: int = SHOTS) -> Drift:
+def measure_drift(rows: Rows, calibration: Calibration, *, limit: float = LIMIT, shots: int = SHOTS) -> Drift:
     """Measure the reference products with this calibration, and return their errors."""
     words = calibration.word_table(REFERENCES)
     readings = rows.read(words, shots=shots)
@@ -98,7 +98,7 @@ class Monitor:
     def inspect(self) -> Drift | None:
         """Measure if it is time, and return the newest result. Raise `StaleCalibration` if the device has drifted."""
         if self._clock() >= self._due:
-            self.last = drift(self.rows, self.calibration, limit=self.limit)
+            self.last = measure_drift(self.rows, self.calibration, limit=self.limit)
             self._due = self._clock() + self.interval_s
         if self.last is not None and self.last.recalibrate:
             raise errors.StaleCalibration(
@@ -137,7 +137,7 @@ def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, s
         calibration, modulators=modulators, decoder=decoder, made=datetime.now(UTC), origin="measured"
     )
     # The references light one pair at a time; only the brightest sum shows whether two full products clip.
-    deviation = drift(rows, fresh)
+    deviation = measure_drift(rows, fresh)
     brightest = rows.read(fresh.word_table(BRIGHTEST), shots=SHOTS)
     missing = float(sum_truth(BRIGHTEST)[0] - fresh.decode_table(brightest.levels, BRIGHTEST)[0])
     if deviation.recalibrate or abs(missing) > 2 * deviation.limit:
@@ -156,7 +156,7 @@ def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, s
 def _refresh(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
     """Return the modulator with the new curve; in sums it opens to the same share as before."""
     sweep, partner = sweeps[index], sweeps[PARTNER[index]]
-    full = encoder(sweep.curve)
+    full = make_encoder(sweep.curve)
     factor = (old.shared.top - old.shared.floor) / (old.encoder.top - old.encoder.floor)
     shared = full if factor > 1 - 1e-9 else dim(sweep.curve, full, factor)
     opened = float(partner.curve.share(sweep.partner_word))

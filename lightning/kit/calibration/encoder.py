@@ -23,7 +23,7 @@ Words = npt.NDArray[np.int64]
 LEVELS = 256
 WORD_LIMIT = 32766
 """Greatest magnitude of a gain word of a QICK generator."""
-LEAST_RANGE = 0.1
+MIN_RANGE = 0.1
 """Least share of its range by which the available words must open a modulator."""
 
 
@@ -41,7 +41,7 @@ class Encoder:
     """Share at value 255."""
 
 
-def encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) -> Encoder:
+def make_encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) -> Encoder:
     """Return the words that make a modulator with this curve linear, up to the share `top` of its peak.
 
     Raise `ValueError` if words up to `limit` open the modulator by less than a tenth of its range.
@@ -49,7 +49,7 @@ def encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) -> Enco
     low, high = max(-limit, curve.null), min(limit, curve.peak)
     floor, reach = (float(share) for share in curve.share([low, high]))
     top = min(top, reach)
-    if high <= low or top - floor < LEAST_RANGE:
+    if high <= low or top - floor < MIN_RANGE:
         raise ValueError(f"words up to {limit} open the modulator to only {top - floor:.3f} of its range")
     targets = floor + (top - floor) * np.arange(LEVELS) / (LEVELS - 1)
     # The curve, whose phase grows over [low, high], is inverted on a table of all words.
@@ -64,5 +64,5 @@ def dim(curve: Fringe, full: Encoder, factor: float) -> Encoder:
 
     Raise `ValueError` if that leaves less than a tenth of its range.
     """
-    less = encoder(curve, top=full.floor + factor * (full.top - full.floor))
+    less = make_encoder(curve, top=full.floor + factor * (full.top - full.floor))
     return replace(less, operands=less.operands * (less.top - less.floor) / (full.top - full.floor))

@@ -39,8 +39,8 @@ BENT = 0.25
 """Share of the full scale that curvature can take; beyond, levels would not grow with the light."""
 SAME_OPERAND = 1e-6
 """Tolerance of operands, which are stored with nine digits."""
-LEAST_OPENING = 0.09
-"""Slightly below `encoder.LEAST_RANGE`, which leaves room for rounding."""
+MIN_OPENING = 0.09
+"""Slightly below `encoder.MIN_RANGE`, which leaves room for rounding."""
 
 
 def to_json(calibration: Calibration) -> dict[str, Any]:
@@ -107,26 +107,28 @@ def _calibration(d: Mapping[str, Any]) -> Calibration:
 
 
 def _modulator(d: Mapping[str, Any]) -> Modulator:
-    curve = Fringe(**{**d["curve"], "phase": tuple(number("phase", p) for p in d["curve"]["phase"])})
+    curve = Fringe(**{**d["curve"], "phase": tuple(check_number("phase", p) for p in d["curve"]["phase"])})
     full, shared = _encoder(d["encoder"]), _encoder(d["shared"])
-    return Modulator(d["channel"], curve, full, shared, number("partner's share", d["partner_share"]))
+    return Modulator(d["channel"], curve, full, shared, check_number("partner's share", d["partner_share"]))
 
 
 def _encoder(d: Mapping[str, Any]) -> Encoder:
-    words = np.array([whole("word", word, -WORD_LIMIT, WORD_LIMIT) for word in d["words"]], dtype=np.int64)
-    operands = np.array([number("operand", operand) for operand in d["operands"]])
+    words = np.array(
+        [check_integer("word", word, -WORD_LIMIT, WORD_LIMIT) for word in d["words"]], dtype=np.int64
+    )
+    operands = np.array([check_number("operand", operand) for operand in d["operands"]])
     if words.shape != (256,) or operands.shape != (256,):
         raise ValueError("an encoder has 256 words and 256 operands")
-    return Encoder(words, operands, number("floor", d["floor"]), number("top", d["top"]))
+    return Encoder(words, operands, check_number("floor", d["floor"]), check_number("top", d["top"]))
 
 
 def _decoder(d: Mapping[str, Any]) -> Decoder:
-    first, second = (number("gain", gain) for gain in d["gain"])
+    first, second = (check_number("gain", gain) for gain in d["gain"])
     return Decoder(**{**d, "leak": _four(d["leak"]), "gain": (first, second)})
 
 
 def _four(values: Sequence[float]) -> tuple[float, float, float, float]:
-    one, two, three, four = (number("one of four", value) for value in values)
+    one, two, three, four = (check_number("one of four", value) for value in values)
     return one, two, three, four
 
 
@@ -140,7 +142,7 @@ def _outcome(d: Mapping[str, Any]) -> Outcome:
 
 
 def _condition(value: Any) -> float | str:
-    return value if isinstance(value, str) else number("a condition", value)
+    return value if isinstance(value, str) else check_number("a condition", value)
 
 
 def _text(value: Any) -> str:
@@ -171,7 +173,7 @@ def validate(calibration: Calibration) -> Calibration:
     return calibration
 
 
-def number(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
+def check_number(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
     """Return `value` as a float. Raise `TypeError` if it is not a number, `ValueError` if outside `low` to `high`.
 
     >>> number("gain", 2, 1, 3)
@@ -185,7 +187,7 @@ def number(name: str, value: Any, low: float = -math.inf, high: float = math.inf
     return checked
 
 
-def whole(name: str, value: Any, low: int, high: int) -> int:
+def check_integer(name: str, value: Any, low: int, high: int) -> int:
     """Return `value`. Raise `ValueError` if it is not an integer from `low` to `high`."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ValueError(f"{name} is {value!r:.40}, not an integer from {low} to {high}")
@@ -201,10 +203,10 @@ def _check_beside(raw: str) -> None:
 def _check_channels(calibration: Calibration) -> None:
     channels = [modulator.channel for modulator in calibration.modulators]
     for channel in channels:
-        whole("channel", channel, 0, CHANNELS - 1)
+        check_integer("channel", channel, 0, CHANNELS - 1)
     if len(set(channels)) != len(channels):
         raise ValueError(f"channels {channels} name a generator twice")
-    whole("readout", calibration.readout, 0, CHANNELS - 1)
+    check_integer("readout", calibration.readout, 0, CHANNELS - 1)
 
 
 def _check_modulator(name: str, modulator: Modulator) -> None:
@@ -212,13 +214,13 @@ def _check_modulator(name: str, modulator: Modulator) -> None:
     if len(curve.phase) not in (2, 4):
         raise ValueError(f"the phase of {name} has {len(curve.phase)} coefficients, not 2 or 4")
     _check_all(f"phase of {name}", curve.phase, -1e3, 1e3)
-    number(f"slope of the phase of {name}", curve.phase[1], 1e-3)
-    number(f"centre of {name}", curve.centre, -1e6, 1e6)
-    number(f"scale of {name}", curve.scale, 1.0, 1e6)
-    number(f"baseline of {name}", curve.baseline, -HIGHEST_COUNT, HIGHEST_COUNT)
-    number(f"amplitude of {name}", curve.amplitude, 1e-6, HIGHEST_COUNT)
-    number(f"rms of {name}", curve.rms, 0.0, curve.amplitude)
-    number(f"partner's share of {name}", modulator.partner_share, 1e-6, 1 + 1e-9)
+    check_number(f"slope of the phase of {name}", curve.phase[1], 1e-3)
+    check_number(f"centre of {name}", curve.centre, -1e6, 1e6)
+    check_number(f"scale of {name}", curve.scale, 1.0, 1e6)
+    check_number(f"baseline of {name}", curve.baseline, -HIGHEST_COUNT, HIGHEST_COUNT)
+    check_number(f"amplitude of {name}", curve.amplitude, 1e-6, HIGHEST_COUNT)
+    check_number(f"rms of {name}", curve.rms, 0.0, curve.amplitude)
+    check_number(f"partner's share of {name}", modulator.partner_share, 1e-6, 1 + 1e-9)
     opening = modulator.encoder.top - modulator.encoder.floor
     _check_encoder(f"encoder of {name}", modulator, modulator.encoder, opening)
     _check_encoder(f"shared encoder of {name}", modulator, modulator.shared, opening)
@@ -227,10 +229,10 @@ def _check_modulator(name: str, modulator: Modulator) -> None:
 def _check_encoder(name: str, modulator: Modulator, encoder: Encoder, opening: float) -> None:
     """Raise `ValueError` unless words grow with the value and operands follow from curve and words."""
     floor, top = (
-        number(f"floor of the {name}", encoder.floor, 0, 1),
-        number(f"top of the {name}", encoder.top, 0, 1),
+        check_number(f"floor of the {name}", encoder.floor, 0, 1),
+        check_number(f"top of the {name}", encoder.top, 0, 1),
     )
-    if not (top - floor >= LEAST_OPENING and opening >= LEAST_OPENING):
+    if not (top - floor >= MIN_OPENING and opening >= MIN_OPENING):
         raise ValueError(f"the {name} opens by {top - floor:g}")
     if np.abs(encoder.words).max() > WORD_LIMIT or (np.diff(encoder.words) < 0).any():
         raise ValueError(f"words of the {name} do not grow with the value within ±{WORD_LIMIT}")
@@ -240,28 +242,28 @@ def _check_encoder(name: str, modulator: Modulator, encoder: Encoder, opening: f
 
 
 def _check_decoder(decoder: Decoder) -> None:
-    top = number("full scale", decoder.full_scale, 1.0, HIGHEST_COUNT)
-    number("offset", decoder.offset, -top, top)
+    top = check_number("full scale", decoder.full_scale, 1.0, HIGHEST_COUNT)
+    check_number("offset", decoder.offset, -top, top)
     _check_all("leak", decoder.leak, -top, top)
     _check_all("gain", decoder.gain, 1e-4 * top, 4 * top)
-    number("shared gain", decoder.shared, 1e-4 * top, 4 * top)
-    number("curvature", decoder.curvature, -BENT / top, BENT / top)
-    number("residual of the regression", decoder.residual_rms, 0.0)
+    check_number("shared gain", decoder.shared, 1e-4 * top, 4 * top)
+    check_number("curvature", decoder.curvature, -BENT / top, BENT / top)
+    check_number("residual of the regression", decoder.residual_rms, 0.0)
 
 
 def _check_noise(noise: NoiseModel) -> None:
     for name in ("constant", "shot", "rin"):
-        number(f"noise {name}", getattr(noise, name), 0.0)
-    number("mean error", noise.mean, -255, 255)
-    whole("window of the noise", noise.window, 1, 2**31)
+        check_number(f"noise {name}", getattr(noise, name), 0.0)
+    check_number("mean error", noise.mean, -255, 255)
+    check_integer("window of the noise", noise.window, 1, 2**31)
 
 
 def _check_timing(timing: Timing) -> None:
     _check_all("arrival", timing.arrival, -LATEST_TICKS, LATEST_TICKS)
-    number("tick", timing.tick_ns, 1e-3, SLOWEST_TICK_NS)
-    whole("trigger offset", timing.offset_trigger, 0, 2**31)
+    check_number("tick", timing.tick_ns, 1e-3, SLOWEST_TICK_NS)
+    check_integer("trigger offset", timing.offset_trigger, 0, 2**31)
 
 
 def _check_all(name: str, values: Iterable[Any], low: float, high: float) -> None:
     for value in values:
-        number(name, value, low, high)
+        check_number(name, value, low, high)

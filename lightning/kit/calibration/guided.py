@@ -125,7 +125,7 @@ def _calibration(
         modulators=(one, two, three, four),
         decoder=bench.decoder,
         noise=bench.noise,
-        timing=Timing(bench.ticks, tick_ns, Window.after(bench.ticks).offset),
+        timing=Timing(bench.ticks, tick_ns, Window.for_arrival(bench.ticks).offset),
         conditions={**bench.conditions, "firmware": device.firmware, "shots": bench.shots},
         outcomes=outcomes,
     )

@@ -128,7 +128,7 @@ def check(
     limit = _max_age() if max_age is None else max_age
     ageless = calibration.origin == "factory" and _is_delivered(calibration, device)
     calibration.check(identity(device), now=now or datetime.now(UTC), max_age=None if ageless else limit)
-    if _other_firmware(calibration, device):
+    if _has_other_firmware(calibration, device):
         raise errors.StaleCalibration(
             (
                 f"this calibration was measured with firmware {calibration.conditions['firmware']}, but "
@@ -170,7 +170,7 @@ def require(
     return calibration
 
 
-def fitting(device: Any, calibration: Calibration | None = None) -> Calibration:
+def get_fitting(device: Any, calibration: Calibration | None = None) -> Calibration:
     """Return `calibration`, checked for this device, or by default the one stored for it.
 
     For a recording the age is counted to its date. Raise the errors of `check` and `require`.
@@ -200,7 +200,7 @@ def _load_delivered(device: Any) -> Calibration | None:
     if not document:
         return None
     delivered = from_json(document, source="the factory calibration")
-    return None if _other_firmware(delivered, device) else delivered
+    return None if _has_other_firmware(delivered, device) else delivered
 
 
 def _is_delivered(calibration: Calibration, device: Any) -> bool:
@@ -217,7 +217,7 @@ def _length(device: Any, key: str) -> int | None:
         return None
 
 
-def _other_firmware(calibration: Calibration, device: Any) -> bool:
+def _has_other_firmware(calibration: Calibration, device: Any) -> bool:
     """Return whether both firmware builds are known and differ; an unknown build counts as equal."""
     measured = str(calibration.conditions.get("firmware", ""))
     running = "" if isinstance(device, str) else identity_of(device).firmware

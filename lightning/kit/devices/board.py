@@ -76,11 +76,11 @@ def connect(address: str) -> Any:
     Raise `AddressError`, `MissingLibrary`, or `DeviceGone` if the board does not answer.
     """
     if address == "qick://local":
-        return local()
-    return remote(parse(address))
+        return open_local()
+    return open_remote(parse(address))
 
 
-def local() -> Any:
+def open_local() -> Any:
     """Return the board that this runs on. Raise `DeviceGone` if this is not a board."""
     qick = require("qick", "to speak to a board")
     from lightning.kit.devices.guard import guard_soc
@@ -94,7 +94,7 @@ def local() -> Any:
     return guard_soc(qick.QickSoc())
 
 
-def remote(at: BoardAddress, patience: Patience | None = None) -> Any:
+def open_remote(at: BoardAddress, patience: Patience | None = None) -> Any:
     """Return a board in the network, by QICK's own proxy; each call has a deadline.
 
     Raise `MissingLibrary`, or `DeviceGone` if the board does not answer.
@@ -154,7 +154,7 @@ class _Remote:
         """Return the call with its own timeout; a proxy has one timeout for all calls, so set and restore it."""
 
         def timed(*args: Any, **kwargs: Any) -> Any:
-            self._proxy._pyroTimeout = self._patience.of_call(name)  # noqa: SLF001  as above
+            self._proxy._pyroTimeout = self._patience.limit_of_call(name)  # noqa: SLF001  as above
             try:
                 return call(*args, **kwargs)
             finally:

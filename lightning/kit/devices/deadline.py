@@ -24,7 +24,7 @@ class Patience:
     computing_s: float = 0.0
     """Limit of a call in which a twin simulates a measurement, if more than `call_s`."""
 
-    def of_call(self, name: str) -> float:
+    def limit_of_call(self, name: str) -> float:
         """Return the limit of this call, in seconds.
 
         >>> Patience(computing_s=60.0).of_call("get_decimated"), Patience().of_call("get_decimated")

@@ -216,7 +216,9 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
 
     def _guard(self, name: str, call: Call) -> Call:
         """Return the call with its errors translated. Callers cache it, as some calls repeat thousands of times."""
-        run = call if self._worker is None else self._worker.bound_call(call, self.patience.of_call(name))
+        run = (
+            call if self._worker is None else self._worker.bound_call(call, self.patience.limit_of_call(name))
+        )
         lost = self._lost
 
         def guarded(*args: Any, **kwargs: Any) -> Any:

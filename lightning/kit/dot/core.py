@@ -41,7 +41,7 @@ class VectorCore:
         seed: int = 0,
         tiles: Tiles | None = None,
     ) -> None:
-        self.calibration = store.fitting(device, calibration)
+        self.calibration = store.get_fitting(device, calibration)
         self.symbol = symbol or Symbol()
         self.tiles = tiles or TileReader(device, self.calibration)
         self._rng = np.random.default_rng(seed)
@@ -108,12 +108,12 @@ class VectorCore:
             self.tiles, tuning.coding.words(values), tuning.coding.dark, self.symbol, shots=shots
         ).mean(axis=1)
         answers = tuning.decoder.decode(levels, tuning.coding.operands(values).sum(axis=1))
-        if (dark := _unlit(answers, values)).any():
+        if (dark := _find_unlit(answers, values)).any():
             warn_of_darkness(self.calibration.device, int(dark.sum()))
         return answers
 
 
-def _unlit(answers: Floats, values: Integers) -> npt.NDArray[np.bool_]:
+def _find_unlit(answers: Floats, values: Integers) -> npt.NDArray[np.bool_]:
     """Return a mask of the tiles, (tiles,), with far less light than their values (tiles, symbols, 4) give."""
     expected = (values[..., 0::2] * values[..., 1::2]).sum(axis=(1, 2)) / FULL
     noise = WORST_RESIDUAL * np.sqrt(values.shape[1])

@@ -61,7 +61,7 @@ def inspect(
             f"an inspection shows one vector of up to {room} entries, not shape {first.shape}",
             hint="Inspect a part of it; VectorCore.dot takes vectors of any length",
         )
-    values = _by_symbol(np.abs(first), np.abs(second))
+    values = _group_by_symbol(np.abs(first), np.abs(second))
     tile = reader.tile(len(values), SYMBOL)
 
     one, two, three, four = (modulator.encoder for modulator in calibration.modulators)
@@ -98,7 +98,7 @@ def settled_samples(tile: Tile) -> Integers:
     return samples
 
 
-def _by_symbol(first: Integers, second: Integers) -> Integers:
+def _group_by_symbol(first: Integers, second: Integers) -> Integers:
     """Return (n,) magnitudes of both operands as values per symbol, (symbols, 4)."""
     symbols = -(-first.size // PAIRS)
     values = np.zeros((symbols, PAIRS, 2), dtype=np.int64)

@@ -64,7 +64,7 @@ def pack(weights: Integers, inputs: Integers, most: int) -> Packed:
     >>> packed.values.tolist(), packed.sign.tolist()
     ([[[1, 4, 3, 6]], [[2, 5, 0, 0]]], [1, -1])
     """
-    pieces = list(_pieces(np.sign(weights) * np.sign(inputs), PRODUCTS_PER_SYMBOL * most))
+    pieces = list(_split_into_pieces(np.sign(weights) * np.sign(inputs), PRODUCTS_PER_SYMBOL * most))
     longest = max((-(-places.size // PAIRS) for _, _, places in pieces), default=0)
     values = np.zeros((len(pieces), PAIRS, 2, longest), dtype=np.int64)
     for tile, (row, _, places) in enumerate(pieces):
@@ -77,7 +77,7 @@ def pack(weights: Integers, inputs: Integers, most: int) -> Packed:
     return Packed(by_symbol, rows, signs)
 
 
-def _pieces(signs: Integers, most: int) -> Iterator[tuple[int, int, Integers]]:
+def _split_into_pieces(signs: Integers, most: int) -> Iterator[tuple[int, int, Integers]]:
     """Yield (row, sign, places of the products) for pieces of at most `most` products of one row and sign."""
     for row, of_row in enumerate(signs):
         for sign in (1, -1):

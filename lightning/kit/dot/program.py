@@ -64,7 +64,7 @@ class TileReader:
         self.memory = min(int(soc["gens"][channel]["maxlen"]) for channel in channels)
         self.buffer = int(soc["readouts"][calibration.readout]["avg_maxlen"]) - 1
         self.decimated = int(soc["readouts"][calibration.readout]["buf_maxlen"]) - 1
-        alignment = Alignment.of(calibration.timing, self.samples_per_tick)
+        alignment = Alignment.from_timing(calibration.timing, self.samples_per_tick)
         self.wiring = Wiring(channels, calibration.readout, alignment)
 
     def tile(self, symbols: int, symbol: Symbol) -> Tile:

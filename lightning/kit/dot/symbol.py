@@ -79,7 +79,7 @@ class Alignment:
     """Ticks from the time of the pulses to the arrival of all their light."""
 
     @classmethod
-    def of(cls, timing: Timing, samples_per_tick: int) -> Alignment:
+    def from_timing(cls, timing: Timing, samples_per_tick: int) -> Alignment:
         """Return the alignment of the measured arrivals, to the nearest sample.
 
         >>> Alignment.of(Timing((146.0, 146.25, 140.0, 145.5), 2.6, 0), 16)

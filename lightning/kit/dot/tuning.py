@@ -21,7 +21,7 @@ import numpy as np
 from lightning.errors import CalibrationError
 from lightning.kit.calibration.decoder import FULL
 from lightning.kit.calibration.document import Calibration
-from lightning.kit.calibration.encoder import LEVELS, Encoder, encoder
+from lightning.kit.calibration.encoder import LEVELS, Encoder, make_encoder
 from lightning.kit.calibration.fringe import Floats, Fringe, fit
 from lightning.kit.dot.program import Wiring
 from lightning.kit.dot.symbol import GATES, Coding, Integers, Samples, Symbol, Tile, envelopes
@@ -36,7 +36,7 @@ TRAINING_TILES = 64
 TRAINING_SYMBOLS = 128
 SHOTS = 8
 WORD_LIMIT = 32_760
-LEAST_PEAK = 0.3
+MIN_PEAK = 0.3
 """Least share of the light that the calibration predicts; with less, the tuning fails."""
 WORST_RESIDUAL = 0.6
 """In units of 1/255 of a product per root of the number of symbols: noise stays below, compression exceeds it."""
@@ -106,7 +106,7 @@ def tune(tiles: Tiles, calibration: Calibration, symbol: Symbol, rng: np.random.
     """
     plain = tuple(m.encoder for m in calibration.modulators)
     curves = [_gate_curve(tiles, calibration, symbol, pair, plain) for pair in (0, 1)]
-    gated = [encoder(curve) for curve in curves]
+    gated = [make_encoder(curve) for curve in curves]
     one, three = calibration.modulators[0].shared, calibration.modulators[2].shared
     coding = Coding((one, gated[0], three, gated[1]))
     decoder = _train(tiles, coding, symbol, rng)
@@ -132,7 +132,7 @@ def _gate_curve(
     levels = play(tiles, words, dark, symbol, shots=SHOTS).mean(axis=1)
     expected = calibration.decoder.gain[pair] * _open_ticks(tiles, symbol)
     swing = float(np.ptp(levels))
-    if swing < LEAST_PEAK * expected:
+    if swing < MIN_PEAK * expected:
         raise CalibrationError(
             (
                 f"the pulses of generator {calibration.modulators[gate].channel} give {swing:.0f} counts "

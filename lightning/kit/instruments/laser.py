@@ -79,10 +79,10 @@ class SantecLaser:
         self._session.tell(":POW:SHUT 0")
         self._settle("the laser's output")
         if not self.is_on():
-            raise self._dark("it reports that its output is off")
+            raise self._make_dark_error("it reports that its output is off")
         alarm = self._session.ask(":SYST:ALER?")
         if not alarm.lower().startswith("no alert"):
-            raise self._dark(f"it reports {alarm}")
+            raise self._make_dark_error(f"it reports {alarm}")
 
     def turn_off(self) -> None:
         """Close the shutter and leave the diode on, which keeps it warm. Raise `NotAsSet` if it still reports on."""
@@ -101,7 +101,7 @@ class SantecLaser:
 
     def set_power_dbm(self, power_dbm: float) -> None:
         """Set the power, -15 to 13 dBm, and return when it is steady."""
-        self._session.within("a power in dBm of", power_dbm, *self.POWER_DBM)
+        self._session.check_range("a power in dBm of", power_dbm, *self.POWER_DBM)
         self._use_dbm()
         self._session.tell(f":POW {power_dbm:.2f}")
         self._settle("the laser's power")
@@ -123,7 +123,7 @@ class SantecLaser:
 
     def set_wavelength_nm(self, wavelength_nm: float) -> None:
         """Set the wavelength, with a resolution of 0.1 pm, and return when it is steady."""
-        self._session.within("a wavelength in nm of", wavelength_nm, *self.wavelength_range_nm())
+        self._session.check_range("a wavelength in nm of", wavelength_nm, *self.wavelength_range_nm())
         self._session.tell(f":WAV {wavelength_nm:.4f}")
         self._settle("the laser's wavelength")
         self._session.compare("the wavelength in nm", wavelength_nm, self.wavelength_nm(), 0.0005)
@@ -144,7 +144,7 @@ class SantecLaser:
         if self._session.ask_truth(":POW:UNIT?"):
             self._session.tell(":POW:UNIT 0")
 
-    def _dark(self, reason: str) -> NotAsSet:
+    def _make_dark_error(self, reason: str) -> NotAsSet:
         return NotAsSet(
             f"the laser was switched on and gives no light: {reason}",
             device=self._session.resource,

@@ -158,7 +158,7 @@ class SocketLine:
         """Send one line."""
         data = text.encode("ascii") + self._end
         if not self._wait(select.POLLOUT, self._timeout_s):
-            raise _silent(self._resource, text, self._timeout_s)
+            raise _make_silence_error(self._resource, text, self._timeout_s)
         try:
             self._visa.write_raw(data)
         except (_visa_error(), OSError) as error:
@@ -171,7 +171,7 @@ class SocketLine:
         while self._wait(select.POLLIN, 0.0):
             self._rest += self._receive()
         if self._rest.strip():
-            raise _unreadable(self._resource, self._rest)
+            raise _make_unreadable_error(self._resource, self._rest)
         self._rest = b""
         self.write(text)
         while True:
@@ -179,10 +179,10 @@ class SocketLine:
             if is_complete:
                 return line
             if not self._wait(select.POLLIN, deadline_s - time.monotonic()):
-                raise _silent(self._resource, text, self._timeout_s)
+                raise _make_silence_error(self._resource, text, self._timeout_s)
             self._rest += self._receive()
             if len(self._rest) > _LONGEST_REPLY_BYTES:
-                raise _unreadable(self._resource, self._rest[:40])
+                raise _make_unreadable_error(self._resource, self._rest[:40])
 
     def close(self) -> None:
         """Disconnect."""
@@ -199,7 +199,7 @@ class SocketLine:
         try:
             return line.decode("ascii").strip(), True
         except UnicodeDecodeError:
-            raise _unreadable(self._resource, line) from None
+            raise _make_unreadable_error(self._resource, line) from None
 
     def _receive(self) -> bytes:
         """Return only the bytes that have arrived, so that PyVISA never waits. Raise `InstrumentGone` if closed."""
@@ -247,10 +247,10 @@ class MessageLine:
             return act(text)
         except pyvisa.errors.VisaIOError as error:
             if error.error_code == pyvisa.constants.StatusCode.error_timeout:
-                raise _silent(self._resource, text, self._timeout_s) from error
+                raise _make_silence_error(self._resource, text, self._timeout_s) from error
             raise _make_gone(self._resource, error) from error
         except UnicodeDecodeError as error:
-            raise _unreadable(self._resource, error.object) from error
+            raise _make_unreadable_error(self._resource, error.object) from error
         except OSError as error:
             raise _make_gone(self._resource, error) from error
 
@@ -270,7 +270,7 @@ def _make_gone(resource: str, reason: object) -> InstrumentGone:
     )
 
 
-def _silent(resource: str, text: str, timeout_s: float) -> InstrumentSilent:
+def _make_silence_error(resource: str, text: str, timeout_s: float) -> InstrumentSilent:
     return InstrumentSilent(
         f"no answer to {text!r} within {timeout_s:g} s; the connection was closed",
         device=resource,
@@ -278,7 +278,7 @@ def _silent(resource: str, text: str, timeout_s: float) -> InstrumentSilent:
     )
 
 
-def _unreadable(resource: str, data: bytes) -> UnreadableReply:
+def _make_unreadable_error(resource: str, data: bytes) -> UnreadableReply:
     return UnreadableReply(
         f"unreadable or unsolicited bytes {data[:40]!r}; the connection was closed",
         device=resource,

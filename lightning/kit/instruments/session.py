@@ -20,7 +20,7 @@ from lightning.kit.instruments.line import (
     open_line,
 )
 
-_MOST_ERRORS = 32
+_MAX_ERRORS = 32
 _ERROR = re.compile(r'\s*([+-]?\d+)\s*,\s*"?([^"]*)"?\s*')
 _POLL_S = 0.005
 
@@ -96,7 +96,7 @@ class Session:
         except ValueError:
             value = math.nan
         if not math.isfinite(value) or abs(value) > 9.8e37:  # SCPI's infinities and its "not a number"
-            raise self._unreadable(query, reply, "a number")
+            raise self._make_unreadable_error(query, reply, "a number")
         return value
 
     def ask_truth(self, query: str) -> bool:
@@ -107,7 +107,7 @@ class Session:
         """Send a query and return the reply, one of `words`, in upper case. Raise `InstrumentError`."""
         reply = self.ask(query)
         if reply.upper() not in words:
-            raise self._unreadable(query, reply, " or ".join(words[:2]))
+            raise self._make_unreadable_error(query, reply, " or ".join(words[:2]))
         return reply.upper()
 
     def tell(self, command: str) -> None:
@@ -148,7 +148,7 @@ class Session:
                 hint="Look at the instrument's display: a limit, an interlock or another program may hold it",
             )
 
-    def within(self, what: str, value: float, low: float, high: float) -> None:
+    def check_range(self, what: str, value: float, low: float, high: float) -> None:
         """Raise `OutOfRange`, before anything is sent, unless a value lies from `low` to `high`."""
         if not low <= value <= high:
             raise OutOfRange(
@@ -187,17 +187,17 @@ class Session:
     def _errors(self) -> list[str]:
         """Read the error queue until it is empty, and return its entries."""
         errors: list[str] = []
-        for _ in range(_MOST_ERRORS):
+        for _ in range(_MAX_ERRORS):
             reply = self.ask("SYST:ERR?")
             match = _ERROR.fullmatch(reply)
             if match is None:
-                raise self._unreadable("SYST:ERR?", reply, "an error number and text")
+                raise self._make_unreadable_error("SYST:ERR?", reply, "an error number and text")
             if int(match[1]) == 0:
                 break
             errors.append(f"{match[1]} {match[2]}")
         return errors
 
-    def _unreadable(self, query: str, reply: str, expected: str) -> UnreadableReply:
+    def _make_unreadable_error(self, query: str, reply: str, expected: str) -> UnreadableReply:
         self.close()
         return UnreadableReply(
             f"the reply to {query!r} is {reply[:80]!r}, which is not {expected}; the connection was closed",

@@ -83,7 +83,7 @@ class KeysightSupply:
     def set_voltage_v(self, output: int, voltage_v: float) -> None:
         """Set an output to 0 V or more, read the setpoint back, and measure the voltage if the output is on."""
         channel = self._channel(output)
-        self._session.within("a bias voltage of", voltage_v, 0.0, self._limit_v)
+        self._session.check_range("a bias voltage of", voltage_v, 0.0, self._limit_v)
         self._session.tell(f"VOLT {voltage_v:.4f},{channel}")
         self._session.compare(
             f"output {output} in V", voltage_v, self._session.ask_number(f"VOLT? {channel}"), 0.001
@@ -118,5 +118,5 @@ class KeysightSupply:
         self._session.compare(f"the switch of output {output}", float(on), float(self.is_on(output)), 0.0)
 
     def _channel(self, output: int) -> str:
-        self._session.within("an output of number", output, 1, self.outputs)
+        self._session.check_range("an output of number", output, 1, self.outputs)
         return f"(@{output})"

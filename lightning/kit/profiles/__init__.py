@@ -69,6 +69,6 @@ def parse(document: dict[str, Any]) -> Profile:
 
 
 @lru_cache
-def of_board(board: str) -> tuple[Profile, ...]:
+def find_for_board(board: str) -> tuple[Profile, ...]:
     """Return the profiles for this board; upper and lower case are equal."""
     return tuple(each for each in map(load, NAMES) if each.board.lower() == board.lower())

@@ -68,7 +68,7 @@ def build(soccfg: Any, settings: Settings, words: dict[int, int]) -> Compiled:
     return compiled
 
 
-def by_shot(data: npt.NDArray[np.float64], settings: Settings) -> Floats:
+def split_by_shot(data: npt.NDArray[np.float64], settings: Settings) -> Floats:
     """Return the samples by shot, (reps, 2, samples); QICK omits the first axis for a single repetition."""
     return np.asarray(data, dtype=float).reshape(settings.reps, 2, settings.readout_length)
 

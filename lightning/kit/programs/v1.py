@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from qick import AveragerProgram
 
-from lightning.kit.programs import Floats, by_shot, ticks
+from lightning.kit.programs import Floats, split_by_shot, ticks
 from lightning.kit.settings import Settings
 
 SETTLE_TICKS = 200
@@ -64,11 +64,11 @@ class ShotV1:
     def acquire_decimated(self, soc: Any, *, progress: bool) -> list[Floats]:
         """Return one array (reps, 2, samples) per readout, averaged over the runs."""
         readouts = self.program.acquire_decimated(soc, progress=progress)
-        return [by_shot(each, self.settings) for each in readouts]
+        return [split_by_shot(each, self.settings) for each in readouts]
 
     def rounds(self) -> list[list[Floats]]:
         """Return the runs of the last acquisition, before averaging."""
-        return [[by_shot(each, self.settings) for each in run] for run in self.program.get_rounds()]
+        return [[split_by_shot(each, self.settings) for each in run] for run in self.program.get_rounds()]
 
     def acquire(self, soc: Any, *, progress: bool) -> list[Floats]:
         """Return the mean I and Q of the window in counts, over all shots and runs, (2,) per readout."""

@@ -62,7 +62,7 @@ _REPEATED = {
 }
 
 
-def note(sent: Sent, call: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | None:
+def note_content(sent: Sent, call: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | None:
     """Store the digest of the content that this call writes, and return its place; None if calls are not compared.
 
     >>> sent = {}
@@ -78,25 +78,25 @@ def note(sent: Sent, call: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     arguments = {**dict(names), **dict(zip((name for name, _ in names), args, strict=False)), **kwargs}
     place = (call, *(str(arguments[name]) for name, _ in names if name not in _CONTENT))
     content = [arguments[name] for name, _ in names if name in _CONTENT]
-    sent[place] = hashlib.sha256(repr([_plain(each) for each in content]).encode()).hexdigest()
+    sent[place] = hashlib.sha256(repr([_normalise(each) for each in content]).encode()).hexdigest()
     return place
 
 
-def _plain(value: Any) -> Any:
+def _normalise(value: Any) -> Any:
     """Return a form that is equal for lists and arrays and any width of numbers: over a network QICK sends lists."""
     if isinstance(value, Mapping):
-        return sorted((str(key), _plain(each)) for key, each in value.items())
+        return sorted((str(key), _normalise(each)) for key, each in value.items())
     if isinstance(value, np.generic):
         return value.item()
     if not isinstance(value, np.ndarray | list | tuple):
         return value
-    numbers = _whole_numbers(value)
+    numbers = _join_whole_numbers(value)
     if numbers is None:
-        return [_plain(each) for each in value]
+        return [_normalise(each) for each in value]
     return numbers.shape, hashlib.sha256(numbers.tobytes()).hexdigest()
 
 
-def _whole_numbers(value: Any) -> npt.NDArray[np.int64] | None:
+def _join_whole_numbers(value: Any) -> npt.NDArray[np.int64] | None:
     """Return the value as one array if it holds only integers, else None; long envelopes are fast this way."""
     try:
         array = np.asarray(value)
@@ -128,7 +128,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         self.about = f"recording of {self.identity}, made {recording.made.isoformat(timespec='seconds')}"
         self.autoproxy: list[Any] = []
         self._recording = recording
-        self._acquisitions = _by_program(recording.events)
+        self._acquisitions = _group_by_program(recording.events)
         self._next = 0
         self._candidates: list[int] = []
         """Indices of the acquisitions with the loaded program, the next first; empty after its start."""
@@ -215,7 +215,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
 
     def _answer(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Return the next recorded result of this call, or raise its error; store the digest of what it writes."""
-        place = note(self._sent, name, args, kwargs)
+        place = note_content(self._sent, name, args, kwargs)
         if place is not None:
             self._fresh.add(place)
         queue = self._answers.get(name)
@@ -231,7 +231,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         repeats = name == "get_tproc_counter" and len(queue) == 1
         event = queue[0] if repeats else queue.popleft()
         if event.error is not None:
-            raise _error(*event.error)
+            raise _make_error(*event.error)
         return event.result
 
 
@@ -252,7 +252,7 @@ class Acquisition:
         return all(self.sent.get(place) == sent.get(place) for place in self.fresh | fresh)
 
 
-def _by_program(events: list[Event]) -> list[Acquisition]:
+def _group_by_program(events: list[Event]) -> list[Acquisition]:
     """Return the acquisition of every loaded program, in order."""
     acquisitions: list[Acquisition] = []
     sent: Sent = {}
@@ -262,7 +262,7 @@ def _by_program(events: list[Event]) -> list[Acquisition]:
             program = event.args[0] if event.args else event.kwargs["binprog"]
             acquisitions.append(Acquisition(program, dict(sent), set(fresh)))
             continue
-        if (place := note(sent, event.call, event.args, event.kwargs)) is not None:
+        if (place := note_content(sent, event.call, event.args, event.kwargs)) is not None:
             fresh.add(place)
         if not acquisitions:
             continue
@@ -290,7 +290,7 @@ def _equal(one: Any, other: Any) -> bool:
     return np.array_equal(np.asarray(one), np.asarray(other))
 
 
-def _error(kind: str, message: str) -> Exception:
+def _make_error(kind: str, message: str) -> Exception:
     """Return the recorded error if it is a known builtin, else a `ConnectionError`."""
     error_class = _REPEATED.get(kind)
     return ConnectionError(f"{kind}: {message}") if error_class is None else error_class(message)

@@ -120,7 +120,9 @@ def _affine(builder: Builder, node: Node, product: Node) -> Affine | None:
     source = _activation(builder, node)
     if node.operation not in AFFINE or builder.shapes[node.output] != builder.shapes[source]:
         return None
-    constants = [_by_row(builder, product, source, tensor) for tensor in node.inputs if tensor != source]
+    constants = [
+        _rows_of_constant(builder, product, source, tensor) for tensor in node.inputs if tensor != source
+    ]
     rows = [values.astype(np.float64) for values in constants if values is not None]
     if len(rows) != len(constants):
         return None
@@ -144,7 +146,7 @@ AFFINE: Mapping[str, Callable[[list[Array], bool], Affine | None]] = {
 """From the constants of a node, by row, and whether the first of its inputs is a constant."""
 
 
-def _by_row(builder: Builder, product: Node, source: str, tensor: str) -> Array | None:
+def _rows_of_constant(builder: Builder, product: Node, source: str, tensor: str) -> Array | None:
     """Return a constant as (rows,) if it has one value per row of `product`, or one for all; else None."""
     value = builder.constants[tensor]
     rank = builder.rank(source)

@@ -79,10 +79,12 @@ def run_float(network: Network, inputs: npt.ArrayLike) -> Floats:
 
     Raise `InputError` for another shape. Overflow gives infinity, as in every other float32 runtime.
     """
-    return activations(network, inputs, (network.output,))[network.output]
+    return compute_activations(network, inputs, (network.output,))[network.output]
 
 
-def activations(network: Network, inputs: npt.ArrayLike, wanted: tuple[str, ...]) -> dict[str, Floats]:
+def compute_activations(
+    network: Network, inputs: npt.ArrayLike, wanted: tuple[str, ...]
+) -> dict[str, Floats]:
     """Return the tensors `wanted`, computed like `run_float`; others are freed after their last use."""
     x = np.asarray(inputs, np.float32)
     if x.shape[1:] != network.input_shape or x.ndim == 0:

@@ -48,7 +48,7 @@ def add_conv(builder: Builder, call: Call) -> str:
         inputs.append(builder.constant(bias, f"{call.name}.bias"))
     strides, pads, dilations = move
     attributes = {"strides": strides, "pads": pads, "dilations": dilations, "groups": groups}
-    return without_row(builder, call, builder.emit("Conv", inputs, call.name, attributes), flat=flat)
+    return remove_row(builder, call, builder.emit("Conv", inputs, call.name, attributes), flat=flat)
 
 
 def _check_kernel(builder: Builder, call: Call, weights: Array, bias: Array | None) -> None:
@@ -77,7 +77,7 @@ def as_image(builder: Builder, call: Call, x: str) -> tuple[str, bool]:
     return builder.reshape(x, (shape[0], 1, shape[1]), f"{call.name}/image"), True
 
 
-def without_row(builder: Builder, call: Call, image: str, *, flat: bool) -> str:
+def remove_row(builder: Builder, call: Call, image: str, *, flat: bool) -> str:
     """Return the image, reshaped back to a sequence if `flat`."""
     if not flat:
         return image
@@ -107,14 +107,14 @@ def add_pool(builder: Builder, call: Call) -> str:
     attributes["excess"] = more
     if call.operation == "AveragePool":
         attributes["count_include_pad"] = bool(call.integer("count_include_pad", 0))
-    return without_row(builder, call, builder.emit(call.operation, [image], call.name, attributes), flat=flat)
+    return remove_row(builder, call, builder.emit(call.operation, [image], call.name, attributes), flat=flat)
 
 
 def add_global_pool(builder: Builder, call: Call) -> str:
     """Add `GlobalAveragePool` or `GlobalMaxPool` of images or sequences."""
     x = builder.require_activation(call)
     image, flat = as_image(builder, call, x)
-    return without_row(builder, call, builder.emit(call.operation, [image], call.name), flat=flat)
+    return remove_row(builder, call, builder.emit(call.operation, [image], call.name), flat=flat)
 
 
 def move_of(call: Call, size: tuple[int, ...], kernel: Pair, *, flat: bool) -> Move:

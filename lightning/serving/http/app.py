@@ -1,4 +1,4 @@
-"""The Open Inference Protocol over HTTP: a FastAPI application for people, with the fast route before it."""
+"""The Open Inference Protocol over HTTP: the fast inference route in front of a FastAPI application."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MODEL = "/v2/models/{model}"
 VERSION = MODEL + "/versions/{number}"
 STEP = "/v2/repository/models/{model}"
 SMALL = 1 << 16
-"""Bytes of a request that is not a question to a model."""
+"""Maximum body of a request that is not an inference, in bytes."""
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
-_PARAMETERS = {"type": "object", "description": "`timeout` in microseconds, `key` of the noise"}
+_PARAMETERS = {"type": "object", "description": "`timeout` in microseconds, noise `key`"}
 _TENSOR = {
     "type": "object",
     "required": ["name", "shape", "datatype"],
@@ -34,7 +34,7 @@ _TENSOR = {
         "shape": {"type": "array", "items": {"type": "integer"}},
         "datatype": {"type": "string", "examples": ["UINT8", "FP32"]},
         "parameters": {"type": "object", "description": "`binary_data_size`"},
-        "data": {"type": "array", "items": {}, "description": "flat, or nested as `shape` is"},
+        "data": {"type": "array", "items": {}, "description": "flat, or nested like `shape`"},
     },
 }
 _REQUEST = {
@@ -59,14 +59,14 @@ INFER: dict[str, Any] = {
 
 
 class Service:
-    """The whole application: requests for answers go straight to `Infer`, all others through FastAPI."""
+    """The whole application: inference requests go directly to `Infer`, all others through FastAPI."""
 
     def __init__(self, infer: Infer, packets: ReadPackets | None = None) -> None:
         self.infer = infer
         self.face = build_face(infer, packets)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request as ASGI has it."""
+        """Serve a request (ASGI application)."""
         if scope["type"] == "http" and scope["method"] == "POST":
             match scope["path"].split("/"):
                 case ["", "v2", "models", model, "infer"]:
@@ -86,7 +86,7 @@ class Service:
 
 
 def build_face(infer: Infer, packets: ReadPackets | None = None) -> FastAPI:
-    """Return the app of everything but answers. What is slow (loading) runs in a thread."""
+    """Return the FastAPI application with all routes. Loading a model runs in a thread, because it is slow."""
     face = FastAPI(title="lightning", version=our_version(), description="Open Inference Protocol (v2).")
     _add_health(face, infer)
     _add_models(face, infer)
@@ -97,14 +97,14 @@ def build_face(infer: Infer, packets: ReadPackets | None = None) -> FastAPI:
 
     @face.get("/metrics")
     async def metrics() -> Response:
-        """Answer with what happened, for Prometheus."""
+        """Return the metrics for Prometheus."""
         return Response(exposition(infer.repository, infer.counts, packets), media_type=PROMETHEUS)
 
     return face
 
 
 def our_version() -> str:
-    """Return the version of this toolkit."""
+    """Return the version of this toolkit, or "unknown" if it is not installed."""
     try:
         return version("lightbed")
     except PackageNotFoundError:
@@ -112,7 +112,7 @@ def our_version() -> str:
 
 
 def metadata(instance: ModelInstance) -> Document:
-    """Return what the protocol tells of a model. Inputs of any datatype of numbers are taken."""
+    """Return the metadata of a model. Inputs of any numeric datatype are accepted, whatever the metadata name."""
     network = instance.model.network
     return {
         "name": instance.name,
@@ -133,7 +133,7 @@ def metadata(instance: ModelInstance) -> Document:
 def _add_health(face: FastAPI, infer: Infer) -> None:
     @face.get("/v2")
     async def server() -> Document:
-        """Answer with which server this is."""
+        """Return the name, version and extensions of the server."""
         return {
             "name": "lightbed",
             "version": our_version(),
@@ -142,56 +142,56 @@ def _add_health(face: FastAPI, infer: Infer) -> None:
 
     @face.get("/v2/health/live")
     async def live() -> Document:
-        """Answer whether the server runs."""
+        """Return that the server runs."""
         return {"live": True}
 
     @face.get("/v2/health/ready")
     async def ready(response: Response) -> Document:
-        """Answer whether there is a model to ask. Loaded models are warm."""
-        found = bool(infer.repository.serving())
-        response.status_code = 200 if found else 503
-        return {"ready": found}
+        """Return whether a model is in service; the status is 503 if none is. Loaded models are warm."""
+        is_ready = bool(infer.repository.serving())
+        response.status_code = 200 if is_ready else 503
+        return {"ready": is_ready}
 
 
 def _add_models(face: FastAPI, infer: Infer) -> None:
     @face.get(MODEL)
     @face.get(VERSION)
     async def model_metadata(model: str, number: str | None = None) -> Document:
-        """Answer with names, datatypes and shapes of what a model takes and gives."""
+        """Return names, datatypes and shapes of the inputs and outputs of a model."""
         with infer.repository.acquire(model, number) as instance:
             return metadata(instance)
 
     @face.get(MODEL + "/ready")
     @face.get(VERSION + "/ready")
     async def model_ready(model: str, number: str | None = None) -> Document:
-        """Answer whether a model is in service."""
+        """Return that a model is in service; the status is 404 if it is not."""
         with infer.repository.acquire(model, number) as instance:
             return {"name": instance.name, "ready": True}
 
     @face.post(MODEL + "/infer", openapi_extra=INFER)
     @face.post(VERSION + "/infer", openapi_extra=INFER)
     async def answer(request: Request, model: str, number: str | None = None) -> Response:
-        """Answer a batch with a model. JSON, or JSON with binary tensors behind it."""
+        """Run a model on a batch. The body is JSON, or JSON followed by binary tensors."""
         return _response(await infer.reply(model, number, request.scope, request.receive))
 
 
 def _add_repository(face: FastAPI, infer: Infer) -> None:
     @face.post("/v2/repository/index")
     async def index(request: Request) -> list[Document]:
-        """Answer with the models in service, and files that could be loaded."""
-        only_ready = (await _infer(request, infer)).get("ready") is True
-        listed = infer.repository.index()
+        """Return the models in service, and the files that could be loaded."""
+        only_ready = (await _read_document(request, infer)).get("ready") is True
+        entries = infer.repository.index()
         return [
             {"name": each.name, "version": each.version, "state": state, "reason": ""}
-            for each in listed
+            for each in entries
             for state in ["READY" if each.ready else "UNAVAILABLE"]
             if each.ready or not only_ready
         ]
 
     @face.post(STEP + "/load")
     async def load(request: Request, model: str) -> Document:
-        """Load a model, or load it again from where it came; requests go on meanwhile."""
-        if (await _infer(request, infer)).get("parameters"):
+        """Load a model, or reload it from its source; requests are served meanwhile."""
+        if (await _read_document(request, infer)).get("parameters"):
             raise MalformedRequest(
                 "the server loads models from its own files only", hint="Send no `parameters`"
             )
@@ -200,7 +200,7 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
 
     @face.post(STEP + "/unload")
     async def unload(model: str) -> Document:
-        """Take a model out of service; pending requests are answered."""
+        """Take a model out of service; pending requests are still answered."""
         infer.repository.unload(model)
         return {"name": model}
 
@@ -222,10 +222,10 @@ async def _refuse_for_framework(request: Request, error: Exception) -> Response:
 
 
 async def _unheard(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=499)  # nobody reads it
+    return Response(status_code=499)  # nginx's code for a client that has closed the connection
 
 
-async def _infer(request: Request, infer: Infer) -> Document:
+async def _read_document(request: Request, infer: Infer) -> Document:
     headers = request.scope["headers"]
     size = body_bytes(headers, min(SMALL, infer.limits.body_bytes))
     return decode_object(await read_body(headers, request.receive, size))

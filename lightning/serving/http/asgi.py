@@ -1,4 +1,4 @@
-"""The little of ASGI that is needed: bodies with a limit, replies, and errors as documents."""
+"""Plain ASGI: bodies with a size limit, replies, and errors as documents of the protocol."""
 
 from __future__ import annotations
 
@@ -50,54 +50,56 @@ JSON = (b"content-type", b"application/json")
 CLOSE = (b"connection", b"close")
 
 BODY_S = 60.0
-"""Within which a body must have come."""
+"""Time limit for the arrival of a body, in seconds."""
 
 
 class Disconnected(Exception):
-    """The client went away before its request was whole."""
+    """The client disconnected before its request was complete."""
 
     code = "disconnected"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A status, and what goes with it."""
+    """An HTTP reply: body, status and headers."""
 
     body: bytes
     status: int = 200
     headers: tuple[tuple[bytes, bytes], ...] = field(default=(JSON,))
 
     async def send(self, send: Send) -> None:
-        """Send the reply as the two messages of ASGI."""
+        """Send the reply as two ASGI messages."""
         headers = [*self.headers, (b"content-length", b"%d" % len(self.body))]
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": self.body})
 
 
 def status_of(error: LightningError) -> int:
-    """Return the status of the nearest class that has one."""
+    """Return the HTTP status of the nearest base class in `STATUS`."""
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
 def refusal(error: LightningError, headers: Pairs) -> Reply:
-    """Return the document of an error, as the protocol has it, with our code."""
+    """Return the reply to an error: the document of the protocol, plus the error code of this toolkit."""
     return refuse(str(error), error.code, status_of(error), headers)
 
 
 def refuse(message: str, code: str, status: int, headers: Pairs = ()) -> Reply:
-    """Return the reply as `refusal` does, for an error that is not a `LightningError`.
+    """Return an error reply from its message, code and status.
 
     A client that waits for permission to send a body (`Expect: 100-continue`) will not send it now, so the connection
-    cannot be used again; bodies of other clients are read and discarded.
+    is closed; bodies of other clients are read and discarded.
     """
-    waits = header(headers, b"expect") is not None
+    expects_continue = header(headers, b"expect") is not None
     return Reply(
-        document_bytes({"error": message, "code": code}), status, (JSON, CLOSE) if waits else (JSON,)
+        document_bytes({"error": message, "code": code}),
+        status,
+        (JSON, CLOSE) if expects_continue else (JSON,),
     )
 
 
 def header(headers: Pairs, name: bytes) -> bytes | None:
-    """Return the value of a header; ASGI gives names in small letters."""
+    """Return the value of a header, or None; `name` is in lower case, as ASGI has them."""
     for key, value in headers:
         if key == name:
             return value
@@ -105,32 +107,35 @@ def header(headers: Pairs, name: bytes) -> bytes | None:
 
 
 def header_length(headers: Pairs) -> int | None:
-    """Return how many bytes of the body are JSON, if a header says so. Raises `MalformedRequest`."""
-    found = header(headers, HEADER_LENGTH)
-    if found is None:
+    """Return how many bytes of the body are JSON, or None without the header. Raise `MalformedRequest`."""
+    value = header(headers, HEADER_LENGTH)
+    if value is None:
         return None
-    if not found.isdigit() or len(found) > 18:
+    if not value.isdigit() or len(value) > 18:
         raise MalformedRequest(
-            f"Inference-Header-Content-Length is {found[:80]!r}", hint="Send the length of the JSON in bytes"
+            f"Inference-Header-Content-Length is {value[:80]!r}, not a number of bytes",
+            hint="Send the length of the JSON in bytes",
         )
-    return int(found)
+    return int(value)
 
 
 def body_bytes(headers: Pairs, limit: int) -> int:
-    """Return how long the body will be at most. Raises `RequestTooLarge` where that is more than the limit."""
-    announced = header(headers, b"content-length")
-    if announced is None:
+    """Return the announced size of the body, or `limit` without one. Raise `RequestTooLarge` above the limit."""
+    content_length = header(headers, b"content-length")
+    if content_length is None:
         return limit
-    size = int(announced)
+    size = int(content_length)
     if size > limit:
         raise _too_large(size, limit)
     return size
 
 
 async def read_body(headers: Pairs, receive: Receive, limit: int, take: Take = lambda _: None) -> bytes:
-    """Read the whole body. Raises `RequestTooLarge` as it comes, `DeadlineMissed`, `Disconnected`, `MalformedRequest`.
+    """Read the whole body.
 
-    `take` is given how many bytes came, each time, and may refuse them.
+    `take` is called with the size of each part that arrives; it may raise to refuse the part. Raise `RequestTooLarge`
+    as soon as more than `limit` bytes have arrived, `DeadlineMissed` after `BODY_S`, `Disconnected`, or
+    `MalformedRequest` for a compressed body.
     """
     if header(headers, b"content-encoding") is not None:
         raise MalformedRequest("compressed bodies are not supported", hint="Send the body uncompressed")
@@ -168,6 +173,6 @@ async def _read_on(message: Message, receive: Receive, limit: int, take: Take) -
 
 def _too_large(size: int, limit: int) -> RequestTooLarge:
     return RequestTooLarge(
-        f"the request has {size} bytes or more; at most {limit} are taken",
+        f"the request has {size} bytes or more; the limit is {limit}",
         hint="Send smaller batches, or start the server with a larger --max-body",
     )

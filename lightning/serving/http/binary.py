@@ -1,4 +1,4 @@
-"""Numbers of the protocol's datatypes: from bytes and from JSON lists, and back to bytes. Little-endian, row by row."""
+"""Tensors of the protocol's datatypes: from bytes and JSON lists, and back to bytes (little-endian, row-major)."""
 
 from __future__ import annotations
 
@@ -28,52 +28,52 @@ DATATYPES: dict[str, np.dtype[Any]] = {
     "FP32": np.dtype("<f4"),
     "FP64": np.dtype("<f8"),
 }
-"""Names that the Open Inference Protocol gives them. BOOL and BYTES are not numbers."""
+"""Numpy types by the datatype names of the Open Inference Protocol. BOOL and BYTES are not numbers."""
 
 CODES = dict(zip(DATATYPES, "BHIQbhiqefd", strict=True))
-"""Codes of the same types in the standard library (https://docs.python.org/3/library/array.html)."""
+"""Type codes of the datatypes in the module `array` (https://docs.python.org/3/library/array.html)."""
 
 ONLY_BINARY = "FP16"
-"""JSON has no form for it that all clients agree on."""
+"""Datatype without a JSON form that all clients agree on."""
 
-AXES = 8
-"""More than any network takes."""
+MAX_AXES = 8
+"""Maximum number of axes; no network needs more."""
 
-LARGEST = 2**40
-"""Of the product of all lengths but 0: beyond what numpy can multiply, an empty array has no shape either."""
+MAX_SIZE = 2**40
+"""Maximum product of the nonzero lengths: numpy refuses a shape whose product overflows, even if the array is empty."""
 
 
-def datatype_named(name: object) -> np.dtype[Any]:
-    """Return the type of numpy that a datatype means. Raises `MalformedRequest` for one that holds no numbers."""
-    found = DATATYPES.get(name) if isinstance(name, str) else None
-    if found is None:
+def parse_datatype(name: object) -> np.dtype[Any]:
+    """Return the numpy type of a datatype. Raise `MalformedRequest` for an unknown or non-numeric datatype."""
+    kind = DATATYPES.get(name) if isinstance(name, str) else None
+    if kind is None:
         raise MalformedRequest(
             f"datatype {name!r} is not supported", hint=f"Send one of {', '.join(DATATYPES)}"
         )
-    return found
+    return kind
 
 
-def shape_of(given: object) -> Shape:
-    """Return a tensor's shape from a document. Raises `MalformedRequest`."""
+def parse_shape(value: object) -> Shape:
+    """Return the shape of a tensor from its entry in a document. Raise `MalformedRequest`."""
     if (
-        isinstance(given, list)
-        and 0 < len(given) <= AXES
-        and all(type(each) is int and each >= 0 for each in given)
-        and math.prod(each or 1 for each in given) <= LARGEST
+        isinstance(value, list)
+        and 0 < len(value) <= MAX_AXES
+        and all(type(each) is int and each >= 0 for each in value)
+        and math.prod(each or 1 for each in value) <= MAX_SIZE
     ):
-        return tuple(given)
+        return tuple(value)
     raise MalformedRequest(
-        f"{str(given)[:80]} is not a valid shape", hint=f"Write a list of 1 to {AXES} integers: [1, 784]"
+        f"{str(value)[:80]} is not a valid shape", hint=f"Write a list of 1 to {MAX_AXES} integers: [1, 784]"
     )
 
 
 def from_bytes(raw: bytes, datatype: object, shape: Shape) -> Array:
-    r"""Return the numbers in `raw`, which are not copied and so read-only. Raises `MalformedRequest`.
+    r"""Return the numbers in `raw` as a read-only view. Raise `MalformedRequest` if the size does not match the shape.
 
     >>> from_bytes(b"\x01\x00\xff\xff", "INT16", (1, 2)).tolist()
     [[1, -1]]
     """
-    kind = datatype_named(datatype)
+    kind = parse_datatype(datatype)
     size = math.prod(shape) * kind.itemsize
     if len(raw) != size:
         raise MalformedRequest(
@@ -84,12 +84,12 @@ def from_bytes(raw: bytes, datatype: object, shape: Shape) -> Array:
 
 
 def from_lists(data: object, datatype: object, shape: Shape) -> Array:
-    """Return the numbers of a JSON list, flat or nested as the shape is; read-only. Raises `MalformedRequest`.
+    """Return the numbers of a JSON list, flat or nested like the shape; read-only. Raise `MalformedRequest`.
 
     >>> from_lists([[1, 2], [3, 4]], "UINT8", (2, 2)).tolist()
     [[1, 2], [3, 4]]
     """
-    kind = datatype_named(datatype)
+    kind = parse_datatype(datatype)
     if datatype == ONLY_BINARY:
         raise MalformedRequest(
             f"JSON cannot carry {ONLY_BINARY}", hint="Send it as binary data, or send FP32"
@@ -100,21 +100,23 @@ def from_lists(data: object, datatype: object, shape: Shape) -> Array:
             f"a tensor of shape {list(shape)} does not have {len(numbers)} numbers",
             hint="Send all numbers in one flat list, or nested as the shape says",
         )
-    found = np.frombuffer(_pack(numbers, str(datatype)), kind).reshape(shape)
-    found.flags.writeable = False  # as those from bytes are: code is compiled for one kind
-    return found
+    tensor = np.frombuffer(_pack(numbers, str(datatype)), kind).reshape(shape)
+    tensor.flags.writeable = (
+        False  # like arrays of `from_bytes`, because numba compiles separately for writable ones
+    )
+    return tensor
 
 
 def to_bytes(numbers: Array) -> bytes:
-    """Return the bytes that the protocol carries for these numbers."""
+    """Return the binary tensor data of an array."""
     return bytes(numbers.astype(numbers.dtype.newbyteorder("<"), copy=False).tobytes())
 
 
 def _flat(data: object, shape: Shape) -> list[Any]:
-    """Return all numbers in one list. Numpy is not used: it would accept text, also very long text."""
+    """Return all numbers as a flat list. Without numpy, which would also convert text, however long."""
     if not isinstance(data, list):
         raise MalformedRequest(
-            "`data` of a tensor is not a valid list", hint="Send its numbers as a list, or as binary data"
+            "`data` of a tensor is not a list", hint="Send its numbers as a list, or as binary data"
         )
     if not data or not isinstance(data[0], list):
         return data

@@ -1,4 +1,4 @@
-"""`POST v2/models/{m}[/versions/{v}]/infer` as bare ASGI: a framework would cost more than the answer."""
+"""`POST v2/models/{m}[/versions/{v}]/infer` in plain ASGI: a framework would take longer than the inference."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from lightning.serving.model_instance import AT_ONCE_S, ModelInstance
 from lightning.serving.repository import Repository
 
 KEYS = 1 << 64
-"""Keys are whole numbers below this."""
+"""Number of keys: they are integers from 0 to this, exclusive."""
 
 MEBIBYTE = 1 << 20
 _logger = logging.getLogger(__name__)
@@ -41,29 +41,32 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One batch for one model."""
+    """A batch for a model, with a key for each image."""
 
     inputs: Array
     keys: Keys
     deadline: float
-    """On the clock `time.perf_counter`; infinite without one."""
+    """Time on the clock `time.perf_counter`; infinite without a deadline."""
 
 
 @dataclass(slots=True)
 class FreshKeys:
-    """Keys for requests that bring none: every image of a server's life has its own noise."""
+    """Keys for requests without any, so that every image has its own noise in the lifetime of a server."""
 
     next: int = 0
 
     def take(self, images: int) -> int:
-        """Take as many new keys, and return the first."""
+        """Reserve a new key for each of `images` images, and return the first."""
         first = self.next
         self.next = (first + images) % KEYS
         return first
 
 
-def task_of(request: InferRequest, instance: ModelInstance, fresh: FreshKeys, arrived: float) -> Task:
-    """Return the task that a request asks for. Raises `MalformedRequest` and `InputError`."""
+def make_task(request: InferRequest, instance: ModelInstance, fresh: FreshKeys, arrived: float) -> Task:
+    """Return the task of a request that arrived at `arrived`.
+
+    Raise `InputError` for inputs that the model does not have, `MalformedRequest` for a bad key or timeout.
+    """
     expected = instance.model.network.input
     names = [each.name for each in request.inputs]
     if names != [expected]:
@@ -74,17 +77,17 @@ def task_of(request: InferRequest, instance: ModelInstance, fresh: FreshKeys, ar
             ),
             hint="Send one input with this name; the model's metadata give its shape",
         )
-    inputs = as_bytes(request.inputs[0].array) if instance.prefers_bytes else request.inputs[0].array
+    inputs = to_uint8(request.inputs[0].array) if instance.prefers_bytes else request.inputs[0].array
     first = _first_key(request)
     if first is None:
         first = fresh.take(len(inputs))
-    return Task(inputs, keys_from(first, len(inputs)), arrived + timeout_s(request.parameters))
+    return Task(inputs, make_keys(first, len(inputs)), arrived + read_timeout_s(request.parameters))
 
 
-def keys_from(first: int, images: int) -> Keys:
-    """Return as many keys, beginning with the first and going round at 2**64.
+def make_keys(first: int, images: int) -> Keys:
+    """Return `images` consecutive keys from `first`, modulo 2**64.
 
-    >>> keys_from(2**64 - 1, 2).tolist()
+    >>> make_keys(2**64 - 1, 2).tolist()
     [18446744073709551615, 0]
     """
     if images == 1:
@@ -92,10 +95,10 @@ def keys_from(first: int, images: int) -> Keys:
     return np.uint64(first) + np.arange(images, dtype=np.uint64)
 
 
-def key_of(identity: str) -> int:
-    """Return the key of a request's id: the number that it is, or else its hash (BLAKE2b, 8 bytes).
+def derive_key(identity: str) -> int:
+    """Return the key of a request id: its value if it is a number below 20 digits, else its hash (BLAKE2b, 8 bytes).
 
-    >>> key_of("17")
+    >>> derive_key("17")
     17
     """
     if identity.isascii() and identity.isdigit() and len(identity) < 20:
@@ -103,25 +106,29 @@ def key_of(identity: str) -> int:
     return int.from_bytes(blake2b(identity.encode(), digest_size=8).digest())
 
 
-def timeout_s(parameters: Mapping[str, Any]) -> float:
-    """Return how long an answer is wanted: `timeout` is in microseconds, as Triton has it.
+def read_timeout_s(parameters: Mapping[str, Any]) -> float:
+    """Return the timeout of a request in seconds, infinite without one; the parameter is in microseconds, as in Triton.
 
-    Raises `MalformedRequest`.
+    Raise `MalformedRequest` unless it is a positive integer.
     """
     timeout = parameters.get("timeout")
     if timeout is None:
         return math.inf
     if type(timeout) is not int or timeout <= 0:
         raise MalformedRequest(
-            f"`timeout` is {str(timeout)[:80]!r}",
-            hint="Give an integer number of microseconds, or leave it out",
+            f"`timeout` is {str(timeout)[:80]!r}, not a positive integer",
+            hint="Give a positive integer number of microseconds, or leave it out",
         )
     return timeout / 1e6
 
 
 async def run(instance: ModelInstance, task: Task) -> Answers:
-    """Run the model: at once where that is quick, else in its thread. Raises `DeadlineMissed`."""
-    _in_time(task, instance.seconds_per_image if instance.seconds_per_image < math.inf else 0.0)
+    """Run the model, on the event loop if that is quick and the model is free, else in its thread.
+
+    Raise `DeadlineMissed` if the answer cannot come in time or came too late.
+    """
+    _check_deadline(task, instance.seconds_per_image if instance.seconds_per_image < math.inf else 0.0)
+    # Quick work saves the switch of threads; longer work would block the event loop.
     if len(task.inputs) * instance.seconds_per_image > AT_ONCE_S or not instance.lock.acquire(timeout=0):
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(instance.worker, _run_in_turn, instance, task)
@@ -129,12 +136,12 @@ async def run(instance: ModelInstance, task: Task) -> Answers:
         answers = instance.executor.run(task.inputs, task.keys)
     finally:
         instance.lock.release()
-    _in_time(task)
+    _check_deadline(task)
     return answers
 
 
-def answer_of(request: InferRequest, instance: ModelInstance, task: Task, answers: Answers) -> Body:
-    """Return the answer as bytes; its parameters say which noise it had, and what it would cost the datapath."""
+def make_answer(request: InferRequest, instance: ModelInstance, task: Task, answers: Answers) -> Body:
+    """Return the encoded answer; its parameters include the noise key and the cycles of the datapath."""
     parameters = {
         "fidelity": instance.executor.fidelity,
         "key": int(task.keys[0]),
@@ -146,13 +153,13 @@ def answer_of(request: InferRequest, instance: ModelInstance, task: Task, answer
 
 
 def _run_in_turn(instance: ModelInstance, task: Task) -> Answers:
-    _in_time(task)
+    _check_deadline(task)
     answers = instance.run(task.inputs, task.keys)
-    _in_time(task)
+    _check_deadline(task)
     return answers
 
 
-def _in_time(task: Task, needed_s: float = 0.0) -> None:
+def _check_deadline(task: Task, needed_s: float = 0.0) -> None:
     late_s = time.perf_counter() + needed_s - task.deadline
     if late_s > 0:
         raise DeadlineMissed(
@@ -161,56 +168,58 @@ def _in_time(task: Task, needed_s: float = 0.0) -> None:
         )
 
 
-def as_bytes(numbers: Array) -> Array:
-    """Return the same numbers as bytes, if they all are 0 .. 255 and whole, as of an image; else as they were.
+def to_uint8(numbers: Array) -> Array:
+    """Return numbers as uint8 if all are integers from 0 to 255, as in an image; else return them unchanged.
 
-    >>> as_bytes(np.array([0.0, 255.0])).dtype, as_bytes(np.array([0.5])).dtype
+    >>> to_uint8(np.array([0.0, 255.0])).dtype, to_uint8(np.array([0.5])).dtype
     (dtype('uint8'), dtype('float64'))
     """
     if numbers.dtype == np.uint8:
         return numbers
-    with np.errstate(invalid="ignore"):  # NaN, which the model refuses
-        found = numbers.astype(np.uint8)
-    return found if np.array_equal(found, numbers) else numbers
+    with np.errstate(invalid="ignore"):  # casts of NaN warn; the model refuses it later
+        rounded = numbers.astype(np.uint8)
+    return rounded if np.array_equal(rounded, numbers) else numbers
 
 
 def _first_key(request: InferRequest) -> int | None:
     key = request.parameters.get("key")
     if key is None:
-        return key_of(request.id) if request.id else None
+        return derive_key(request.id) if request.id else None
     if type(key) is not int or not 0 <= key < KEYS:
         raise MalformedRequest(
-            f"`key` is {str(key)[:80]!r}", hint="Give an integer from 0 to 2**64 - 1, or leave it out"
+            f"`key` is {str(key)[:80]!r}, not a valid key",
+            hint="Give an integer from 0 to 2**64 - 1, or leave it out",
         )
     return key
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of what a server takes on."""
+    """Limits of a server."""
 
     body_bytes: int = 64 * MEBIBYTE
+    """Size of a request body."""
     in_flight: int = 1024
-    """Requests that may wait for an answer."""
+    """Number of requests that may wait for an answer."""
     all_bodies_bytes: int = 512 * MEBIBYTE
-    """Of all requests that wait: what came of them, not what they announced."""
+    """Received bytes of all waiting requests; announced bytes do not count."""
 
 
 @dataclass
 class Infer:
-    """Requests to models. One for a server; it lives in one event loop."""
+    """The inference route of a server; it belongs to one event loop."""
 
     repository: Repository
     limits: Limits = field(default_factory=Limits)
     counts: Counts = field(default_factory=Counts)
     fresh: FreshKeys = field(default_factory=FreshKeys)
     held_bytes: int = 0
-    """What came of the bodies of requests that wait."""
+    """Received bytes of the bodies of waiting requests."""
 
     async def reply(self, name: str, version: str | None, scope: Scope, receive: Receive) -> Reply:
-        """Read a request and answer it, or say why not. Raises `Disconnected`."""
+        """Read a request and return its answer or an error reply. Raise `Disconnected`."""
         arrived = time.perf_counter()
-        label = ""  # names that no model has are not counted one by one: clients could fill the memory
+        label = ""  # shared by all unknown names: a counter for each would let clients fill the memory
         self.counts.in_flight += 1
         try:
             self._refuse_when_busy()
@@ -226,38 +235,38 @@ class Infer:
         except Exception:
             _logger.exception("a request to model %r failed", label)
             self._count_failure(label, arrived, "internal")
-            return refuse("the server has a fault; its log says more", "internal", 500, scope["headers"])
+            return refuse("internal error of the server; see its log", "internal", 500, scope["headers"])
         finally:
             self.counts.in_flight -= 1
 
     async def _answer(self, instance: ModelInstance, scope: Scope, receive: Receive, arrived: float) -> Reply:
-        mine = 0
+        own_bytes = 0
 
         def take(size: int) -> None:
-            nonlocal mine
+            nonlocal own_bytes
             if self.held_bytes + size > self.limits.all_bodies_bytes:
                 raise Busy("waiting requests use all the memory reserved for them", hint="Try again later")
             self.held_bytes += size
-            mine += size
+            own_bytes += size
 
         try:
             limit = body_bytes(scope["headers"], self.limits.body_bytes)
             body = await read_body(scope["headers"], receive, limit, take)
             return await self._answer_body(instance, body, header_length(scope["headers"]), arrived)
         finally:
-            self.held_bytes -= mine
+            self.held_bytes -= own_bytes
 
     async def _answer_body(
         self, instance: ModelInstance, body: bytes, json_bytes: int | None, arrived: float
     ) -> Reply:
         request = decode_request(body, json_bytes)
-        task = task_of(request, instance, self.fresh, arrived)
+        task = make_task(request, instance, self.fresh, arrived)
         answers = await run(instance, task)
-        answer = answer_of(request, instance, task, answers)
+        answer = make_answer(request, instance, task, answers)
         self.counts.count_answer(
             instance.name, time.perf_counter() - arrived, len(task.keys), answers.counters
         )
-        return _reply_of(answer)
+        return _make_reply(answer)
 
     def _refuse_when_busy(self) -> None:
         if self.counts.in_flight > self.limits.in_flight:
@@ -267,7 +276,7 @@ class Infer:
         self.counts.count_failure(label, time.perf_counter() - arrived, code)
 
 
-def _reply_of(answer: Body) -> Reply:
+def _make_reply(answer: Body) -> Reply:
     if answer.header_length is None:
         return Reply(answer.content)
     length = (HEADER_LENGTH, b"%d" % answer.header_length)

@@ -1,4 +1,4 @@
-"""Counts of what happened, and the text form that Prometheus reads (https://prometheus.io/docs/instrumenting/exposition_formats)."""
+"""Counters of a server, and their text for Prometheus (https://prometheus.io/docs/instrumenting/exposition_formats)."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ BOUNDS_S = (
     10.0,
     60.0,
 )
-"""Upper ends of the latency histogram; the last interval is open."""
+"""Upper bounds of the buckets of the latency histogram; another bucket has no upper bound."""
 
 ReadPackets = Callable[[], PacketCounts]
-"""What became of packets until now."""
+"""A function that returns the current counts of packets."""
 _MODEL = ["model"]
 
 
 @dataclass
 class Histogram:
-    """Histogram of times, by intervals.
+    """Histogram of times with the buckets `BOUNDS_S`.
 
     >>> histogram = Histogram()
     >>> histogram.observe(1e-4)
@@ -54,12 +54,12 @@ class Histogram:
     sum_s: float = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Count one time."""
+        """Count a time."""
         self.counts[bisect_left(BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 
     def cumulative(self) -> list[tuple[str, int]]:
-        """Return for each upper end how many times were not above it."""
+        """Return for each upper bound, as text, how many times were less than or equal to it."""
         rows, total = [], 0
         for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), self.counts, strict=True):
             total += count
@@ -69,39 +69,38 @@ class Histogram:
 
 @dataclass
 class ModelCounts:
-    """Counts of one model. `latency` counts every request, `failures` also the failed ones."""
+    """Counters of a model. `latency` includes failed requests, which `failures` counts by error code."""
 
     latency: Histogram = field(default_factory=Histogram)
     failures: Counter[str] = field(default_factory=Counter)
-    """By the code of the error."""
     images: int = 0
-    """That were answered."""
+    """Images that were answered."""
     events: Counter[str] = field(default_factory=Counter)
-    """What the executor counts: clipped activations and readouts, wrapped sums."""
+    """Counters of the executor: clipped activations and readouts, wrapped sums."""
 
     @property
     def requests(self) -> int:
-        """That ended, in an answer or an error."""
+        """Number of requests that ended, in an answer or an error."""
         return sum(self.latency.counts)
 
 
 @dataclass
 class Counts:
-    """Counts of one server. Only one thread may use them."""
+    """Counters of a server. Only one thread may use them."""
 
     models: dict[str, ModelCounts] = field(default_factory=dict)
     in_flight: int = 0
-    """Requests that have arrived and not been answered."""
+    """Requests that have arrived but are not answered yet."""
 
     def of(self, model: str) -> ModelCounts:
-        """Return the counts of this model. Names that no model has are "", so that clients cannot fill the memory."""
-        found = self.models.get(model)
-        if found is None:
-            found = self.models[model] = ModelCounts()
-        return found
+        """Return the counters of a model. Pass "" for all unknown names, so that clients cannot fill the memory."""
+        counts = self.models.get(model)
+        if counts is None:
+            counts = self.models[model] = ModelCounts()
+        return counts
 
     def count_answer(self, model: str, seconds: float, images: int, events: Mapping[str, int]) -> None:
-        """Count a request that was answered."""
+        """Count an answered request."""
         counts = self.of(model)
         counts.latency.observe(seconds)
         counts.images += images
@@ -109,21 +108,21 @@ class Counts:
             counts.events.update(events)
 
     def count_failure(self, model: str, seconds: float, code: str) -> None:
-        """Count a request that ended in an error."""
+        """Count a request that ended in an error with this code."""
         counts = self.of(model)
         counts.latency.observe(seconds)
         counts.failures[code] += 1
 
 
 def exposition(repository: Repository, counts: Counts, packets: ReadPackets | None = None) -> bytes:
-    """Return all metrics of a server."""
+    """Return all metrics of a server as text for Prometheus."""
     registry = CollectorRegistry()
     registry.register(_Read([*_of_models(repository), *_of_requests(counts), *_of_packets(packets)]))
     return bytes(generate_latest(registry))
 
 
 class _Read:
-    """Families that are there already, as a collector."""
+    """A Prometheus collector of given metric families."""
 
     def __init__(self, families: Sequence[Any]) -> None:
         self._families = families
@@ -141,7 +140,7 @@ def _of_models(repository: Repository) -> Iterator[Any]:
         users.add_metric([name], serving[name].users if name in serving else 0)
     versions = GaugeMetricFamily(
         "lightning_model_version",
-        "How many times a model was loaded until the one in service.",
+        "Version of the model in service: how many times it was loaded.",
         labels=_MODEL,
     )
     for name, each in serving.items():
@@ -156,10 +155,10 @@ def _of_requests(counts: Counts) -> Iterator[Any]:
     )
     images = CounterMetricFamily("lightning_images", "Images that were answered.", labels=_MODEL)
     events = CounterMetricFamily(
-        "lightning_events", "What happened to numbers in answers.", labels=[*_MODEL, "event"]
+        "lightning_events", "Clipped and wrapped numbers in computations.", labels=[*_MODEL, "event"]
     )
     seconds = HistogramMetricFamily(
-        "lightning_request_seconds", "From the arrival of a request to its answer.", labels=_MODEL
+        "lightning_request_seconds", "Time from the arrival of a request to its end.", labels=_MODEL
     )
     for name, each in counts.models.items():
         requests.add_metric([name], each.requests)
@@ -176,16 +175,16 @@ def _of_requests(counts: Counts) -> Iterator[Any]:
 def _of_packets(packets: ReadPackets | None) -> Iterator[Any]:
     if packets is None:
         return
-    family = CounterMetricFamily(
-        "lightning_packets", "UDP packets by what became of them.", labels=["outcome"]
-    )
-    found = packets()
-    for outcome, count in found.outcomes().items():
+    family = CounterMetricFamily("lightning_packets", "UDP packets by outcome.", labels=["outcome"])
+    counts = packets()
+    for outcome, count in counts.outcomes().items():
         family.add_metric([outcome], count)
     yield family
     yield CounterMetricFamily(
-        "lightning_packets_received", "UDP packets that the server took from its socket.", found.received
+        "lightning_packets_received", "UDP packets that the server received from its socket.", counts.received
     )
     yield GaugeMetricFamily(
-        "lightning_packets_waiting", "UDP packets that wait for others, or for their model.", found.waiting
+        "lightning_packets_waiting",
+        "UDP packets that wait for other fragments or for their model.",
+        counts.waiting,
     )

@@ -1,7 +1,7 @@
-"""Documents of the Open Inference Protocol (KServe v2, https://kserve.github.io/website) as values, without sockets.
+"""Codec of the documents of the Open Inference Protocol (KServe v2, https://kserve.github.io/website), without sockets.
 
-A request is a JSON document, with binary tensors behind it where a header says how long the document is. That is the
-binary tensor extension, as Triton defines it:
+A request is a JSON document. If a header states the length of the document, binary tensors may follow it. This is the
+binary tensor extension, which Triton defines:
 https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/protocol/extension_binary_data.html
 """
 
@@ -16,30 +16,30 @@ from typing import Any
 
 from lightning.errors import MalformedRequest
 from lightning.optional import require
-from lightning.serving.http.binary import DATATYPES, Array, from_bytes, from_lists, shape_of, to_bytes
+from lightning.serving.http.binary import DATATYPES, Array, from_bytes, from_lists, parse_shape, to_bytes
 
 Document = dict[str, Any]
 
 HEADER_LENGTH = b"inference-header-content-length"
-"""The header that says how many bytes of a body are JSON."""
+"""Name of the header with the number of JSON bytes in a body."""
 
 _NO_NUMBER = re.compile("NaN|-?Infinity")
-"""What Python writes for numbers that JSON does not have."""
+"""Python's text for numbers that JSON does not have."""
 
 NAMES = {kind: name for name, kind in DATATYPES.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Numbers with a name."""
+    """A named tensor."""
 
     name: str
     array: Array
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """An output that a client asks for."""
+class RequestedOutput:
+    """An output that a client requests."""
 
     name: str
     binary: bool
@@ -47,19 +47,19 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class InferRequest:
-    """Request of a client."""
+    """An inference request."""
 
     inputs: tuple[Tensor, ...]
     id: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    outputs: tuple[Wanted, ...] = ()
-    """Empty: all, in the form that `binary` says."""
+    outputs: tuple[RequestedOutput, ...] = ()
+    """Requested outputs; empty for all of them, in the form given by `binary`."""
     binary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Bytes for the wire; the first `header_length` are JSON, all of them where that is none."""
+    """The body of an answer; the first `header_length` bytes are JSON, or all if it is None."""
 
     content: bytes
     header_length: int | None = None
@@ -74,7 +74,7 @@ def _orjson() -> ModuleType:
 
 
 def decode_request(body: bytes, header_length: int | None = None) -> InferRequest:
-    """Return the request in a body. Raises `MalformedRequest`, which names what is wrong."""
+    """Decode the request in a body. Raise `MalformedRequest`, which names the part at fault."""
     text, rest = _split(body, header_length)
     document = _object(_parse(text), "the request")
     parameters = _parameters(document, "the request")
@@ -88,12 +88,12 @@ def decode_request(body: bytes, header_length: int | None = None) -> InferReques
             f"{len(rest) - offset} bytes follow the last tensor",
             hint="Give each binary input its `binary_data_size`",
         )
-    outputs = tuple(_find_wanted(each, binary) for each in _list(document, "outputs", "the request", ()))
+    outputs = tuple(_parse_output(each, binary) for each in _list(document, "outputs", "the request", ()))
     return InferRequest(tuple(inputs), _text(document, "id", ""), parameters, outputs, binary)
 
 
 def decode_object(body: bytes) -> Document:
-    """Return the object in a body that may be empty. Raises `MalformedRequest`."""
+    """Decode a JSON object; an empty body is an empty object. Raise `MalformedRequest`."""
     return _object(_parse(body), "the request") if body.strip() else {}
 
 
@@ -120,17 +120,17 @@ def _parse(text: bytes) -> object:
         ) from error
 
 
-def _tensor(given: Document, rest: bytes, offset: int) -> tuple[Tensor, int]:
-    """Return one input, and where the bytes of the next begin."""
-    name = _text(given, "name")
-    shape, datatype = shape_of(given.get("shape")), given.get("datatype")
-    parameters = _parameters(given, f"input {name!r}")
+def _tensor(document: Document, rest: bytes, offset: int) -> tuple[Tensor, int]:
+    """Return an input tensor, and the offset of the next one in the binary data `rest`."""
+    name = _text(document, "name")
+    shape, datatype = parse_shape(document.get("shape")), document.get("datatype")
+    parameters = _parameters(document, f"input {name!r}")
     if "shared_memory_region" in parameters:
         raise MalformedRequest("shared memory is not supported", hint="Send the tensor in the request")
     size = parameters.get("binary_data_size")
     if size is None:
-        return Tensor(name, from_lists(given.get("data"), datatype, shape)), offset
-    if type(size) is not int or not 0 <= size <= len(rest) - offset or "data" in given:
+        return Tensor(name, from_lists(document.get("data"), datatype, shape)), offset
+    if type(size) is not int or not 0 <= size <= len(rest) - offset or "data" in document:
         raise MalformedRequest(
             (
                 f"input {name!r} needs {str(size)[:80]} bytes according to `binary_data_size`, but "
@@ -141,12 +141,12 @@ def _tensor(given: Document, rest: bytes, offset: int) -> tuple[Tensor, int]:
                 "them"
             ),
         )
-    # A slice is a copy, and so aligned, as compiled code wants it.
+    # A slice of bytes is a copy, hence aligned, as compiled code needs.
     return Tensor(name, from_bytes(rest[offset : offset + size], datatype, shape)), offset + size
 
 
-def _find_wanted(given: object, binary: bool) -> Wanted:
-    document = _object(given, "an output")
+def _parse_output(value: object, binary: bool) -> RequestedOutput:
+    document = _object(value, "an output")
     name = _text(document, "name")
     parameters = _parameters(document, f"output {name!r}")
     for unknown in ("classification", "shared_memory_region"):
@@ -154,44 +154,44 @@ def _find_wanted(given: object, binary: bool) -> Wanted:
             raise MalformedRequest(
                 f"{unknown!r} of an output is not supported", hint="Request the numbers themselves"
             )
-    return Wanted(name, _flag(parameters, "binary_data", default=binary))
+    return RequestedOutput(name, _flag(parameters, "binary_data", default=binary))
 
 
-def _object(given: object, what: str) -> Document:
-    if not isinstance(given, dict):
-        raise MalformedRequest(f"{what} is not a JSON object", hint='Send {"inputs": [{"name": ...}]}')
-    return given
+def _object(value: object, owner: str) -> Document:
+    if not isinstance(value, dict):
+        raise MalformedRequest(f"{owner} is not a JSON object", hint='Send {"inputs": [{"name": ...}]}')
+    return value
 
 
 def _get_value(document: Document, key: str, default: object) -> object:
-    """Return the value of a key, or the default; some clients write null for a missing value."""
-    found = document.get(key)
-    return default if found is None else found
+    """Return the value of a key, or the default if it is missing or null, which some clients write instead."""
+    value = document.get(key)
+    return default if value is None else value
 
 
-def _list(document: Document, key: str, what: str, default: object = None) -> Any:
-    found = _get_value(document, key, default)
-    if not isinstance(found, list | tuple):
-        raise MalformedRequest(f"{what} has no list {key!r}", hint='Send {"inputs": [{"name": ...}]}')
-    return found
+def _list(document: Document, key: str, owner: str, default: object = None) -> Any:
+    value = _get_value(document, key, default)
+    if not isinstance(value, list | tuple):
+        raise MalformedRequest(f"{owner} has no list {key!r}", hint='Send {"inputs": [{"name": ...}]}')
+    return value
 
 
 def _text(document: Document, key: str, default: str | None = None) -> str:
-    found = _get_value(document, key, default)
-    if not isinstance(found, str):
+    value = _get_value(document, key, default)
+    if not isinstance(value, str):
         raise MalformedRequest(f"{key!r} is missing or not a string", hint=f"Give {key!r} as a string")
-    return found
+    return value
 
 
-def _parameters(document: Document, what: str) -> Document:
-    return _object(_get_value(document, "parameters", {}), f"`parameters` of {what}")
+def _parameters(document: Document, owner: str) -> Document:
+    return _object(_get_value(document, "parameters", {}), f"`parameters` of {owner}")
 
 
 def _flag(parameters: Document, key: str, *, default: bool = False) -> bool:
-    found = parameters.get(key, default)
-    if not isinstance(found, bool):
+    value = parameters.get(key, default)
+    if not isinstance(value, bool):
         raise MalformedRequest(f"parameter {key!r} is not a boolean", hint="Send true or false")
-    return found
+    return value
 
 
 # ---------------------------------------------------------------------------------------- answers
@@ -200,31 +200,34 @@ def _flag(parameters: Document, key: str, *, default: bool = False) -> bool:
 def encode_answer(
     model: str, version: str, request: InferRequest, outputs: Mapping[str, Array], parameters: Document
 ) -> Body:
-    """Return the answer to a request, with the outputs it wants in the form it wants. Raises `MalformedRequest`."""
-    listed: list[Document] = []
+    """Encode an answer with the requested outputs, each in the requested form.
+
+    Raise `MalformedRequest` if the model has no output of a requested name.
+    """
+    entries: list[Document] = []
     tails: list[bytes] = []
-    for wanted in request.outputs or [Wanted(name, request.binary) for name in outputs]:
-        if wanted.name not in outputs:
+    for request_output in request.outputs or [RequestedOutput(name, request.binary) for name in outputs]:
+        if request_output.name not in outputs:
             raise MalformedRequest(
-                f"model {model!r} has no output {wanted.name!r}", hint=f"It has {', '.join(outputs)}"
+                f"model {model!r} has no output {request_output.name!r}", hint=f"It has {', '.join(outputs)}"
             )
-        listed.append(_output(wanted, outputs[wanted.name], tails))
+        entries.append(_output(request_output, outputs[request_output.name], tails))
     document = {"model_name": model, "model_version": version, "id": request.id}
-    text = document_bytes(document | {"parameters": parameters, "outputs": listed})
+    text = document_bytes(document | {"parameters": parameters, "outputs": entries})
     if not tails:
         return Body(text)
     return Body(b"".join((text, *tails)), len(text))
 
 
-def _output(wanted: Wanted, array: Array, tails: list[bytes]) -> Document:
-    described: Document = {"name": wanted.name, "datatype": NAMES[array.dtype], "shape": list(array.shape)}
-    if not wanted.binary:
-        return described | {"data": array.ravel()}
+def _output(requested: RequestedOutput, array: Array, tails: list[bytes]) -> Document:
+    entry: Document = {"name": requested.name, "datatype": NAMES[array.dtype], "shape": list(array.shape)}
+    if not requested.binary:
+        return entry | {"data": array.ravel()}
     tails.append(to_bytes(array))
-    return described | {"parameters": {"binary_data_size": len(tails[-1])}}
+    return entry | {"parameters": {"binary_data_size": len(tails[-1])}}
 
 
 def document_bytes(document: Document) -> bytes:
-    """Return a document of the protocol; arrays of numbers become lists."""
+    """Return a document as JSON; numpy arrays become lists."""
     orjson = _orjson()
     return bytes(orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY))

@@ -1,12 +1,12 @@
-"""Models in UDP packets.
+"""Inference in UDP packets.
 
-| module | what it is for |
+| module | contents |
 |---|---|
 | `codec` | inference packets, without sockets |
-| `server`, `packet_loop` | the packet server: its thread; from a datagram to its outcome |
-| `mmsg`, `reassembly`, `counts` | many datagrams at a time; fragments and repetitions; outcomes |
-| `services`, `packet_kernel` | a model as packets see it, and its short way in machine code |
-| `deferred` | packets that are answered by a thread of their own |
+| `server`, `packet_loop` | the packet server with its thread; the loop from datagrams to their outcomes |
+| `mmsg`, `reassembly`, `counts` | many datagrams per system call; fragments and repetitions; outcomes |
+| `services`, `packet_kernel` | answers of a model as datagrams, and the compiled fast path |
+| `deferred` | requests that are answered in another thread |
 """
 
 from __future__ import annotations

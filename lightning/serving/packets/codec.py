@@ -1,8 +1,8 @@
-"""Inference packets: a request, its answer, or a refusal, each in one datagram or in numbered fragments.
+"""Codec of inference packets: a request, its answer, or a refusal, each in one datagram or in numbered fragments.
 
-Every datagram has a header of 32 bytes, big-endian, and at most 1440 bytes behind it, so that it fits into an Ethernet
-frame (1472 bytes). A pure codec: bytes in, `Packet` out, or a `PacketError` that names what is wrong; no sockets. The
-page docs/reference/inference-packets.md has the table.
+Every datagram has a big-endian header of 32 bytes, and at most 1440 bytes after it, so that it fits into an Ethernet
+frame (1472 bytes). The codec has no sockets: it converts bytes to a `Packet`, or raises a `PacketError` that names the
+wrong field. docs/reference/inference-packets.md has the same table.
 
 | offset | bytes | field |
 |---|---|---|
@@ -13,10 +13,10 @@ page docs/reference/inference-packets.md has the table.
 | 7 | 1 | code of a refusal, else 0 |
 | 8 | 4 | model |
 | 12 | 4 | request: deadline, microseconds after its arrival, 0 for none; else microseconds since its arrival |
-| 16 | 8 | number of the request: chosen by who asks, key of its noise |
+| 16 | 8 | number of the request, chosen by the client; also the key of its noise |
 | 24 | 2 | fragment, 0 .. fragments - 1 |
 | 26 | 2 | fragments, 1 .. 65,535 |
-| 28 | 2 | bytes behind the header |
+| 28 | 2 | bytes after the header |
 | 30 | 2 | 0 |
 """
 
@@ -37,7 +37,7 @@ MAGIC = b"LBIP"
 VERSION = 1
 HEADER = struct.Struct(">4sBBBBIIQHHHH")
 DATAGRAM = 1472
-"""Bytes of a datagram at most: an Ethernet frame's 1500 less those of IPv4 and UDP."""
+"""Maximum size of a datagram: the 1500 bytes of an Ethernet frame minus the headers of IPv4 and UDP."""
 ROOM = DATAGRAM - HEADER.size
 """Bytes of a message that fit into one datagram."""
 
@@ -67,19 +67,19 @@ class Code(IntEnum):
     UNKNOWN_MODEL = 2
     LATE = 3
     INPUT = 4
-    """The model does not take these numbers: too many, too few, NaN."""
+    """The model does not accept these numbers: too many, too few, NaN."""
     FAILED = 5
     """The model itself failed."""
     BUSY = 6
-    """Too many requests wait for models that take long."""
+    """Too many requests wait for slow models."""
 
 
 class PacketError(ServingError, code="serving.packet"):
-    """A datagram that is not a valid inference packet. `reason` is a word for programs."""
+    """A datagram that is not a valid inference packet; `reason` names the wrong field, for programs."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"no inference packet: {reason} is wrong",
+            f"not a valid inference packet: {reason} is wrong",
             hint="See the table of docs/reference/inference-packets.md",
         )
         self.reason = reason
@@ -87,21 +87,21 @@ class PacketError(ServingError, code="serving.packet"):
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """One datagram. Raises `PacketError` where a field is out of its range."""
+    """A datagram. Raise `PacketError` if a field is out of its range."""
 
     kind: Kind
     model: int
     request: int
     payload: bytes = b""
     time_us: int = 0
-    """Of a request its deadline, else the time since its arrival."""
+    """In a request its deadline, otherwise the time since its arrival."""
     datatype: Datatype = Datatype.UINT8
     code: int = 0
     fragment: int = 0
     fragments: int = 1
 
     def __post_init__(self) -> None:
-        flaw = flaw_of(
+        flaw = find_flaw(
             MAGIC, VERSION, self.kind, self.datatype, self.code, self.fragment, self.fragments,
             len(self.payload), 0, HEADER.size + len(self.payload),
         )  # fmt: skip
@@ -109,7 +109,7 @@ class Packet:
             raise PacketError(flaw)
 
 
-def flaw_of(
+def find_flaw(
     magic: bytes,
     version: int,
     kind: int,
@@ -121,9 +121,9 @@ def flaw_of(
     spare: int,
     size: int,
 ) -> str:
-    """Return the first field that is wrong in a datagram of `size` bytes, by name; empty for none."""
-    # All fragments but the last are full, so that a fragment's place is known from its number.
-    whole = length == size - HEADER.size and size <= DATAGRAM
+    """Return the name of the first wrong field in a datagram of `size` bytes, or "" if it is valid."""
+    # All fragments but the last are full, so that the number of a fragment gives its position.
+    is_complete = length == size - HEADER.size and size <= DATAGRAM
     if magic != MAGIC or version != VERSION:
         return "magic" if magic != MAGIC else "version"
     if not 1 <= kind <= 3 or not 1 <= datatype <= 2:
@@ -132,19 +132,19 @@ def flaw_of(
         return "code"
     if fragment >= fragments:
         return "fragment"
-    if not whole or (fragment + 1 < fragments and size != DATAGRAM):
+    if not is_complete or (fragment + 1 < fragments and size != DATAGRAM):
         return "length"
     return "spare" if spare else ""
 
 
 def parse(datagram: bytes | bytearray | memoryview) -> Packet:
-    """Read a datagram. Raises `PacketError`, whatever the bytes are."""
+    """Parse a datagram. Raise `PacketError` for any bytes that are not a valid packet."""
     if len(datagram) < HEADER.size:
         raise PacketError("length")
     magic, version, kind, datatype, code, model, time_us, request, fragment, fragments, length, spare = (
         HEADER.unpack_from(datagram)
     )
-    flaw = flaw_of(magic, version, kind, datatype, code, fragment, fragments, length, spare, len(datagram))
+    flaw = find_flaw(magic, version, kind, datatype, code, fragment, fragments, length, spare, len(datagram))
     if flaw:
         raise PacketError(flaw)
     payload = bytes(datagram[HEADER.size :])
@@ -152,7 +152,7 @@ def parse(datagram: bytes | bytearray | memoryview) -> Packet:
 
 
 def serialise(packet: Packet) -> bytes:
-    """Return the datagram.
+    """Return the datagram of a packet.
 
     >>> serialise(Packet(Kind.REQUEST, model=1, request=7, payload=bytes([0, 255]), time_us=500)).hex(" ", -4)
     '4c424950 01010100 00000001 000001f4 00000000 00000007 00000001 00020000 00ff'
@@ -175,7 +175,7 @@ def split(
     time_us: int = 0,
     datatype: Datatype = Datatype.UINT8,
 ) -> list[Packet]:
-    """Return a message of any length as packets. Raises `PacketError` for more than 65,535 of them.
+    """Split a message into packets. Raise `PacketError` if it needs more than 65,535 of them.
 
     >>> [len(each.payload) for each in split(Kind.REQUEST, 1, 7, bytes(3136))]
     [1440, 1440, 256]
@@ -200,7 +200,7 @@ def split(
 
 
 ANSWER = struct.Struct(">IIQ")
-"""What stands before the scores: the class, how many scores there are, cycles of the datapath."""
+"""Header of an answer's message: the class, the number of scores, cycles of the datapath."""
 
 
 @dataclass(frozen=True)
@@ -210,12 +210,12 @@ class Scores:
     chosen: int
     """The class, as `lightning.execution.interface.classes_of` finds it."""
     cycles: int
-    """Of the datapath, for this answer."""
+    """Cycles of the datapath for this answer."""
     scores: npt.NDArray[np.float32]
 
 
 def answer_message(scores: npt.NDArray[np.float32], cycles: int) -> bytes:
-    """Return the message of an answer.
+    """Encode the message of an answer.
 
     >>> answer_message(np.array([1, 3], np.float32), 104).hex(" ", -4)
     '00000001 00000002 00000000 00000068 3f800000 40400000'
@@ -225,7 +225,7 @@ def answer_message(scores: npt.NDArray[np.float32], cycles: int) -> bytes:
 
 
 def read_answer(message: bytes) -> Scores:
-    """Return the scores of an answer's message. Raises `PacketError` where the scores are not as many as said."""
+    """Decode the message of an answer. Raise `PacketError` if its length or class contradicts the number of scores."""
     if len(message) < ANSWER.size:
         raise PacketError("answer")
     chosen, count, cycles = ANSWER.unpack_from(message)

@@ -1,46 +1,46 @@
-"""Outcomes of packets: every one that came has one."""
+"""Counters of packets by outcome; every received packet has exactly one outcome."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-LEFT, ANSWERED, REPLAYED, FAILED, LATE = range(5)
-"""Outcomes that machine code gives: left to Python, and those below."""
+UNHANDLED, ANSWERED, REPLAYED, FAILED, LATE = range(5)
+"""Outcomes from the compiled fast path; packets that it leaves to Python are `UNHANDLED`."""
 
 
 @dataclass(slots=True)
 class PacketCounts:
-    """`received` is the sum of all others but `overrun`, at any time between two packets."""
+    """Counters of packets; between two packets `received` is the sum of all others except `overrun`."""
 
     received: int = 0
-    """Datagrams that the server took from its socket."""
+    """Datagrams that the server received from its socket."""
     answered: int = 0
     replayed: int = 0
-    """Requests with a number that this peer had used lately; answered again. Fragments that were there already, too."""
+    """Requests whose number the peer used recently, which are answered again, and duplicate fragments."""
     late: int = 0
     """Requests whose deadline had passed, before or after the model ran."""
     malformed: int = 0
     unknown_model: int = 0
     refused: int = 0
-    """Requests with numbers that the model does not take."""
+    """Requests with numbers that the model does not accept."""
     busy: int = 0
-    """Requests that found too many others waiting."""
+    """Requests that arrived when too many others were waiting."""
     failed: int = 0
-    """Requests at which the model failed, or whose answer the network did not take."""
+    """Requests for which the model failed, or whose answer could not be sent."""
     joined: int = 0
-    """Fragments that others followed; the last of a request has the outcome of the request."""
+    """Fragments of complete requests, without the last one, which has the outcome of the request."""
     waiting: int = 0
-    """Fragments whose others have not come yet, and requests whose models have not had the time yet."""
+    """Fragments of incomplete requests, and requests that wait for their models."""
     dropped: int = 0
-    """Fragments that were given up: the others did not come in time, or memory ran out."""
+    """Discarded fragments: their request was not complete in time, or memory ran out."""
     overrun: int = 0
-    """Datagrams that the kernel threw away because the socket's memory was full; never received."""
+    """Datagrams that the kernel discarded because the memory of the socket was full; never received."""
 
     @property
     def balanced(self) -> bool:
-        """Return whether nothing was lost in between."""
+        """True if every received packet has an outcome or waits."""
         return self.received == sum(self.outcomes().values()) - self.overrun + self.waiting
 
     def outcomes(self) -> dict[str, int]:
-        """Return what only ever grows, by outcome."""
+        """Return all counters that never decrease, except `received`, by outcome."""
         return {name: count for name, count in asdict(self).items() if name not in {"received", "waiting"}}

@@ -1,4 +1,4 @@
-"""Packets for models that take long, or that somebody has just now: answered in a thread, others go on."""
+"""Requests for slow or busy models, which are answered in another thread so that others need not wait."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ from lightning.serving.repository import Repository
 
 LOG = logging.getLogger(__name__)
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 FOREVER = 1 << 63
 """The latest time of a request without a deadline."""
-MOST = 256
-"""Requests that may wait for their models."""
-MOST_US = 0xFFFFFFFF
+MAX_PENDING = 256
+"""Maximum number of requests that wait for their models."""
+MAX_ELAPSED_US = 0xFFFFFFFF
+"""Largest time that the header of a packet can hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A whole request. Times are nanoseconds of the wall clock."""
+    """A complete request. Times are nanoseconds of the wall clock."""
 
     sender: bytes
-    """As the system calls have addresses."""
+    """Address in the form of the system calls (struct sockaddr_in)."""
     model: int
     request: int
     numbers: bytes
@@ -54,7 +55,7 @@ class Job:
 
 
 class Deferred:
-    """Requests that wait for their models, one after the other for each. For the thread of the packets alone."""
+    """Requests that wait for their models, with a thread per model. Only the thread of the packet loop may use it."""
 
     def __init__(self, inbox: Inbox, repository: Repository) -> None:
         self._inbox = inbox
@@ -68,8 +69,8 @@ class Deferred:
         return len(self._pending)
 
     def take(self, job: Job) -> bool:
-        """Answer this when its model has time; whether there is room for it."""
-        if len(self._pending) >= MOST:
+        """Queue a job for its model; return False if too many are waiting."""
+        if len(self._pending) >= MAX_PENDING:
             return False
         if job.model not in self._threads:
             self._threads[job.model] = ThreadPoolExecutor(1, thread_name_prefix=f"packets-{job.model}")
@@ -77,7 +78,7 @@ class Deferred:
         return True
 
     def collect(self) -> Iterator[tuple[Job, Code | None]]:
-        """Return the jobs that have ended since, each with why it got no answer; refuse those past their deadline."""
+        """Refuse the jobs past their deadline; yield all jobs that have ended, each with its refusal code or None."""
         for future, job in list(self._pending.items()):
             if wall_clock() > job.latest and future.cancel():
                 self._refuse(job, Code.LATE)
@@ -87,7 +88,7 @@ class Deferred:
             yield job, Code.LATE if future.cancelled() else future.result()
 
     def close(self) -> None:
-        """Send nothing more, though a model may still be at work."""
+        """Send nothing from now on; a model may still be computing."""
         with self._sending:
             self._closed = True
         for each in self._threads.values():
@@ -101,7 +102,7 @@ class Deferred:
 
     def _work(self, job: Job) -> Code | None:
         with self._repository.acquire(job.model) as instance:
-            answers = in_turn(instance, job)
+            answers = run_before_deadline(instance, job)
         return Code.LATE if answers is None else self._answer(job, answers)
 
     def _answer(self, job: Job, answers: Answers) -> Code | None:
@@ -124,11 +125,11 @@ class Deferred:
             return not self._closed and self._inbox.send(serialise(packet), job.sender)
 
 
-def in_turn(instance: ModelInstance, job: Job) -> Answers | None:
-    """Return what the model answers, or None where that would be too late. Raises `InputError`."""
+def run_before_deadline(instance: ModelInstance, job: Job) -> Answers | None:
+    """Wait for the model and run it; return None if the deadline passes first. Raise `InputError`."""
     inputs = inputs_of(instance, job.numbers, job.datatype)
-    left = (job.latest - wall_clock()) / 1e9 if job.latest < FOREVER else -1
-    if job.latest < wall_clock() or not instance.lock.acquire(timeout=left):
+    timeout_s = (job.latest - wall_clock()) / 1e9 if job.latest < FOREVER else -1
+    if job.latest < wall_clock() or not instance.lock.acquire(timeout=timeout_s):
         return None
     try:
         answers = instance.executor.run(inputs, np.array([job.request], np.uint64))
@@ -137,11 +138,8 @@ def in_turn(instance: ModelInstance, job: Job) -> Answers | None:
     return answers if wall_clock() <= job.latest else None
 
 
-def try_work(work: Callable[[], Found], model: int, request: int) -> Found | Code:
-    """Return what this gives, or the code of the refusal that its error ends in.
-
-    Faults of a model are written to the log.
-    """
+def try_work(work: Callable[[], Result], model: int, request: int) -> Result | Code:
+    """Return the result of `work`, or the refusal code for its error; log unexpected errors."""
     try:
         return work()
     except UnknownModel:
@@ -154,5 +152,5 @@ def try_work(work: Callable[[], Found], model: int, request: int) -> Found | Cod
 
 
 def measure_elapsed_us(arrived: int) -> int:
-    """Since then; 0 where the wall clock has been set back."""
-    return min(max(wall_clock() - arrived, 0) // 1000, MOST_US)
+    """Return the time since `arrived` (ns of the wall clock); 0 if the clock has been set back."""
+    return min(max(wall_clock() - arrived, 0) // 1000, MAX_ELAPSED_US)

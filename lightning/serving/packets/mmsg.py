@@ -1,7 +1,7 @@
-"""Many datagrams with one system call, and when the kernel received each of them (Linux).
+"""Many datagrams per system call, with the time at which the kernel received each of them (Linux).
 
-`recvmmsg` and `sendmmsg` of the C library, on arrays that are laid out once. Calls do not wait, and keep Python's
-interpreter lock: giving it up and taking it again would cost more than the call, and up to 5 ms with a busy thread.
+This calls `recvmmsg` and `sendmmsg` of the C library on preallocated arrays. The calls do not wait, and keep the global
+interpreter lock: to release and reacquire it would take longer than the call, and up to 5 ms if a thread is busy.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import numpy.typing as npt
 from lightning.errors import ServingError
 
 SLOT = 2048
-"""Bytes kept for a datagram; a longer one is cut, and is malformed by its length."""
+"""Bytes reserved for a datagram; a longer one is truncated, and then malformed by its length."""
 
 ADDRESS = 16
 """Bytes of struct sockaddr_in."""
 MEMORY = 4 << 20
-"""Of a socket, for datagrams that wait; the kernel grants what its limit allows."""
+"""Bytes of receive buffer requested for a socket; the kernel grants no more than its limit."""
 
-_TIMESTAMPS = 35  # SO_TIMESTAMPNS, SO_RXQ_OVFL of asm-generic/socket.h, which Python does not name
+# SO_TIMESTAMPNS and SO_RXQ_OVFL of asm-generic/socket.h, for which Python has no names.
+_TIMESTAMPS = 35
 _OVERRUNS = 40
 _CONTROL = 64
 
@@ -40,7 +41,7 @@ MESSAGE = np.dtype(
 VECTOR = np.dtype([("base", "u8"), ("length", "u8")])
 """struct iovec."""
 
-# Control messages, cmsg(3): the time (struct timespec), then how many datagrams were lost, once any were.
+# Control messages, cmsg(3): the time (struct timespec), then, after the first loss, the number of lost datagrams.
 _CONTROLS = np.dtype(
     {
         "names": ["time", "overruns"],
@@ -52,9 +53,9 @@ _CONTROLS = np.dtype(
 
 
 def system_library() -> Any:
-    """Return the C library, whose calls keep the interpreter lock.
+    """Return the C library; its calls keep the interpreter lock.
 
-    Raises `ServingError` where it lacks what is needed.
+    Raise `ServingError` if it lacks `recvmmsg` or `sendmmsg`, or on a 32-bit system.
     """
     library = ctypes.PyDLL(None, use_errno=True)
     if (
@@ -74,14 +75,14 @@ def system_library() -> Any:
 
 
 def address_of(array: npt.NDArray[Any]) -> int:
-    """Return where an array's first number lies."""
+    """Return the memory address of an array."""
     return int(array.ctypes.data)
 
 
 class Inbox:
-    """Slots for datagrams of one socket (IPv4), filled many at a time.
+    """Slots for datagrams of an IPv4 socket, filled many at a time.
 
-    After `receive` has given n, slots 0 .. n - 1 hold datagrams: slot i begins at byte `i * SLOT` of `buffer`.
+    After `receive` has returned n, slots 0..n - 1 hold datagrams; slot i begins at byte `i * SLOT` of `buffer`.
     """
 
     def __init__(self, receiver: socket.socket, slots: int = 32) -> None:
@@ -89,7 +90,7 @@ class Inbox:
         self.descriptor = receiver.fileno()
         self.slots = slots
         self.unreachable = False
-        """Whether the network said lately that nobody takes what this socket, being connected, sends."""
+        """Whether the last empty `receive` failed because no process receives at the connected address."""
         self.bytes = np.zeros((slots, SLOT), np.uint8)
         self.buffer = self.bytes.data.cast("B")
         self.senders = np.zeros((slots, ADDRESS), np.uint8)
@@ -97,10 +98,10 @@ class Inbox:
         self._vectors = np.zeros(slots, VECTOR)
         self._messages = np.zeros(slots, MESSAGE)
         self.sizes = self._messages["length"]
-        """(slots,) bytes of each datagram."""
+        """(slots,) size of each datagram."""
         self.times = self._controls["time"]
-        """(slots, 2) when the kernel received each: seconds and nanoseconds of the wall clock."""
-        # Each message points at its own slot of every buffer.
+        """(slots, 2) reception by the kernel: seconds and nanoseconds of the wall clock."""
+        # Each message points to its own slot of every buffer.
         steps = np.arange(self.slots, dtype=np.uint64)
         self._vectors["base"] = address_of(self.bytes) + steps * SLOT
         self._vectors["length"] = SLOT
@@ -115,42 +116,42 @@ class Inbox:
             receiver.setsockopt(socket.SOL_SOCKET, option, 1)
 
     def _renew(self, used: int) -> None:
-        # The kernel writes there what it used.
+        # The kernel overwrites these capacities with the lengths that it used.
         self._messages["name_length"][:used] = ADDRESS
         self._messages["control_length"][:used] = _CONTROL
 
     def receive(self) -> int:
-        """Receive as many datagrams as wait, and return how many; they lie in the first slots.
+        """Receive pending datagrams into the first slots, and return their number; 0 if there are none.
 
-        0 for none: never waits.
+        This never waits.
         """
-        found: int = self.library.recvmmsg(
+        count: int = self.library.recvmmsg(
             self.descriptor, self._where, self.slots, socket.MSG_DONTWAIT, None
         )
-        if found <= 0:
+        if count <= 0:
             self.unreachable = ctypes.get_errno() == errno.ECONNREFUSED
             return 0
-        self._renew(found)
-        return found
+        self._renew(count)
+        return count
 
     def sender(self, slot: int) -> bytes:
-        """Whom a datagram came from, for `send`."""
+        """Return the address of the sender of a datagram, for `send`."""
         return bytes(self.senders[slot])
 
     def send(self, datagram: bytes, to: bytes) -> bool:
-        """Send, and return whether the network took it. For any thread."""
+        """Send a datagram; return whether the kernel accepted it. Any thread may call this."""
         sent: int = self.library.sendto(
             self.descriptor, datagram, len(datagram), socket.MSG_DONTWAIT, to, ADDRESS
         )
         return sent == len(datagram)
 
     def length(self, slot: int) -> int:
-        """Return the bytes of a datagram."""
+        """Return the size of a datagram."""
         return int(self.sizes[slot])
 
-    def lengths(self, found: int) -> list[int]:
-        """Return the bytes of each datagram."""
-        lengths: list[int] = self.sizes[:found].tolist()
+    def lengths(self, count: int) -> list[int]:
+        """Return the sizes of the first datagrams."""
+        lengths: list[int] = self.sizes[:count].tolist()
         return lengths
 
     def arrival(self, slot: int) -> int:
@@ -158,6 +159,6 @@ class Inbox:
         seconds, nanoseconds = self.times[slot].tolist()
         return int(seconds * 1_000_000_000 + nanoseconds)
 
-    def overruns(self, found: int) -> int:
-        """Return how many the kernel had thrown away until then because the socket's memory was full (modulo 2^32)."""
-        return int(self._controls["overruns"][:found].max())
+    def overruns(self, count: int) -> int:
+        """Return how many datagrams the kernel has discarded so far because the buffer was full (modulo 2^32)."""
+        return int(self._controls["overruns"][:count].max())

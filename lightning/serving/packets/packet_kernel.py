@@ -1,7 +1,7 @@
-"""Datagrams answered without a step of Python in between: those that ask a chain for one image of bytes. Machine code.
+"""The compiled fast path of packets: it answers requests for one image of bytes to a chain, without Python in between.
 
-All others are left to Python, which also decides everything that is not an answer. System calls are those of the C
-library. To be imported inside functions only: numba takes its time.
+All other datagrams are left to Python, also most refusals. System calls go through the C library. Import this module
+only inside functions, because numba is slow to import.
 """
 
 from __future__ import annotations
@@ -47,28 +47,28 @@ def answer_round(
     replay_cache: Array,
     outcomes: Array,
 ) -> None:
-    """Answer, or refuse as late, what is a whole request for this model, slot by slot.
+    """Answer the complete requests for a model in the first `slots` slots, or refuse them as late.
 
-    `arrivals` (slots, 2) are seconds and nanoseconds. `templates` are the header of such a request, but for deadline
-    and number, and the datagrams of an answer and of a refusal, but for what differs. `arrays` are those of the chain.
-    `replay_cache`, the table of a `ReplayCache`, is written to, and so is `scratch`: an image (1, terms), its key,
-    scores (1, rows), their bytes, counters (2,), and the clock (2,).
+    `arrivals` (slots, 2) are seconds and nanoseconds. `templates` are the header of a request, without deadline and
+    number, and the datagrams of an answer and of a refusal, without the fields that vary. `arrays` are those of the
+    chain. The function writes to `outcomes`, to `replay_cache` (the table of a `ReplayCache`), and to `scratch`: an
+    image (1, terms), its key, scores (1, rows), their bytes, counters (2,), and the clock (2,).
     """
     expected, answer, refusal = templates
     raw, key, scores, score_bytes, counters, clock = scratch
     terms = raw.shape[1]
     for slot in range(slots):
         datagram = datagrams[slot]
-        if lengths[slot] != HEAD + terms or not alike(datagram, expected):
+        if lengths[slot] != HEAD + terms or not has_expected_header(datagram, expected):
             continue
         arrived = arrivals[slot, 0] * 1_000_000_000 + arrivals[slot, 1]
-        deadline = np.int64(number_at(datagram, 12, 4)) * 1000
+        deadline = np.int64(read_number(datagram, 12, 4)) * 1000
         in_time = deadline == 0 or wall_clock(clock) - arrived <= deadline
         if in_time:
             copy(datagram, HEAD, raw[0], 0, terms)
-            key[0] = number_at(datagram, 16, 8)
+            key[0] = read_number(datagram, 16, 8)
             answers(raw, key, *arrays, scores, counters)  # type: ignore[call-arg]
-            write(answer, HEAD, 4, class_of(scores))
+            write_number(answer, HEAD, 4, class_of(scores))
             swap(score_bytes, answer, SCORES)
         elapsed = max(wall_clock(clock) - arrived, 0)
         if not in_time or (deadline > 0 and elapsed > deadline):
@@ -76,7 +76,7 @@ def answer_round(
             outcomes[slot] = LATE
         elif not send(answer, datagram, elapsed, descriptor, senders, slot):
             outcomes[slot] = FAILED
-        elif check_replay(replay_cache, number_at(senders[slot], 2, 6), key[0]):
+        elif check_replay(replay_cache, read_number(senders[slot], 2, 6), key[0]):
             outcomes[slot] = REPLAYED
         else:
             outcomes[slot] = ANSWERED
@@ -84,8 +84,8 @@ def answer_round(
 
 @compile_kernel()
 def send(reply: Array, datagram: Array, elapsed: Any, descriptor: Any, senders: Array, slot: Any) -> bool:
-    """Send a reply to who sent the datagram, with its number and the time since then; whether the network took it."""
-    write(reply, 12, 4, np.uint64(min(elapsed // 1000, 0xFFFFFFFF)))
+    """Send a reply with number and elapsed time to the sender of a datagram; return whether the kernel accepted it."""
+    write_number(reply, 12, 4, np.uint64(min(elapsed // 1000, 0xFFFFFFFF)))
     copy(datagram, 16, reply, 16, 8)
     to = np.uintp(senders.ctypes.data) + np.uintp(slot * ADDRESS)
     sent = _sendto(descriptor, reply.ctypes.data, len(reply), _DO_NOT_WAIT, to, ADDRESS)
@@ -94,14 +94,14 @@ def send(reply: Array, datagram: Array, elapsed: Any, descriptor: Any, senders: 
 
 @compile_kernel()
 def copy(source: Array, start: Any, target: Array, place: Any, length: Any) -> None:
-    """Copy bytes. Loops are translated several times faster than slices are."""
+    """Copy bytes. Numba compiles this loop several times faster than a slice."""
     for each in range(length):
         target[place + each] = source[start + each]
 
 
 @compile_kernel()
-def alike(datagram: Array, expected: Array) -> bool:
-    """Return whether all of the header is as expected but for deadline and number of the request, bytes 12 to 23."""
+def has_expected_header(datagram: Array, expected: Array) -> bool:
+    """Return whether the header is as expected, except deadline and number of the request (bytes 12 to 23)."""
     same = True
     for place in range(HEAD):
         same &= 12 <= place < 24 or datagram[place] == expected[place]
@@ -109,16 +109,16 @@ def alike(datagram: Array, expected: Array) -> bool:
 
 
 @compile_kernel()
-def number_at(datagram: Array, start: Any, length: Any) -> Any:
-    """Return a big-endian number."""
-    found = np.uint64(0)
+def read_number(datagram: Array, start: Any, length: Any) -> Any:
+    """Read a big-endian number."""
+    number = np.uint64(0)
     for place in range(start, start + length):
-        found = (found << np.uint64(8)) | np.uint64(datagram[place])
-    return found
+        number = (number << np.uint64(8)) | np.uint64(datagram[place])
+    return number
 
 
 @compile_kernel()
-def write(datagram: Array, start: Any, length: Any, number: Any) -> None:
+def write_number(datagram: Array, start: Any, length: Any, number: Any) -> None:
     """Write a big-endian number."""
     for place in range(length):
         datagram[start + length - 1 - place] = np.uint8((number >> np.uint64(8 * place)) & np.uint64(255))
@@ -126,26 +126,26 @@ def write(datagram: Array, start: Any, length: Any, number: Any) -> None:
 
 @compile_kernel()
 def class_of(scores: Array) -> Any:
-    """Return the class of one image, as `lightning.execution.interface.classes_of` finds it."""
+    """Return the class of an image, as `lightning.execution.interface.classes_of` does."""
     if scores.shape[1] == 1:
         return np.uint64(scores[0, 0] > 0)
-    chosen = 0
+    best = 0
     for row in range(1, scores.shape[1]):
-        if scores[0, row] > scores[0, chosen]:
-            chosen = row
-    return np.uint64(chosen)
+        if scores[0, row] > scores[0, best]:
+            best = row
+    return np.uint64(best)
 
 
 @compile_kernel()
 def swap(words: Array, answer: Array, start: Any) -> None:
-    """Swap the bytes of words of four, the last first: from little-endian to big-endian."""
+    """Copy 4-byte words into the answer in reverse byte order: from little-endian to big-endian."""
     for place in range(len(words)):
         answer[start + place] = words[place ^ 3]
 
 
 @compile_kernel()
 def check_replay(replay_cache: Array, peer: Any, request: Any) -> bool:
-    """Return whether a request was seen, as `ReplayCache.seen` does."""
+    """Return whether a request is in the cache, and store it, as `ReplayCache.check_replay` does."""
     place = (peer * np.uint64(PEER_FACTOR) + request * np.uint64(REQUEST_FACTOR)) >> np.uint64(SHIFT)
     if replay_cache[place, 0] == peer and replay_cache[place, 1] == request:
         return True
@@ -156,6 +156,6 @@ def check_replay(replay_cache: Array, peer: Any, request: Any) -> bool:
 
 @compile_kernel()
 def wall_clock(clock: Array) -> Any:
-    """Return the nanoseconds, as `time.time_ns` gives them."""
+    """Return the nanoseconds of the wall clock, as `time.time_ns` does."""
     _clock_gettime(_WALL_CLOCK, clock.ctypes.data)
     return clock[0] * 1_000_000_000 + clock[1]

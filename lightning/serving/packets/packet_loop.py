@@ -1,4 +1,4 @@
-"""The loop between datagrams and their outcomes: taken many at a time, answered one after the other."""
+"""The packet loop: it receives many datagrams at a time, answers them one after the other, and counts outcomes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lightning.serving.packets.codec import (
     Datatype,
     Kind,
     Packet,
-    flaw_of,
+    find_flaw,
     serialise,
     split,
 )
-from lightning.serving.packets.counts import ANSWERED, FAILED, LATE, LEFT, REPLAYED, PacketCounts
+from lightning.serving.packets.counts import ANSWERED, FAILED, LATE, REPLAYED, UNHANDLED, PacketCounts
 from lightning.serving.packets.deferred import FOREVER, Deferred, Job, measure_elapsed_us, try_work
 from lightning.serving.packets.mmsg import ADDRESS, SLOT, Inbox, address_of
-from lightning.serving.packets.reassembly import Reassembly, ReplayCache, Whole
+from lightning.serving.packets.reassembly import CompleteMessage, Reassembly, ReplayCache
 from lightning.serving.packets.services import Bytes, Service
 from lightning.serving.repository import Lease, Repository
 
@@ -36,11 +36,11 @@ OUTCOMES = {
     Code.FAILED: "failed",
     Code.BUSY: "busy",
 }
-"""What refusals are counted as."""
+"""Name of the counter for each refusal code."""
 
 
 class PacketLoop:
-    """Belongs to one thread, but for `copy_counts`."""
+    """A loop from datagrams to outcomes. It belongs to one thread, except `copy_counts`."""
 
     def __init__(
         self,
@@ -68,61 +68,60 @@ class PacketLoop:
         self._senders = address_of(self.inbox.senders)
 
     def prepare(self) -> None:
-        """Make ready for all models that are loaded, so that the first request does not wait. Once for each."""
+        """Prepare the services of all loaded models, once for each, so that the first request does not wait."""
         for each in self.repository.serving():
             if self._prepared.get(each.number) is not each:
                 self._prepared[each.number] = each
-                with contextlib.suppress(Exception):  # the first request is answered with what is wrong
+                with contextlib.suppress(Exception):  # the first request will report the error
                     self._service(each.number)
         self._release()
 
     def copy_counts(self) -> PacketCounts:
-        """Return a copy."""
+        """Return a copy of the counters."""
         waiting = self.reassembly.waiting + len(self.deferred)
         return replace(self.counts, waiting=waiting, dropped=self.reassembly.dropped)
 
     def serve(self) -> int:
-        """Answer all that is there; how many datagrams that were."""
-        # First those that were left for later.
+        """Answer all pending datagrams; return the number of datagrams received."""
         for job, code in self.deferred.collect():
             self._note_request(job, code)
-        found = self.inbox.receive()
-        if not found:
+        received = self.inbox.receive()
+        if not received:
             return 0
         try:
-            outcomes = self._fast_path(found)
+            outcomes = self._fast_path(received)
             counts = self.counts
-            counts.received += found
+            counts.received += received
             counts.answered += outcomes.count(ANSWERED)
             counts.replayed += outcomes.count(REPLAYED)
             counts.failed += outcomes.count(FAILED)
             counts.late += outcomes.count(LATE)
-            counts.overrun = max(counts.overrun, self.inbox.overruns(found))
+            counts.overrun = max(counts.overrun, self.inbox.overruns(received))
             for slot, outcome in enumerate(outcomes):
-                if outcome == LEFT:
-                    self._datagram(slot)
+                if outcome == UNHANDLED:
+                    self._handle_datagram(slot)
         finally:
             self._release()
-        return found
+        return received
 
     def housekeeping(self) -> None:
-        """Now and then: forget old fragments and models that are gone, make ready for new ones."""
+        """Discard old fragments and unloaded models, and prepare new models; call this from time to time."""
         self.reassembly.expire(wall_clock())
         self.prepare()
-        served = {each.number for each in self.repository.serving()}
-        self._services = {number: each for number, each in self._services.items() if number in served}
-        self._prepared = {number: each for number, each in self._prepared.items() if number in served}
+        numbers = {each.number for each in self.repository.serving()}
+        self._services = {number: each for number, each in self._services.items() if number in numbers}
+        self._prepared = {number: each for number, each in self._prepared.items() if number in numbers}
 
-    def _fast_path(self, found: int) -> list[int]:
-        """Answer what machine code can answer, and return the outcome of every slot."""
-        self._outcomes[:found] = LEFT
+    def _fast_path(self, count: int) -> list[int]:
+        """Answer the datagrams that the compiled path can answer, and return the outcome of every slot."""
+        self._outcomes[:count] = UNHANDLED
         if self.fast_path:
-            for number in set(self._models[:found].tolist()):
-                with contextlib.suppress(Exception):  # Python's way comes next, and tells what is wrong
+            for number in set(self._models[:count].tolist()):
+                with contextlib.suppress(Exception):  # the Python path follows and reports the error
                     service = self._service(number)
                     if service is not None and service.fast_path is not None:
-                        service.fast_path.answer(self.inbox, found, self.replay_cache, self._outcomes)
-        outcomes: list[int] = self._outcomes[:found].tolist()
+                        service.fast_path.answer(self.inbox, count, self.replay_cache, self._outcomes)
+        outcomes: list[int] = self._outcomes[:count].tolist()
         return outcomes
 
     def _release(self) -> None:
@@ -130,7 +129,7 @@ class PacketLoop:
             lease.release()
         self._leases.clear()
 
-    def _datagram(self, slot: int) -> None:
+    def _handle_datagram(self, slot: int) -> None:
         size, arrived = self.inbox.length(slot), self.inbox.arrival(slot)
         if size < HEADER.size:
             self.counts.malformed += 1
@@ -138,7 +137,7 @@ class PacketLoop:
         magic, version, kind, datatype, code, model, deadline, request, fragment, fragments, length, spare = (
             HEADER.unpack_from(self.inbox.buffer, slot * SLOT)
         )
-        flaw = flaw_of(magic, version, kind, datatype, code, fragment, fragments, length, spare, size)
+        flaw = find_flaw(magic, version, kind, datatype, code, fragment, fragments, length, spare, size)
         if flaw or kind != Kind.REQUEST:
             self.counts.malformed += 1
             if magic == MAGIC and kind == Kind.REQUEST:
@@ -146,41 +145,44 @@ class PacketLoop:
             return
         numbers = self.inbox.bytes[slot, HEADER.size : size]
         if fragments > 1:
-            whole = self._join(slot, request, fragment, fragments, numbers, arrived)
-            if whole is None:
+            complete = self._add_fragment(slot, request, fragment, fragments, numbers, arrived)
+            if complete is None:
                 return
-            numbers, arrived = np.frombuffer(whole.message, np.uint8), whole.began
-        self._request(slot, model, request, numbers, datatype, deadline, arrived)
+            numbers, arrived = np.frombuffer(complete.message, np.uint8), complete.arrived
+        self._handle_request(slot, model, request, numbers, datatype, deadline, arrived)
 
-    def _join(
+    def _add_fragment(
         self, slot: int, request: int, fragment: int, fragments: int, numbers: Bytes, arrived: int
-    ) -> Whole | None:
+    ) -> CompleteMessage | None:
         key = peer_of(self.inbox.sender(slot)), request
-        found = self.reassembly.add(key, fragment, fragments, numbers.tobytes(), arrived)
-        if isinstance(found, Whole):
-            self.counts.joined += found.joined
-            return found
-        if not found:
+        result = self.reassembly.add(key, fragment, fragments, numbers.tobytes(), arrived)
+        if isinstance(result, CompleteMessage):
+            self.counts.joined += result.joined
+            return result
+        if not result:
             self.counts.replayed += 1
         return None
 
-    def _request(
+    def _handle_request(
         self, slot: int, model: int, request: int, numbers: Bytes, datatype: int, deadline: int, arrived: int
     ) -> None:
         latest = arrived + deadline * 1000 if deadline else FOREVER
         job = Job(self.inbox.sender(slot), model, request, numbers.tobytes(), datatype, arrived, latest)
-        found = try_work(lambda: self._answer_now(job, slot), model, request)
-        if found is False:
+        result = try_work(lambda: self._answer_now(job, slot), model, request)
+        if result is False:
             if self.deferred.take(job):
                 return
-            found = Code.BUSY
-        code = None if found is True else found
+            result = Code.BUSY
+        code = None if result is True else result
         self._note_request(job, code)
         if code is not None:
             self._refuse(slot, model, request, code, arrived)
 
     def _answer_now(self, job: Job, slot: int) -> bool | Code:
-        """Answer now: return True, the code of a failure, or False if the model is not free. Its errors propagate."""
+        """Answer at once: return True, a refusal code, or False if the model is slow or busy.
+
+        Errors of the model propagate.
+        """
         service = self._service(job.model)
         if service is None or not service.instance.lock.acquire(timeout=0):
             return False
@@ -198,18 +200,18 @@ class PacketLoop:
         if code is not None:
             outcome = OUTCOMES[code]
         else:
-            again = self.replay_cache.check_replay(int.from_bytes(peer_of(job.sender)), job.request)
-            outcome = "replayed" if again else "answered"
+            is_replay = self.replay_cache.check_replay(int.from_bytes(peer_of(job.sender)), job.request)
+            outcome = "replayed" if is_replay else "answered"
         setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
 
     def _service(self, number: int) -> Service | None:
-        """Return the service of a model that answers here; None where it takes long. Raises `UnknownModel`."""
+        """Return the service of a model, None if it is slow, or new and busy. Raise `UnknownModel`."""
         lease = self._leases.get(number)
         if lease is None:
             lease = self._leases[number] = self.repository.acquire(number)
-        found = self._services.get(number)
-        if found is not None and found.instance is lease.instance:
-            return found
+        service_now = self._services.get(number)
+        if service_now is not None and service_now.instance is lease.instance:
+            return service_now
         instance = lease.instance
         if not instance.quick or not instance.lock.acquire(timeout=0):
             return None
@@ -218,12 +220,12 @@ class PacketLoop:
         finally:
             instance.lock.release()
         if self.fast_path and service.fast_path is not None:
-            # On no datagrams: to be translated now, if that is still to be done, and not at a request.
+            # A call without datagrams compiles the kernel now instead of at the first request.
             service.fast_path.answer(self.inbox, 0, self.replay_cache, self._outcomes)
         return service
 
     def _send_answer(self, service: Service, slot: int, request: int, arrived: int) -> bool:
-        """Send what the model has computed; whether the network took it."""
+        """Send the computed answer; return whether the kernel accepted it."""
         elapsed = measure_elapsed_us(arrived)
         length = service.packet(request, elapsed)
         if service.fits:
@@ -246,5 +248,5 @@ class PacketLoop:
 
 
 def peer_of(sender: bytes) -> bytes:
-    """Port and number of the host in an address."""
+    """Return port and IP address, 6 bytes, of a sender's address."""
     return sender[2:8]

@@ -1,4 +1,4 @@
-"""Messages from fragments, within limits of time and memory, and a cache of requests seen lately."""
+"""Reassembly of fragments within limits of time and memory, and a cache of recent requests."""
 
 from __future__ import annotations
 
@@ -8,43 +8,44 @@ from dataclasses import dataclass, field
 import numpy as np
 
 TIME_LIMIT_NS = 1_000_000_000
+"""Time from the first fragment of a message after which its fragments are discarded."""
 MEMORY_LIMIT = 16 << 20
-"""Bytes of fragments that are kept."""
+"""Maximum memory for waiting fragments, in bytes."""
 COST = 256
-"""Bytes that a fragment takes besides its payload, about."""
+"""Approximate overhead of a fragment besides its payload, in bytes."""
 
 PLACES_LOG2 = 16
 SHIFT = 64 - PLACES_LOG2
 PEER_FACTOR = 0xC2B2AE3D27D4EB4F
 REQUEST_FACTOR = 0x9E3779B97F4A7C15
-"""2^64 over the golden ratio: successive numbers get places far from each other (Knuth, TAOCP 3, 6.4)."""
+"""2^64 over the golden ratio, so that successive numbers are far apart in the table (Knuth, TAOCP 3, 6.4)."""
 _MASK = (1 << 64) - 1
 
 
 @dataclass(slots=True)
 class _Partial:
-    began: int
+    arrived: int
     fragments: int
     parts: dict[int, bytes] = field(default_factory=dict)
     memory: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """A message that its last fragment made whole."""
+class CompleteMessage:
+    """A complete message."""
 
     message: bytes
-    began: int
-    """When its first fragment came."""
+    arrived: int
+    """Arrival of its first fragment."""
     joined: int
-    """Fragments before the last."""
+    """Number of fragments before the last one to arrive."""
 
 
 class Reassembly:
-    """Fragments that wait for others of their message. Times are nanoseconds of any clock.
+    """Fragments that wait for the rest of their message. Times are nanoseconds of any clock.
 
-    `waiting` fragments are kept, `dropped` were given up: their message took too long, or was the oldest when memory
-    ran out.
+    `waiting` is the number of stored fragments, `dropped` that of discarded ones: their message took too long, or was
+    the oldest when memory ran out.
     """
 
     def __init__(self, time_limit_ns: int = TIME_LIMIT_NS, memory_limit: int = MEMORY_LIMIT) -> None:
@@ -55,10 +56,12 @@ class Reassembly:
         self.waiting = 0
         self.dropped = 0
 
-    def add(self, key: Hashable, fragment: int, fragments: int, payload: bytes, now: int) -> Whole | bool:
-        """Add a fragment, and return the message if this makes it whole, else whether the fragment is kept.
+    def add(
+        self, key: Hashable, fragment: int, fragments: int, payload: bytes, now: int
+    ) -> CompleteMessage | bool:
+        """Add a fragment; return the message if it is now complete, otherwise whether the fragment was stored.
 
-        It is not where it was there already, or states another number of fragments than those before.
+        A duplicate, or a fragment with another `fragments` than the first of its message, is not stored.
         """
         partial = self._partial.get(key)
         if partial is None:
@@ -69,7 +72,7 @@ class Reassembly:
             self._forget(key)
             partial.parts[fragment] = payload
             message = b"".join(partial.parts[number] for number in range(fragments))
-            return Whole(message, partial.began, fragments - 1)
+            return CompleteMessage(message, partial.arrived, fragments - 1)
         partial.parts[fragment] = payload
         partial.memory += len(payload) + COST
         self.memory += len(payload) + COST
@@ -79,8 +82,8 @@ class Reassembly:
         return True
 
     def expire(self, now: int) -> None:
-        """Give up what has waited for too long. The clock may have been set back: then it waits on."""
-        while self._partial and now - next(iter(self._partial.values())).began > self._time_limit:
+        """Discard messages older than the time limit; if the clock has been set back, they stay longer."""
+        while self._partial and now - next(iter(self._partial.values())).arrived > self._time_limit:
             self._give_up()
 
     def _give_up(self) -> None:
@@ -94,14 +97,17 @@ class Reassembly:
 
 
 class ReplayCache:
-    """Every pair of peer and request has one place among 65,536, and is remembered until another takes it."""
+    """A cache of recent requests: each pair of peer and request is hashed to one of 65,536 places.
+
+    A pair stays until another one with the same place replaces it.
+    """
 
     def __init__(self) -> None:
         self.table = np.zeros((1 << PLACES_LOG2, 2), np.uint64)
-        """(places, 2) peer and request. No peer is 0."""
+        """(places, 2) peer and request; 0 is not a valid peer, so it marks an empty place."""
 
     def check_replay(self, peer: int, request: int) -> bool:
-        """Return whether this pair is remembered; from now on it is.
+        """Return whether the pair is in the cache, and store it.
 
         >>> replay_cache = ReplayCache()
         >>> replay_cache.check_replay(1, 7), replay_cache.check_replay(1, 7), replay_cache.check_replay(2, 7)

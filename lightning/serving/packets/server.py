@@ -1,10 +1,10 @@
-"""The smartNIC's form of serving: one datagram asks, one answers, nothing waits for a batch.
+"""The packet server, which works like a smartNIC: a datagram per request and per answer, without batching.
 
-A thread takes all datagrams that have come, answers each before it looks at the next, and looks again. Deadlines count
-from when the kernel received a request, so that time in the queue counts. A request that is repeated is answered
-again: answers depend on the number of the request only, so that a repetition says the same, and a client whose answer
-was lost gets it. Refusals are sent to requests that carry the magic; anything else is counted, and gets no answer, so
-that nobody can make the server shout at a third party.
+A thread receives all pending datagrams, answers them one after the other, and repeats. Deadlines count from the time at
+which the kernel received a request, so time in the queue counts. A repeated request is answered again, for a client
+whose answer was lost; the answer is the same, because it depends only on the request and its number. Only requests with
+the magic get refusals. Anything else is counted, but gets no reply, so that nobody can make the server send packets
+to a third party.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ from lightning.serving.packets.reassembly import Reassembly, ReplayCache
 from lightning.serving.repository import Repository
 
 LISTEN_MS = 50
-"""How long the thread sleeps at most when nothing comes: then it sees that it shall stop, or that fragments are old."""
+"""Longest sleep of the thread, so that it notices in time that it shall stop or that fragments are old."""
 
 LAST_S = 1.0
-"""How long at its end the server still answers what has come, should it never cease to come."""
+"""Maximum time for which a closing server still answers pending packets, in case they never end."""
 
 
 class DatagramServer:
-    """Answers inference packets with the models of a repository, in a thread of its own.
+    """A server of inference packets for the models of a repository, with a thread of its own.
 
         with DatagramServer(repository, port=9000) as server:
             server.address, server.counts()
 
-    `repository` may be that of an HTTP server: models are swapped for both. Without `fast_path` every datagram goes
-    through Python, to the same effect; `memory` is the socket's. With `realtime` other programs and ordinary threads of
-    the kernel no longer take the core from the thread (SCHED_FIFO, sched(7)); threads of this process still hold
-    Python's lock. Raises `ServingError` when the port is taken; `start`, where real time is not permitted.
+    An HTTP server may share the `repository`. Without `fast_path` every datagram goes through Python, with the same
+    results. `memory` is the receive buffer of the socket in bytes. With `realtime` the thread has priority over other
+    programs and ordinary kernel threads (SCHED_FIFO, sched(7)), but other threads of this process can still hold the
+    global interpreter lock. Raise `ServingError` if the port is in use; `start` raises it if real-time priority is not
+    permitted.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class DatagramServer:
         self._realtime = realtime
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="inference-packets", daemon=True)
-        self._begun: Future[None] = Future()
+        self._startup: Future[None] = Future()
         bound = self._socket.getsockname()
         self.address: tuple[str, int] = (str(bound[0]), int(bound[1]))
 
@@ -76,17 +77,17 @@ class DatagramServer:
         self.close()
 
     def start(self) -> None:
-        """Answer in a thread from now on."""
+        """Start the thread. Raise `ServingError` if it may not have real-time priority."""
         self._loop.prepare()
         self._thread.start()
         try:
-            self._begun.result()
+            self._startup.result()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Answer what has come, and stop."""
+        """Answer pending packets, and stop."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -94,7 +95,7 @@ class DatagramServer:
         self._socket.close()
 
     def counts(self) -> PacketCounts:
-        """Return what became of packets; a copy."""
+        """Return a copy of the counters of packets."""
         return self._loop.copy_counts()
 
     def _run(self) -> None:
@@ -102,21 +103,21 @@ class DatagramServer:
             if self._realtime:
                 take_precedence()
         except ServingError as error:  # which `start` raises
-            self._begun.set_exception(error)
+            self._startup.set_exception(error)
             return
-        self._begun.set_result(None)
+        self._startup.set_result(None)
         self.serve()
 
     def serve(self) -> None:
-        """Answer until `close`: what the thread does. A process that does nothing else may call it itself."""
+        """Answer until `close`. The thread calls this; a process that does nothing else may call it directly."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
-        tidied = monotonic()
+        housekeeping_s = monotonic()
         while not self._stop.is_set():
             idle = not self._loop.serve()
-            if monotonic() - tidied > LISTEN_MS / 1000:
+            if monotonic() - housekeeping_s > LISTEN_MS / 1000:
                 self._loop.housekeeping()
-                tidied = monotonic()
+                housekeeping_s = monotonic()
             if idle:
                 poll.poll(LISTEN_MS)
         end = monotonic() + LAST_S
@@ -125,7 +126,7 @@ class DatagramServer:
 
 
 def take_precedence() -> None:
-    """Give this thread, but not those that it starts, priority over all ordinary threads. Raises `ServingError`."""
+    """Give this thread, but not its children, priority over all ordinary threads. Raise `ServingError`."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     except OSError as error:
@@ -136,14 +137,14 @@ def take_precedence() -> None:
 
 
 def _bind(host: str, port: int, memory: int) -> socket.socket:
-    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, memory)
-        made.bind((host, port))
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, memory)
+        server.bind((host, port))
     except OSError as error:
-        made.close()
+        server.close()
         raise ServingError(
             f"packets cannot be received on {host}:{port} ({error.strerror})",
             hint="Use another port, or an IPv4 address of this machine",
         ) from error
-    return made
+    return server

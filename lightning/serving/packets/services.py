@@ -1,4 +1,4 @@
-"""A loaded model as packets see it: bytes in, a whole answer out, nothing made again that can be kept."""
+"""Answers of a loaded model as datagrams, with buffers that are allocated once."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lightning.serving.packets.reassembly import ReplayCache
 
 _VARYING = struct.Struct(">IQ")
 _VARYING_AT = 12
-"""Time and number of the request: what differs in the headers of answers."""
+"""Time and number of the request, the only fields that vary between the headers of answers."""
 Bytes = npt.NDArray[np.uint8]
 
 
 class FastPath:
-    """Answers the plain requests among the datagrams of an inbox, as `round_kernel` says, for one model.
+    """The compiled path for the requests to a model among the datagrams of an inbox (`packet_kernel.answer_round`).
 
-    `answer` is the datagram of an answer with all that does not change; `scores` (1, rows) is what it is made of.
+    `answer` is the datagram of an answer with its constant fields; `scores` (1, rows) is a buffer for its scores.
     """
 
     def __init__(self, chain: Any, number: int, answer: Bytes, scores: npt.NDArray[np.float32]) -> None:
@@ -44,11 +44,11 @@ class FastPath:
         )
 
     def answer(
-        self, inbox: Inbox, found: int, replay_cache: ReplayCache, outcomes: npt.NDArray[np.int8]
+        self, inbox: Inbox, count: int, replay_cache: ReplayCache, outcomes: npt.NDArray[np.int8]
     ) -> None:
-        """Go through the first datagrams, and write down what became of those that were answered or refused."""
+        """Answer or refuse the simple requests among the first datagrams, and write their outcomes."""
         self._answer_round(
-            found,
+            count,
             inbox.bytes,
             inbox.sizes,
             inbox.times,
@@ -69,12 +69,12 @@ def _header(kind: Kind, number: int, *, length: int = 0, code: int = 0) -> Bytes
 
 
 class Service:
-    """Answers for one version of a model, whose turn the caller has. Belongs to one thread."""
+    """Answers of a version of a model. It belongs to one thread, and the caller must hold the lock of the model."""
 
     def __init__(self, instance: ModelInstance) -> None:
         self.instance = instance
         self.size = int(np.prod(instance.raw_shape))
-        """Numbers of an image."""
+        """Number of values in an image."""
         first = instance.executor.run(np.zeros((1, *instance.raw_shape), np.uint8), np.zeros(1, np.uint64))
         self._scores = np.zeros((1, first.scores.size), np.float32)
         self._buffer = bytearray(HEADER.size + ANSWER.size + self._scores.nbytes)
@@ -86,16 +86,16 @@ class Service:
         )  # fmt: skip
         ANSWER.pack_into(self._buffer, HEADER.size, 0, self._scores.size, first.cycles)
         self.where = self._datagram.ctypes.data
-        """Of the answer that `packet` has made, in memory."""
+        """Memory address of the datagram that `packet` fills."""
         self.fits = length <= ROOM
-        """Whether an answer is one datagram."""
+        """Whether an answer fits into one datagram."""
         chain = getattr(instance.executor, "chain", None)
         simple = chain is not None and not chain.tail and self.fits and self.size <= ROOM
         self.fast_path = FastPath(chain, instance.number, self._datagram, self._scores) if simple else None
-        """Answers without Python, where the model is a chain and a request and an answer are one datagram each."""
+        """The compiled path, or None unless the model is a chain whose request and answer fit into a datagram each."""
 
     def compute(self, numbers: bytes, datatype: int, key: int) -> None:
-        """Compute the answer of the model. Raises `InputError` for input that the model does not accept."""
+        """Compute the scores of an image. Raise `InputError` for input that the model does not accept."""
         inputs = inputs_of(self.instance, numbers, datatype)
         self._scores[0] = self.instance.executor.run(inputs, np.array([key], np.uint64)).scores.ravel()
 
@@ -108,12 +108,12 @@ class Service:
 
     @property
     def message(self) -> bytes:
-        """The answer behind its header, after `packet`; for answers that do not fit."""
+        """Message of the last answer, after `packet`; for answers that do not fit into one datagram."""
         return bytes(self._buffer[HEADER.size :])
 
 
 def inputs_of(instance: ModelInstance, numbers: bytes, datatype: int) -> npt.NDArray[np.generic]:
-    """Return the input that a request carries, (1, *shape). Raises `InputError` where it is none of the model's."""
+    """Return the input of a request, (1, *shape). Raise `InputError` if its size is not that of the model's input."""
     kind, size = DTYPES[Datatype(datatype)], int(np.prod(instance.raw_shape))
     if len(numbers) != size * kind.itemsize:
         raise InputError(

@@ -58,15 +58,15 @@ class CommandSet:
         """True if the commands name the bank, which several banks require."""
         return "bank" in _fields_of(self.select) and "bank" in _fields_of(self.query)
 
-    def selecting(self, bank: int, channel: int) -> str:
+    def select_command(self, bank: int, channel: int) -> str:
         """Return the command that connects a bank's common port to a channel."""
         return self.select.format(bank=bank, channel=channel)
 
-    def asking(self, bank: int) -> str:
+    def query_command(self, bank: int) -> str:
         """Return the query for the channel of a bank."""
         return self.query.format(bank=bank)
 
-    def measuring(self, bank: int) -> str:
+    def power_command(self, bank: int) -> str:
         """Return the query for the power at a bank's common port."""
         return self.monitor.format(bank=bank)
 
@@ -83,7 +83,7 @@ class CommandSet:
         if reply.count(",") == 3:
             return scpi.decode_identity(reply)
         if not reply or _NUMBERS.fullmatch(reply):
-            raise _desync("a number is not an identity", reply)
+            raise _make_desync("a number is not an identity", reply)
         return Identity(self.vendor, self.model, "", reply)
 
 
@@ -98,12 +98,12 @@ def decode_channel(reply: str, bank: int, channels: int) -> int | None:
     True
     """
     if _NUMBERS.fullmatch(reply) is None:
-        raise _desync("not a channel", reply)
+        raise _make_desync("not a channel", reply)
     *before, channel = (int(word) for word in reply.split(","))
     if before and before not in ([bank], [bank, 1]):
-        raise _desync(f"the answer is for another bank than {bank}", reply)
+        raise _make_desync(f"the answer is for another bank than {bank}", reply)
     if not 0 <= channel <= channels:
-        raise _desync(f"bank {bank} has channels 1..{channels}", reply)
+        raise _make_desync(f"bank {bank} has channels 1..{channels}", reply)
     return channel or None
 
 
@@ -114,7 +114,7 @@ def decode_open(reply: str) -> bool:
     (True, False)
     """
     if reply not in {"0", "1"}:
-        raise _desync("not 0 or 1", reply)
+        raise _make_desync("not 0 or 1", reply)
     return reply == "1"
 
 
@@ -126,7 +126,7 @@ def decode_monitor(reply: str) -> Power:
     """
     match = _MONITOR.fullmatch(reply)
     if match is None:
-        raise _desync("not a direction and a power", reply)
+        raise _make_desync("not a direction and a power", reply)
     dbm = float(match[1])
     return Power(dbm, below_floor=dbm <= DARK_FLOOR_DBM)
 
@@ -143,7 +143,7 @@ def _fields_of(template: str) -> set[str]:
     return {field for _, field, form, how in Formatter().parse(template) if field is not None}
 
 
-def _desync(why: str, received: str) -> ProtocolDesync:
+def _make_desync(why: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
         f"the reply is not that of a 1xN switch: {why}",
         received=received[:200],

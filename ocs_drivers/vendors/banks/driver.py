@@ -30,8 +30,8 @@ from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.banks.codec import CommandSet, decode_channel, decode_monitor, decode_open
 
-MOST_BANKS = 64
-MOST_CHANNELS = 1024
+MAX_BANKS = 64
+MAX_CHANNELS = 1024
 
 
 class BankSwitch(SwitchDriver):
@@ -66,10 +66,12 @@ class BankSwitch(SwitchDriver):
         commands = self._command_set
         if commands.identity:
             return Dialect(commands.terminator, commands.identity, commands.decode_identity, commands.errors)
-        return Dialect(commands.terminator, commands.asking(1), self._anonymous, commands.errors)
+        return Dialect(
+            commands.terminator, commands.query_command(1), self._make_anonymous_identity, commands.errors
+        )
 
-    def _anonymous(self, reply: str) -> Identity:
-        decode_channel(reply, 1, MOST_CHANNELS)
+    def _make_anonymous_identity(self, reply: str) -> Identity:
+        decode_channel(reply, 1, MAX_CHANNELS)
         return Identity(self._command_set.vendor, self._command_set.model, "", "")
 
     def _discover(self) -> tuple[Identity, Capabilities]:
@@ -91,7 +93,7 @@ class BankSwitch(SwitchDriver):
 
     def _check_bank(self, bank: int) -> None:
         try:
-            channel = self._ask_channel(bank, MOST_CHANNELS)
+            channel = self._ask_channel(bank, MAX_CHANNELS)
         except Timeout as silence:
             silence.hint = f"If this device has no bank {bank}, say so in the address with ?banks=."
             raise silence.locate(device=self.address) from None
@@ -105,7 +107,10 @@ class BankSwitch(SwitchDriver):
 
     def _ask_channel(self, bank: int, channels: int) -> int | None:
         """Return the channel of a bank. Raise `DeviceError` if the device reports that there is no such bank."""
-        query, decode = self._command_set.asking(bank), partial(decode_channel, bank=bank, channels=channels)
+        query, decode = (
+            self._command_set.query_command(bank),
+            partial(decode_channel, bank=bank, channels=channels),
+        )
         if not self._command_set.errors:
             return self._session.ask(query, decode)
         answers, refusals = self._session.ask_checked(query, lambda reply: (decode(reply),))
@@ -142,7 +147,7 @@ class BankSwitch(SwitchDriver):
         ):
             return None
         return self._session.ask(
-            self._command_set.asking(bank), partial(decode_channel, bank=bank, channels=self._channels)
+            self._command_set.query_command(bank), partial(decode_channel, bank=bank, channels=self._channels)
         )
 
     def _perform(self, step: Step, guard: Guard) -> None:
@@ -169,7 +174,7 @@ class BankSwitch(SwitchDriver):
 
     def _commands(self, step: Step) -> list[str]:
         return [
-            self._command_set.selecting(bank, output - self._output(bank, 0))
+            self._command_set.select_command(bank, output - self._output(bank, 0))
             for bank, output in step.pairs.items()
         ]
 
@@ -183,7 +188,9 @@ class BankSwitch(SwitchDriver):
         readings: dict[int, Power | None] = dict.fromkeys(ports)
         for port in readings if self._command_set.monitor else ():
             if port in self._banks:
-                readings[port] = self._session.ask_again(self._command_set.measuring(port), decode_monitor)
+                readings[port] = self._session.ask_again(
+                    self._command_set.power_command(port), decode_monitor
+                )
         return readings
 
 
@@ -198,7 +205,7 @@ def size_in(address: Address) -> tuple[int, int]:
             device=str(address),
             hint="Give it in the address, as in ?banks=2&channels=8.",
         )
-    return _number(address, "banks", MOST_BANKS), _number(address, "channels", MOST_CHANNELS)
+    return _number(address, "banks", MAX_BANKS), _number(address, "channels", MAX_CHANNELS)
 
 
 def _number(address: Address, option: str, most: int) -> int:

@@ -35,7 +35,7 @@ def tl1_switch(
 
     `activation_s` is the longest time for a circuit to become active. Raises `AddressError`.
     """
-    address = address.only_options("activation_s").with_port(TL1_PORT)
+    address = address.check_options("activation_s").with_port(TL1_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
     return CalientTl1(
         str(address),
@@ -53,7 +53,7 @@ def rest_switch(
 
     Replies can take many seconds: `REST_TIMEOUT_S` replaces the default timeout.
     """
-    address = address.only_options(*HTTP_OPTIONS, "activation_s")
+    address = address.check_options(*HTTP_OPTIONS, "activation_s")
     address = with_http_port(address, port=HTTP_PORT, tls_port=HTTPS_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
     return CalientRest(

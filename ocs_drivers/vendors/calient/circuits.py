@@ -58,7 +58,7 @@ class Circuits:
             ),
         )
 
-    def of(self, pair: Pair) -> Circuit | None:
+    def find(self, pair: Pair) -> Circuit | None:
         """Return the active circuit of a pair, or None."""
         return self._by_pair.get(pair)
 
@@ -73,7 +73,7 @@ class Circuits:
 
     def is_moving(self, pair: Pair) -> bool:
         """Return True if a pair was activated and its mirrors are still moving."""
-        circuit = self.of(pair)
+        circuit = self.find(pair)
         return circuit is not None and circuit.state == "moving"
 
     def find_other_pair(self, pair: Pair) -> Pair | None:

@@ -170,7 +170,7 @@ class CalientSwitch(SwitchDriver):
         foreign = [move for move in snapshot.pending if move.request not in self._deletable]
         check_not_provisioned(foreign, _added_pairs(step), step.pairs, device=self.address)
         if any(group & step.pairs.pairs and group - step.pairs.pairs for group in snapshot.tied):
-            raise transaction.conflict(step.before, snapshot.connections, device=self.address)
+            raise transaction.make_conflict(step.before, snapshot.connections, device=self.address)
 
     def _perform(self, step: Step, guard: Guard) -> None:
         if step.kind == "replace":
@@ -193,7 +193,7 @@ class CalientSwitch(SwitchDriver):
 
     def _name_of(self, pair: Pair) -> str:
         """Return the name of the circuit of a pair; if it was never read, it is one of ours, hence one-way."""
-        circuit = self._circuits.of(pair)
+        circuit = self._circuits.find(pair)
         return circuit.name if circuit else circuit_name(*self._names.one_way(pair))
 
     def _longest_s(self, first: Snapshot) -> float:

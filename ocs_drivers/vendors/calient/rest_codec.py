@@ -38,7 +38,7 @@ def _circuit(item: Item) -> Circuit:
     halves = [_half(item, name) for name in ("half1", "half2")[: 2 if two_way else 1]]
     source, target, _ = parse_circuit_name(_text(halves[0], "conn"))
     if two_way and parse_circuit_name(_text(halves[1], "conn"))[:2] != (target, source):
-        raise _desync("a two-way circuit without its return direction", item)
+        raise _make_desync("a two-way circuit without its return direction", item)
     states = [state_of(_text(half, "as"), _text(half, "os")) for half in halves]
     lit = all(_text(half, "oc") != "FAIL" for half in halves)
     return Circuit(_text(item, "name"), source, target, two_way, min(states, key=_STATES.index), lit)
@@ -47,7 +47,7 @@ def _circuit(item: Item) -> Circuit:
 def _half(item: Item, name: str) -> Item:
     half = item.get(name)
     if not isinstance(half, dict):
-        raise _desync(f"a circuit without {name}", item)
+        raise _make_desync(f"a circuit without {name}", item)
     return half
 
 
@@ -56,7 +56,7 @@ def decode_summary(document: Any) -> dict[str, Item]:
     items = _objects(document)
     ports: dict[str, Item] = {_text(item, "port"): item for item in items}
     if len(ports) != len(items):
-        raise _desync("a port is listed twice", document)
+        raise _make_desync("a port is listed twice", document)
     return ports
 
 
@@ -66,7 +66,7 @@ def decode_detail(document: Any) -> Item:
         return document
     items = _objects(document)
     if len(items) != 1:
-        raise _desync(f"{len(items)} ports instead of one", document)
+        raise _make_desync(f"{len(items)} ports instead of one", document)
     return items[0]
 
 
@@ -98,7 +98,7 @@ def _power(item: Item, name: str) -> float | None:
     try:
         return decode_power(text) if text else None
     except ValueError:
-        raise _desync(f"{name} is not a power in dBm", item) from None
+        raise _make_desync(f"{name} is not a power in dBm", item) from None
 
 
 def decode_results(document: Any, count: int) -> list[str]:
@@ -114,18 +114,18 @@ def decode_results(document: Any, count: int) -> list[str]:
     """
     items = _objects(document)
     if len(items) != count:
-        raise _desync(f"{len(items)} results for {count} items", document)
+        raise _make_desync(f"{len(items)} results for {count} items", document)
     return [_result(item.get("response", item)) for item in items]
 
 
 def _result(item: Any) -> str:
     if not isinstance(item, dict):
-        raise _desync("a response that is not an object", item)
+        raise _make_desync("a response that is not an object", item)
     status = str(item.get("status", ""))
     if status == "1":
         return ""
     if status != "0":
-        raise _desync("a result that is neither done nor failed", item)
+        raise _make_desync("a result that is neither done nor failed", item)
     return ": ".join(filter(None, (str(item.get("msg", "")), str(item.get("description", ""))))) or "Failed"
 
 
@@ -141,16 +141,16 @@ def decode_node(document: Any) -> dict[str, str]:
 
 def _objects(document: Any) -> list[dict[str, Any]]:
     if not isinstance(document, list) or not all(isinstance(item, dict) for item in document):
-        raise _desync("not a list of objects", document)
+        raise _make_desync("not a list of objects", document)
     return document
 
 
 def _text(item: Item, name: str) -> str:
     value = item.get(name)
     if not isinstance(value, str):
-        raise _desync(f"no {name}", item)
+        raise _make_desync(f"no {name}", item)
     return value
 
 
-def _desync(why: str, received: Any) -> ProtocolDesync:
+def _make_desync(why: str, received: Any) -> ProtocolDesync:
     return ProtocolDesync(f"the reply is not as Calient's REST: {why}", received=str(received)[:200])

@@ -33,7 +33,7 @@ def decode_identity(lines: Lines) -> Identity:
     ... )
     Identity(vendor='Calient', model='S162', serial='C1', firmware='6.0-3')
     """
-    fields = _keywords(_only(lines))
+    fields = _keywords(_single_line(lines))
     return Identity(
         "Calient", fields.get("CHASSISTYPE", ""), fields.get("SERIALNUMBER", ""), fields.get("SWPACKAGE", "")
     )
@@ -51,29 +51,31 @@ def _circuit(line: str) -> Circuit:
         kind, admin = fields["CONNTYPE"], fields["AS"]
         operational, capability = fields["OS"], fields["OC"]
     except KeyError as missing:
-        raise _desync(f"a circuit without {missing}", line) from None
+        raise _make_desync(f"a circuit without {missing}", line) from None
     if kind not in {"1WAY", "2WAY"}:
-        raise _desync(f"a circuit that is neither one-way nor two-way: {kind[:20]}", line)
+        raise _make_desync(f"a circuit that is neither one-way nor two-way: {kind[:20]}", line)
     name = fields.get("CONNNAME") or circuit_name(source, target)
     return Circuit(name, source, target, kind == "2WAY", state_of(admin, operational), capability != "FAIL")
 
 
 def decode_ports(lines: Lines) -> dict[str, Port]:
     """Decode the reply to `RTRV-PORT`: the states of input and output fibre, by port."""
-    return _by_port(
+    return _decode_by_port(
         lines, lambda fields, line: Port((_state(fields, "IN", line), _state(fields, "OUT", line)))
     )
 
 
 def decode_aliases(lines: Lines) -> dict[str, str]:
     """Decode the labels of ports in the reply to `RTRV-PORT-SUM`; `NONE` means no label."""
-    return _by_port(lines, lambda fields, _: "" if fields.get("ALIAS") == "NONE" else fields.get("ALIAS", ""))
+    return _decode_by_port(
+        lines, lambda fields, _: "" if fields.get("ALIAS") == "NONE" else fields.get("ALIAS", "")
+    )
 
 
-def _by_port(lines: Lines, decode: Callable[[Mapping[str, str], str], _T]) -> dict[str, _T]:
+def _decode_by_port(lines: Lines, decode: Callable[[Mapping[str, str], str], _T]) -> dict[str, _T]:
     ports = {_port(line): decode(_keywords(line), line) for line in lines}
     if len(ports) != len(lines):
-        raise _desync("a port is listed twice", " | ".join(lines))
+        raise _make_desync("a port is listed twice", " | ".join(lines))
     return ports
 
 
@@ -81,12 +83,12 @@ def _state(fields: Mapping[str, str], side: str, line: str) -> PortState:
     try:
         return port_state(fields[f"{side}AS"], fields[f"{side}OS"])
     except KeyError as missing:
-        raise _desync(f"a port without {missing}", line) from None
+        raise _make_desync(f"a port without {missing}", line) from None
 
 
 def decode_powers(lines: Lines) -> dict[str, tuple[float | None, float | None]]:
     """Decode the reply to `RTRV-PORT-SUM`: input and output power in dBm by port; `NONE` (no light) is None."""
-    return _by_port(
+    return _decode_by_port(
         lines,
         lambda fields, line: (_power(fields.get("INPWR", ""), line), _power(fields.get("OUTPWR", ""), line)),
     )
@@ -96,13 +98,13 @@ def _power(text: str, line: str) -> float | None:
     try:
         return decode_power(text)
     except ValueError:
-        raise _desync("not a power in dBm", line) from None
+        raise _make_desync("not a power in dBm", line) from None
 
 
 def _port(line: str) -> str:
     match = _PORT.match(line)
     if match is None:
-        raise _desync("a line that does not begin with a port", line)
+        raise _make_desync("a line that does not begin with a port", line)
     return match[1]
 
 
@@ -110,11 +112,11 @@ def _keywords(line: str) -> dict[str, str]:
     return {name.upper(): value.strip() for name, value in _KEYWORD.findall(line)}
 
 
-def _only(lines: Lines) -> str:
+def _single_line(lines: Lines) -> str:
     if len(lines) != 1:
-        raise _desync(f"{len(lines)} lines instead of one", " | ".join(lines))
+        raise _make_desync(f"{len(lines)} lines instead of one", " | ".join(lines))
     return lines[0]
 
 
-def _desync(why: str, received: str) -> ProtocolDesync:
+def _make_desync(why: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(f"the reply is not TL1 as Calient speaks it: {why}", received=received[:200])

@@ -129,11 +129,11 @@ class CalientTl1(CalientSwitch):
     def _commands(self, step: Step) -> list[tuple[str, str, str]]:
         """Return verb, access identifier and positional parameters of each command of a step."""
         if step.kind == "add":
-            return [command for pair in step.pairs.items() for command in self._adding(pair)]
+            return [command for pair in step.pairs.items() for command in self._add_commands(pair)]
         names = sorted({self._name_of(pair) for pair in step.pairs.items()})
         return [(verb, "", name) for name in names for verb in ("CANC-CRS", "DLT-CRS")]
 
-    def _adding(self, pair: Pair) -> list[tuple[str, str, str]]:
+    def _add_commands(self, pair: Pair) -> list[tuple[str, str, str]]:
         source, target = self._names.one_way(pair)
         aid, provisioned = f"{source},{target}", self._circuits.find_provisioned(pair)
         commands = [("DLT-CRS", "", circuit.name) for circuit in self._circuits.find_blocking(pair)]

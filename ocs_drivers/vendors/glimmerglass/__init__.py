@@ -29,7 +29,7 @@ def tl1_switch(
     `opmode` is sent with every connection: with `sync` the device answers once the light is there, with `async` at
     once; without it the setting of the device applies. In all cases a circuit counts once it was read back.
     """
-    address = address.only_options("opmode").with_port(TL1_PORT)
+    address = address.check_options("opmode").with_port(TL1_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
     return GlimmerglassTl1(
         str(address),

@@ -96,7 +96,7 @@ def decode_system(lines: Lines) -> tuple[Identity, int, int]:
     fields = {name: value for line in lines for name, value in _keywords(line).items()}
     match = _SIZE.fullmatch(fields.get("LICENSEDPORTMATRIX", ""))
     if match is None or "0" in {text.lstrip("0") or "0" for text in match.groups()}:
-        raise _desync("no LicensedPortMatrix", lines)
+        raise _make_desync("no LicensedPortMatrix", lines)
     model = fields.get("SYSTEMTYPE") or fields.get("CHASSISTYPE") or "unknown"
     firmware = fields.get("SOFTWAREACTIVEVERSION", "")
     identity = Identity("Glimmerglass", model, fields.get("SERIALNUMBER", ""), firmware)
@@ -123,11 +123,11 @@ def decode_circuits(lines: Lines) -> tuple[CircuitRow, ...]:
 def _circuit(fields: Mapping[str, str], line: str) -> CircuitRow:
     state = fields.get("CONNSTATE", "").lower()
     if not state:
-        raise _desync("a row without CONNSTATE", (line,))
+        raise _make_desync("a row without CONNSTATE", (line,))
     source = _end(fields.get("IPORTID", ""), line, is_input=True)
     output = _end(fields.get("OPORTID", ""), line, is_input=False)
     if source is None and output is None:
-        raise _desync("a row without a port", (line,))
+        raise _make_desync("a row without a port", (line,))
     return CircuitRow(
         source,
         output,
@@ -145,7 +145,7 @@ def _end(text: str, line: str, *, is_input: bool) -> int | None:
 def _number(text: str, line: str, *, is_input: bool) -> int:
     port = _side_and_number(text, line)
     if port[0] != is_input:
-        raise _desync("a port on the wrong side", (line,))
+        raise _make_desync("a port on the wrong side", (line,))
     return port[1]
 
 
@@ -153,7 +153,7 @@ def _side_and_number(text: str, line: str) -> tuple[bool, int]:
     match = _IDENTIFIER.fullmatch(text)
     base = int(match[1]) // INPUT_BASE * INPUT_BASE if match else 0
     if match is None or base not in {INPUT_BASE, OUTPUT_BASE} or int(match[1]) == base:
-        raise _desync(f"{text!r} is not a port", (line,))
+        raise _make_desync(f"{text!r} is not a port", (line,))
     return base == INPUT_BASE, int(match[1]) - base
 
 
@@ -165,7 +165,7 @@ def _power(text: str | None, line: str) -> Power | None:
     try:
         dbm = float(text)
     except ValueError:
-        raise _desync(f"{text!r} is not a power in dBm", (line,)) from None
+        raise _make_desync(f"{text!r} is not a power in dBm", (line,)) from None
     return Power(dbm, below_floor=dbm <= DARK_FLOOR_DBM)
 
 
@@ -182,7 +182,7 @@ def _port(fields: Mapping[str, str], line: str) -> Port:
     is_input, number = _side_and_number(fields.get("PORTID", ""), line)
     health = fields.get("PORTHEALTH", "").lower()
     if health not in {"good", "bad"}:
-        raise _desync(f"PORTHEALTH {health!r} is neither good nor bad", (line,))
+        raise _make_desync(f"PORTHEALTH {health!r} is neither good nor bad", (line,))
     return Port(is_input, number, fields.get("PORTNAME", ""), health == "good")
 
 
@@ -201,11 +201,11 @@ def _keywords(line: str) -> dict[str, str]:
         elif last.endswith(_FREE_TEXT):
             fields[last] += f",{part}"
         else:
-            raise _desync("not a list of NAME=value", (line,))
+            raise _make_desync("not a list of NAME=value", (line,))
     return fields
 
 
-def _desync(why: str, lines: Iterable[str]) -> ProtocolDesync:
+def _make_desync(why: str, lines: Iterable[str]) -> ProtocolDesync:
     return ProtocolDesync(
         f"the reply is not TL1 as Glimmerglass speaks it: {why}",
         received=" | ".join(lines)[:200],

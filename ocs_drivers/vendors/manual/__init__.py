@@ -34,7 +34,7 @@ def manual_panel(
 ) -> ManualPanel:
     """Return an unopened panel. Options: `size`, `name`, `operator`, `patience_s`."""
     del credentials
-    address = address.only_options("size", "name", "operator", "patience_s")
+    address = address.check_options("size", "name", "operator", "patience_s")
     file = PanelFile(Path(address.path), size=_size(address), name=address.options.get("name", ""))
     return ManualPanel(
         str(address),

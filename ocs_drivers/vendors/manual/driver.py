@@ -183,7 +183,7 @@ class ManualPanel(SwitchDriver):
             self.plan(target, target, scope)
             seen = self.read()
             if expect is not None and seen.connections != expect:  # before a person is sent to the panel
-                raise transaction.conflict(expect, seen.connections, device=self.address)
+                raise transaction.make_conflict(expect, seen.connections, device=self.address)
             steps = self.plan(target, seen, scope)
             self._question_count = 0
             if steps:
@@ -213,9 +213,11 @@ class ManualPanel(SwitchDriver):
         self._file.write(panel.mark_doubtful(source))
         answer = self._operator.ask(question, self._deadline())
         if answer.lower() not in {"done", "d", "y", "yes"}:
-            raise self._not_done(step, question, f"the person at the panel answers: {answer or 'nothing'}")
+            raise self._make_not_done_error(
+                step, question, f"the person at the panel answers: {answer or 'nothing'}"
+            )
         if self._contradicts(step):
-            raise self._not_done(
+            raise self._make_not_done_error(
                 step, question, "the person at the panel reports done, but the light disagrees"
             )
         self._file.write(panel.settle(source, output if step.kind == "add" else None))
@@ -228,7 +230,7 @@ class ManualPanel(SwitchDriver):
         passes = self.probe(pair)
         return passes is not None and passes != (step.kind == "add")
 
-    def _not_done(self, step: Step, question: str, why: str) -> DeviceError:
+    def _make_not_done_error(self, step: Step, question: str, why: str) -> DeviceError:
         return DeviceError(
             why,
             device=self.address,

@@ -55,7 +55,7 @@ class PanelFile:
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
-            return self._new()
+            return self._create_panel()
         except OSError as error:
             raise ConnectError(f"cannot read the panel file: {error}", device=str(self.path)) from error
         try:
@@ -67,7 +67,7 @@ class PanelFile:
                 hint="Fix it, or use another file.",
             ) from error
 
-    def _new(self) -> Panel:
+    def _create_panel(self) -> Panel:
         if self._size is None:
             raise ConnectError(
                 "the panel file does not exist yet",

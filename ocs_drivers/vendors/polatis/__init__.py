@@ -46,7 +46,7 @@ def scpi_switch(
 ) -> PolatisScpi:
     """Return an unopened Polatis over SCPI on PyVISA; SCPI has no login, so credentials are ignored."""
     del credentials
-    address = address.only_options().with_port(SCPI_PORT)
+    address = address.check_options().with_port(SCPI_PORT)
     if ":" in address.host:
         raise AddressError(
             "pyvisa-py connects to IPv4 addresses only",
@@ -60,7 +60,7 @@ def tl1_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> PolatisTl1:
     """Return an unopened Polatis over TL1; for credentials see `ocs_drivers.credentials`."""
-    address = address.only_options().with_port(TL1_PORT)
+    address = address.check_options().with_port(TL1_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
     return PolatisTl1(str(address), tcp_line(address, TL1_PORT), credentials=account, timeout_s=timeout_s)
 
@@ -70,7 +70,7 @@ def serial_switch(
 ) -> PolatisScpi:
     """Return an unopened Polatis over SCPI on a serial line (8N1, 38400 baud unless `?baud=` is given); no login."""
     del credentials
-    address = address.only_options("baud")
+    address = address.check_options("baud")
     return PolatisScpi(str(address), serial_line(address, SERIAL_BAUD), timeout_s=timeout_s)
 
 
@@ -81,7 +81,7 @@ def rest_switch(
 
     `tls=1` selects HTTPS, see `ocs_drivers.transports.lines.http_line`; `media=xml` selects XML instead of JSON.
     """
-    address = address.only_options(*HTTP_OPTIONS, "media")
+    address = address.check_options(*HTTP_OPTIONS, "media")
     address = with_http_port(address, port=REST_PORT, tls_port=REST_TLS_PORT)
     media = address.options.get("media", "json")
     if media not in {"json", "xml"}:

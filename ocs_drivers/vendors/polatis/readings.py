@@ -19,7 +19,7 @@ def power_reading(dbm: float | None) -> Power | None:
     return None if dbm is None else Power(dbm, below_floor=dbm <= DARK_FLOOR_DBM)
 
 
-def chunks(ports: Sequence[int], longest: int) -> Iterator[Sequence[int]]:
+def split_ports(ports: Sequence[int], longest: int) -> Iterator[Sequence[int]]:
     """Yield the ports in order, at most `longest` at a time.
 
     >>> list(chunks([1, 2, 3], 2))

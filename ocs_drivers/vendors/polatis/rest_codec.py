@@ -127,11 +127,11 @@ def decode_pairs(document: Any) -> CrossConnects:
     CrossConnects({})
     """
     entries = _entries(_content(document, _PAIRS), "pair")
-    pairs = [(_whole(entry, "ingress"), _whole(entry, "egress")) for entry in entries]
+    pairs = [(_parse_integer(entry, "ingress"), _parse_integer(entry, "egress")) for entry in entries]
     try:
         return CrossConnects(pairs)
     except ValueError as error:
-        raise _desync(f"not one-to-one ({error})", document) from error
+        raise _make_desync(f"not one-to-one ({error})", document) from error
 
 
 def encode_attenuation(port: int, attenuation: Attenuation) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def decode_attenuators(document: Any) -> dict[int, Attenuation | None]:
     {9: Attenuation(mode='none', level_db=None, reference=None)}
     """
     entries = _entries(_content(document, _ATTENUATORS), "port")
-    return {_whole(entry, "port-id"): _attenuation(entry) for entry in entries}
+    return {_parse_integer(entry, "port-id"): _attenuation(entry) for entry in entries}
 
 
 def _attenuation(entry: Mapping[str, Any]) -> Attenuation | None:
@@ -167,8 +167,8 @@ def _attenuation(entry: Mapping[str, Any]) -> Attenuation | None:
         return None
     level = _decimal(entry, "atten-level", "dB")
     if level is None:
-        raise _desync("an attenuator without a level", entry)
-    reference = _whole(entry, "reference-port") if entry.get("reference-port") else None
+        raise _make_desync("an attenuator without a level", entry)
+    reference = _parse_integer(entry, "reference-port") if entry.get("reference-port") else None
     return Attenuation(cast("AttenuationMode", mode), level, reference)
 
 
@@ -180,7 +180,7 @@ def decode_ports(document: Any) -> dict[int, RestPort]:
     'disabled'
     """
     return {
-        _whole(entry, "port-id"): RestPort(_state(entry), str(entry.get("label", "")))
+        _parse_integer(entry, "port-id"): RestPort(_state(entry), str(entry.get("label", "")))
         for entry in _entries(_content(document, _PORTS), "port")
     }
 
@@ -192,7 +192,8 @@ def decode_powers(document: Any) -> dict[int, float | None]:
     {1: -29.55}
     """
     return {
-        _whole(entry, "port-id"): _power(entry) for entry in _entries(_content(document, _POWERS), "port")
+        _parse_integer(entry, "port-id"): _power(entry)
+        for entry in _entries(_content(document, _POWERS), "port")
     }
 
 
@@ -206,7 +207,7 @@ def decode_product(document: Any) -> Identity:
     product = _content(document, _PRODUCT)
     names = ("manufacturer", "model-name", "serial-number", "software-version")
     if not all(isinstance(product.get(name), str) for name in names):
-        raise _desync("no product information", document)
+        raise _make_desync("no product information", document)
     return Identity(*(product[name].strip() for name in names))
 
 
@@ -217,30 +218,30 @@ def _entry(source: int, output: int) -> dict[str, int]:
 def _content(document: Any, name: str) -> Mapping[str, Any]:
     content = document.get(name, document.get(name.partition(":")[2])) if isinstance(document, dict) else None
     if not isinstance(content, dict):
-        raise _desync(f"no {name}", document)
+        raise _make_desync(f"no {name}", document)
     return content
 
 
 def _entries(content: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     entries = content.get(name, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise _desync(f"{name} is not a list", content)
+        raise _make_desync(f"{name} is not a list", content)
     return entries
 
 
-def _whole(entry: Mapping[str, Any], name: str) -> int:
+def _parse_integer(entry: Mapping[str, Any], name: str) -> int:
     value = entry.get(name)
     if isinstance(value, str) and re.fullmatch(r"\d{1,9}", value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _desync(f"{name} is not a port number", entry)
+        raise _make_desync(f"{name} is not a port number", entry)
     return value
 
 
 def _state(entry: Mapping[str, Any]) -> PortState:
     word = str(entry.get("status", "ENABLED")).upper()
     if word not in _STATES:
-        raise _desync(f"unknown port status {word}", entry)
+        raise _make_desync(f"unknown port status {word}", entry)
     return _STATES[word]
 
 
@@ -257,11 +258,11 @@ def _decimal(entry: Mapping[str, Any], name: str, unit: str) -> float | None:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise _desync(f"not a {name} in {unit}", entry)
+        raise _make_desync(f"not a {name} in {unit}", entry)
     return number
 
 
-def _desync(why: str, document: Any) -> ProtocolDesync:
+def _make_desync(why: str, document: Any) -> ProtocolDesync:
     return ProtocolDesync(
         f"the document is not RESTCONF as Polatis speaks it: {why}",
         received=str(document)[:200],

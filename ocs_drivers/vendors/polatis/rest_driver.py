@@ -171,7 +171,7 @@ class PolatisRest(SwitchDriver):
         total = len(ports)
         inputs, outputs = size_in_product_code(identity.model) or (total // 2, total - total // 2)
         if sorted(ports) != list(range(1, inputs + outputs + 1)) or not inputs or not outputs:
-            raise self._desync(f"{total} ports, but the model is {identity.model}")
+            raise self._make_desync(f"{total} ports, but the model is {identity.model}")
         return inputs, outputs
 
     def ports(self) -> Mapping[int, PortInfo]:
@@ -192,7 +192,7 @@ class PolatisRest(SwitchDriver):
         self._check_same_device()
         ports = self._session.get_document(rest_codec.PORTS, rest_codec.decode_ports)
         if len(ports) != self.capabilities.inputs + self.capabilities.outputs:
-            raise self._desync(f"{len(ports)} ports, not as many as in the first reading")
+            raise self._make_desync(f"{len(ports)} ports, not as many as in the first reading")
         return self._note_unfit(ports)
 
     def _note_unfit(self, ports: dict[int, rest_codec.RestPort]) -> dict[int, rest_codec.RestPort]:
@@ -282,7 +282,7 @@ class PolatisRest(SwitchDriver):
         self._check_same_device()
         powers = self._session.get_document(rest_codec.POWERS, rest_codec.decode_powers)
         if not self._monitored <= powers.keys():
-            raise self._desync("power readings are missing")
+            raise self._make_desync("power readings are missing")
         return {port: power_reading(powers.get(port)) for port in readings}
 
     def attenuation(self, port: int) -> Attenuation:
@@ -291,7 +291,7 @@ class PolatisRest(SwitchDriver):
         self._check_same_device()
         settings = self._session.get_document(rest_codec.ATTENUATORS, rest_codec.decode_attenuators)
         if port not in settings:
-            raise self._desync(f"port {port} no longer has an attenuator")
+            raise self._make_desync(f"port {port} no longer has an attenuator")
         setting = settings[port]
         if setting is None:
             raise self._make_unsupported("the mode of this attenuator", (port,))
@@ -362,7 +362,7 @@ class PolatisRest(SwitchDriver):
             )
         self._known_connection = self._session.connections
 
-    def _desync(self, what: str) -> ProtocolDesync:
+    def _make_desync(self, what: str) -> ProtocolDesync:
         self._session.disconnect()
         return ProtocolDesync(
             f"the device contradicts itself: {what}",

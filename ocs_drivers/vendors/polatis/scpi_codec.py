@@ -105,7 +105,7 @@ def decode_size(reply: str) -> tuple[int, int]:
     match = _SIZE.fullmatch(reply)
     inputs, outputs = map(int, match.groups()) if match else (0, 0)
     if not (inputs and outputs):
-        raise _desync("not a size", reply)
+        raise _make_desync("not a size", reply)
     return inputs, outputs
 
 
@@ -117,14 +117,14 @@ def decode_connections(reply: str) -> CrossConnects:
     """
     match = _CONNECTIONS.fullmatch(reply)
     if match is None:
-        raise _desync("not two port lists", reply)
+        raise _make_desync("not two port lists", reply)
     inputs, outputs = _numbers(match[1], reply), _numbers(match[2], reply)
     if len(inputs) != len(outputs):
-        raise _desync(f"{len(inputs)} inputs and {len(outputs)} outputs", reply)
+        raise _make_desync(f"{len(inputs)} inputs and {len(outputs)} outputs", reply)
     try:
         return CrossConnects(zip(inputs, outputs, strict=True))
     except ValueError as error:
-        raise _desync(f"not one-to-one ({error})", reply) from error
+        raise _make_desync(f"not one-to-one ({error})", reply) from error
 
 
 def decode_peer(reply: str) -> int | None:
@@ -135,7 +135,7 @@ def decode_peer(reply: str) -> int | None:
     """
     match = re.fullmatch(r'"\s*(\d{0,9})\s*"', reply)
     if match is None:
-        raise _desync("not a port in quotes", reply)
+        raise _make_desync("not a port in quotes", reply)
     return int(match[1]) if match[1] else None
 
 
@@ -156,7 +156,7 @@ def decode_boot_mode(reply: str) -> str:
     """
     mode = _BOOT_MODES.get(reply.strip('"').upper())
     if mode is None:
-        raise _desync("not a boot mode", reply)
+        raise _make_desync("not a boot mode", reply)
     return mode
 
 
@@ -172,7 +172,7 @@ def decode_port_states(reply: str) -> tuple[PortState, ...]:
     letters = _list(reply)
     unknown = sorted(set(letters) - set(_STATES))
     if unknown:
-        raise _desync(f"unknown port states {', '.join(unknown)}", reply)
+        raise _make_desync(f"unknown port states {', '.join(unknown)}", reply)
     return tuple(_STATES[word] for word in letters)
 
 
@@ -185,7 +185,7 @@ def decode_powers(reply: str) -> tuple[float | None, ...]:
     try:
         values = [float(word) for word in _list(reply)]
     except ValueError as error:
-        raise _desync("not a list of powers", reply) from error
+        raise _make_desync("not a list of powers", reply) from error
     return tuple(value if abs(value) < NOT_A_NUMBER else None for value in values)
 
 
@@ -195,17 +195,17 @@ def _numbers(text: str, reply: str) -> list[int]:
     try:
         return [int(word) for word in text.split(",")]
     except ValueError as error:
-        raise _desync("a list with gaps", reply) from error
+        raise _make_desync("a list with gaps", reply) from error
 
 
 def _list(reply: str) -> list[str]:
     match = _PARENTHESISED.fullmatch(reply)
     if match is None:
-        raise _desync("not a list in parentheses", reply)
+        raise _make_desync("not a list in parentheses", reply)
     return [word.strip() for word in match[1].split(",")] if match[1].strip() else []
 
 
-def _desync(why: str, received: str) -> ProtocolDesync:
+def _make_desync(why: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
         f"the reply is not SCPI as Polatis speaks it: {why}",
         received=received if len(received) <= 200 else f"{received[:200]}...",

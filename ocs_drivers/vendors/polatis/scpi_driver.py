@@ -29,7 +29,7 @@ from ocs_drivers.protocols.scpi_session import ScpiSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.polatis import scpi_codec
-from ocs_drivers.vendors.polatis.readings import chunks, power_reading
+from ocs_drivers.vendors.polatis.readings import power_reading, split_ports
 
 MAX_PORTS_PER_QUERY = 256
 
@@ -130,12 +130,12 @@ class PolatisScpi(SwitchDriver):
         planning.check_known(ports, self.capabilities, device=self.address)
         readings: dict[int, Power | None] = dict.fromkeys(ports)
         monitored = [port for port in readings if self._side(port) in self._monitored]
-        for chunk in chunks(monitored, MAX_PORTS_PER_QUERY):
+        for chunk in split_ports(monitored, MAX_PORTS_PER_QUERY):
             values, refusals = self._session.ask_checked(scpi_codec.power(chunk), scpi_codec.decode_powers)
             if values is None:
                 raise refusals[0]
             if len(values) != len(chunk):
-                raise self._desync(f"{len(values)} power readings for {len(chunk)} ports")
+                raise self._make_desync(f"{len(values)} power readings for {len(chunk)} ports")
             readings.update(zip(chunk, map(power_reading, values), strict=True))
         return readings
 
@@ -169,7 +169,7 @@ class PolatisScpi(SwitchDriver):
         if size is None and size_in_code is None:
             raise refusals[0]
         if size is not None and size_in_code is not None and size != size_in_code:
-            raise self._desync(f"size {size} but product code {identity.model}")
+            raise self._make_desync(f"size {size} but product code {identity.model}")
         agreed = size or size_in_code
         assert agreed is not None
         return agreed
@@ -178,7 +178,7 @@ class PolatisScpi(SwitchDriver):
         values, _ = self._session.ask_checked(scpi_codec.power([port]), scpi_codec.decode_powers)
         return values is not None
 
-    def _desync(self, what: str) -> ProtocolDesync:
+    def _make_desync(self, what: str) -> ProtocolDesync:
         self._session.disconnect()
         return ProtocolDesync(
             f"the device contradicts itself: {what}",

@@ -30,9 +30,9 @@ def decode_identity(network_element: Lines, inventory: Lines) -> Identity:
     >>> decode_identity(("POLATIS,I-OST-16x16,OCS,6.5",), ("OCS:SN=002414",)).serial
     '002414'
     """
-    fields = [field.strip() for field in _only(network_element).split(",")]
+    fields = [field.strip() for field in _single_line(network_element).split(",")]
     if len(fields) != 4:
-        raise _desync("not vendor,model,type,version", network_element)
+        raise _make_desync("not vendor,model,type,version", network_element)
     serial = _keywords(inventory).get("SN", "")
     return Identity(fields[0], fields[1], serial, fields[3])
 
@@ -43,10 +43,10 @@ def decode_size(lines: Lines) -> tuple[int, int]:
     >>> decode_size(("SYSTEM:SIZE=16x16",))
     (16, 16)
     """
-    match = _SIZE.fullmatch(_only(lines))
+    match = _SIZE.fullmatch(_single_line(lines))
     inputs, outputs = map(int, match.groups()) if match else (0, 0)
     if not (inputs and outputs):
-        raise _desync("not a size", lines)
+        raise _make_desync("not a size", lines)
     return inputs, outputs
 
 
@@ -58,11 +58,11 @@ def decode_pairs(lines: Lines) -> CrossConnects:
     """
     matches = [_PAIR.fullmatch(line.strip()) for line in lines]
     if None in matches:
-        raise _desync("not a pair a line", lines)
+        raise _make_desync("not a pair a line", lines)
     try:
         return CrossConnects((int(match[1]), int(match[2])) for match in matches if match)
     except ValueError as error:
-        raise _desync(f"not one-to-one ({error})", lines) from error
+        raise _make_desync(f"not one-to-one ({error})", lines) from error
 
 
 def decode_port_values(lines: Lines) -> dict[int, str]:
@@ -73,7 +73,7 @@ def decode_port_values(lines: Lines) -> dict[int, str]:
     """
     matches = [_PORT_VALUE.fullmatch(line) for line in lines]
     if None in matches:
-        raise _desync("not port:value a line", lines)
+        raise _make_desync("not port:value a line", lines)
     return {int(match[1]): match[2].strip() for match in matches if match}
 
 
@@ -89,7 +89,7 @@ def decode_powers(lines: Lines) -> dict[int, float | None]:
             for port, text in decode_port_values(lines).items()
         }
     except ValueError:
-        raise _desync("not a power in dBm", lines) from None
+        raise _make_desync("not a power in dBm", lines) from None
 
 
 def decode_shutters(lines: Lines) -> dict[int, PortState]:
@@ -97,7 +97,7 @@ def decode_shutters(lines: Lines) -> dict[int, PortState]:
     try:
         return {port: _STATES[text.upper()] for port, text in decode_port_values(lines).items()}
     except KeyError as error:
-        raise _desync(f"unknown shutter state {error}", lines) from None
+        raise _make_desync(f"unknown shutter state {error}", lines) from None
 
 
 def decode_configured_ports(lines: Lines) -> frozenset[int]:
@@ -108,7 +108,7 @@ def decode_configured_ports(lines: Lines) -> frozenset[int]:
     """
     matches = [_CONFIGURED_PORT.fullmatch(line) for line in lines]
     if None in matches:
-        raise _desync("not a list of configured ports", lines)
+        raise _make_desync("not a list of configured ports", lines)
     return frozenset(int(match[1]) for match in matches if match)
 
 
@@ -123,17 +123,17 @@ def decode_attenuation(lines: Lines) -> Attenuation:
     >>> decode_attenuation(("33:MODE=RELATIVE,LEVEL=-3.0,REFS=2",))
     Attenuation(mode='relative', level_db=-3.0, reference=2)
     """
-    (text,) = decode_port_values((_only(lines),)).values()
+    (text,) = decode_port_values((_single_line(lines),)).values()
     fields = _keywords((text,)) or dict(zip(("MODE", "LEVEL", "REFS"), text.split(","), strict=False))
     mode = fields.get("MODE", "").strip().lower()
     if mode not in _MODES:
-        raise _desync("not an attenuation mode", lines)
+        raise _make_desync("not an attenuation mode", lines)
     if mode == "none":
         return Attenuation("none")
     try:
         level_db, reference = float(fields["LEVEL"]), int(fields.get("REFS", "0"))
     except (KeyError, ValueError):
-        raise _desync("not an attenuation", lines) from None
+        raise _make_desync("not an attenuation", lines) from None
     return Attenuation(cast("AttenuationMode", mode), level_db, reference or None)
 
 
@@ -153,13 +153,13 @@ def _keywords(lines: Iterable[str]) -> Mapping[str, str]:
     return {name.upper(): value.strip() for line in lines for name, value in _KEYWORD.findall(line)}
 
 
-def _only(lines: Lines) -> str:
+def _single_line(lines: Lines) -> str:
     if len(lines) != 1:
-        raise _desync(f"{len(lines)} lines instead of one", lines)
+        raise _make_desync(f"{len(lines)} lines instead of one", lines)
     return lines[0]
 
 
-def _desync(why: str, lines: Iterable[str]) -> ProtocolDesync:
+def _make_desync(why: str, lines: Iterable[str]) -> ProtocolDesync:
     text = " | ".join(lines)
     return ProtocolDesync(
         f"the reply is not TL1 as Polatis speaks it: {why}",

@@ -27,7 +27,7 @@ from ocs_drivers.model import (
 from ocs_drivers.protocols import tl1
 from ocs_drivers.protocols.tl1 import port_list, port_range
 from ocs_drivers.vendors.polatis import tl1_codec
-from ocs_drivers.vendors.polatis.readings import chunks, power_reading
+from ocs_drivers.vendors.polatis.readings import power_reading, split_ports
 from ocs_drivers.vendors.tl1_driver import Tl1Driver
 
 MAX_PORTS_PER_QUERY = 256
@@ -128,7 +128,7 @@ class PolatisTl1(Tl1Driver):
         planning.check_known(ports, self.capabilities, device=self.address)
         readings: dict[int, Power | None] = dict.fromkeys(ports)
         monitored = [port for port in readings if port in self._monitored]
-        for chunk in chunks(monitored, MAX_PORTS_PER_QUERY):
+        for chunk in split_ports(monitored, MAX_PORTS_PER_QUERY):
             powers = self._session.ask_again("RTRV-PORT-POWER", tl1_codec.decode_powers, aid=port_list(chunk))
             self._check_complete(chunk, powers)
             readings.update((port, power_reading(powers[port])) for port in chunk)

@@ -46,43 +46,43 @@ def rome_ssh(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> RomeCli:
     """Return an unopened ROME over SSH. Raise `AddressError` for an invalid option."""
-    return _over_ssh(address, ROME, timeout_s, credentials)
+    return _open_over_ssh(address, ROME, timeout_s, credentials)
 
 
 def rome_telnet(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> RomeCli:
     """Return an unopened ROME over telnet. Raise `AddressError` for an invalid option."""
-    return _over_telnet(address, ROME, timeout_s, credentials)
+    return _open_over_telnet(address, ROME, timeout_s, credentials)
 
 
 def afm_ssh(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> RomeCli:
     """Return an unopened AFM over SSH. Raise `AddressError` for an invalid option."""
-    return _over_ssh(address, AFM, timeout_s, credentials)
+    return _open_over_ssh(address, AFM, timeout_s, credentials)
 
 
 def afm_telnet(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> RomeCli:
     """Return an unopened AFM over telnet. Raise `AddressError` for an invalid option."""
-    return _over_telnet(address, AFM, timeout_s, credentials)
+    return _open_over_telnet(address, AFM, timeout_s, credentials)
 
 
-def _over_ssh(
+def _open_over_ssh(
     address: Address, dialect: Dialect, timeout_s: float, credentials: Credentials | None
 ) -> RomeCli:
-    address = address.only_options(*OPTIONS, "key", "known_hosts").with_port(SSH_PORT)
+    address = address.check_options(*OPTIONS, "key", "known_hosts").with_port(SSH_PORT)
     timeouts = timeouts_in(address)
     line = ssh_line(address, SSH_PORT, _account(address, credentials))
     return RomeCli(str(address), line, timeout_s=timeout_s, dialect=dialect, timeouts=timeouts)
 
 
-def _over_telnet(
+def _open_over_telnet(
     address: Address, dialect: Dialect, timeout_s: float, credentials: Credentials | None
 ) -> RomeCli:
-    address = address.only_options(*OPTIONS).with_port(TELNET_PORT)
+    address = address.check_options(*OPTIONS).with_port(TELNET_PORT)
     return RomeCli(
         str(address),
         telnet_line(address, TELNET_PORT),

@@ -25,7 +25,7 @@ def ssh_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> SonicOcs:
     """Return an unopened SONiC switch; `sudo=no` is for root accounts. Host keys: see `transports.ssh`."""
-    address = address.only_options("key", "known_hosts", "sudo").with_port(SSH_PORT)
+    address = address.check_options("key", "known_hosts", "sudo").with_port(SSH_PORT)
     sudo = address.options.get("sudo", "yes")
     if sudo not in {"yes", "no"}:
         raise AddressError(

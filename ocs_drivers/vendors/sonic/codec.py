@@ -58,13 +58,13 @@ class Names:
 
     inputs: int
 
-    def of_port(self, port: int) -> str:
+    def name_port(self, port: int) -> str:
         """Return the name of a port."""
         return f"{port}A" if port <= self.inputs else f"{port - self.inputs}B"
 
-    def of_pair(self, pair: Pair) -> str:
+    def name_pair(self, pair: Pair) -> str:
         """Return the name of a cross-connect."""
-        return f"{self.of_port(pair[0])}-{self.of_port(pair[1])}"
+        return f"{self.name_port(pair[0])}-{self.name_port(pair[1])}"
 
     def port(self, name: str) -> int:
         """Return the number of a port. Raise `ProtocolDesync` for an invalid name."""
@@ -103,9 +103,9 @@ class Names:
             run = pairs[start:end]
             if len(run) >= _SHORTEST_RANGE:
                 sides = zip(run[0], run[-1], strict=True)
-                yield "-".join(f"{self.of_port(first)}..{self.of_port(last)}" for first, last in sides)
+                yield "-".join(f"{self.name_port(first)}..{self.name_port(last)}" for first, last in sides)
             else:
-                yield from map(self.of_pair, run)
+                yield from map(self.name_pair, run)
             start = end
 
 

@@ -159,7 +159,7 @@ class SonicOcs(SwitchDriver):
                 Side.IN if number <= inputs else Side.OUT,
                 PortState.FAILED if number in broken else override,
                 label,
-                name=self._names.of_port(number),
+                name=self._names.name_port(number),
             )
             for number, (label, override) in sorted(config.items())
         }
@@ -192,7 +192,7 @@ class SonicOcs(SwitchDriver):
         for pair in sorted(pairs):
             if scope is not None and pair[0] not in scope:
                 raise PortBusy(
-                    f"{self._names.of_pair(pair)} is configured, but the hardware has not made it",
+                    f"{self._names.name_pair(pair)} is configured, but the hardware has not made it",
                     peer=pair[0],
                     device=self.address,
                     ports=pair,
@@ -201,14 +201,18 @@ class SonicOcs(SwitchDriver):
 
     def _perform(self, step: Step, guard: Guard) -> None:
         self._sent_s = self._clock.now()
-        commands = self._removal(step.pairs) if step.kind == "remove" else self._addition(step.pairs)
+        commands = (
+            self._removal_commands(step.pairs)
+            if step.kind == "remove"
+            else self._addition_commands(step.pairs)
+        )
         for number, command in enumerate(commands):
             if number:
                 guard()
             self._session.ask(f"{self._config} cross-connect {command}", codec.check_done)
             self._sent_s = self._clock.now()
 
-    def _removal(self, pairs: CrossConnects) -> Iterator[str]:
+    def _removal_commands(self, pairs: CrossConnects) -> Iterator[str]:
         """Yield the commands that remove circuits; ghosts are added first, or they could not be deleted."""
         seen = self._retry(self._tables)
         for ghosts in self._names.lists(seen.ghosts & pairs.pairs):
@@ -216,7 +220,7 @@ class SonicOcs(SwitchDriver):
         for group in self._names.lists(pairs.pairs):
             yield f"delete {group}"
 
-    def _addition(self, pairs: CrossConnects) -> Iterator[str]:
+    def _addition_commands(self, pairs: CrossConnects) -> Iterator[str]:
         """Yield the commands that delete unrealised pairs on the ports of new circuits, and add the circuits.
 
         A pair is deleted only if it was unrealised when the plan was made, and still is: a newer one may be about to be
@@ -236,7 +240,7 @@ class SonicOcs(SwitchDriver):
         broken = self._last_tables.failed & self._find_untuned(step)
         if not broken:
             return read_back, None
-        names = ", ".join(map(self._names.of_pair, sorted(broken)))
+        names = ", ".join(map(self._names.name_pair, sorted(broken)))
         return read_back, DeviceError(
             f"the device reports {names} as failed",
             device_code=codec.FAILED,
@@ -276,7 +280,7 @@ class SonicOcs(SwitchDriver):
             self._session.ready()
             for port in sorted(ports):
                 guard()
-                command = f"{self._config} port state {self._names.of_port(port)} {override}"
+                command = f"{self._config} port state {self._names.name_port(port)} {override}"
                 self._session.ask(command, codec.check_silent)
         after = self.ports() if ports else {}
         goal = PortState.ENABLED if is_open else PortState.DISABLED

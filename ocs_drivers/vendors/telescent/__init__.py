@@ -40,7 +40,7 @@ def cli_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> TelescentCli:
     """Return an unopened Telescent over SSH. Raise `AddressError` for an invalid option."""
-    address = address.only_options(*_OPTIONS, *_COMMANDS, "key", "known_hosts").with_port(CLI_PORT)
+    address = address.check_options(*_OPTIONS, *_COMMANDS, "key", "known_hosts").with_port(CLI_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=DEFAULT_ACCOUNT)
     commands, options = commands_in(address), options_in(address)
     line = ssh_line(address, CLI_PORT, account)

@@ -56,7 +56,7 @@ class CommandSet:
     making: str = "C"
     clearing: str = "D"
 
-    def connecting(self, source: int, output: int) -> tuple[Command, ...]:
+    def connect_commands(self, source: int, output: int) -> tuple[Command, ...]:
         """Return the commands that connect the input of one port to the output of another."""
         return (
             (f"{self.unlock} -in {source}", False),
@@ -64,7 +64,7 @@ class CommandSet:
             (f"{self.connect} -in {source} -out {output}", True),
         )
 
-    def disconnecting(self, source: int, output: int) -> tuple[Command, ...]:
+    def disconnect_commands(self, source: int, output: int) -> tuple[Command, ...]:
         """Return the commands that remove a circuit.
 
         Both directions of both ports are unlocked: the authors of the public driver met a device, or a simulator of
@@ -150,13 +150,13 @@ def check_accepted(lines: Sequence[str], commands: CommandSet) -> None:
     """
     if not any(_REFUSAL.search(line) for line in lines):
         return
-    text = " ".join(_complaint(lines))
+    text = " ".join(_extract_complaint(lines))
     if re.search(commands.robot_fault, text):
         raise RobotFault(text, hint="Have the robot inspected and homed; this driver never homes it.")
     raise DeviceError(text, device_code="ERROR")
 
 
-def _complaint(lines: Sequence[str]) -> list[str]:
+def _extract_complaint(lines: Sequence[str]) -> list[str]:
     """Return the text between the two lines of a frame; without a frame, the lines with ERROR or Exception."""
     first = next((n for n, line in enumerate(lines) if _FRAME.fullmatch(line)), None)
     if first is None:

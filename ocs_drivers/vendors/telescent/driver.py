@@ -210,7 +210,7 @@ class TelescentCli(SwitchDriver):
         expected = self._numbering.device_pair((source, output))[1] if step.kind == "remove" else None
         actual = reading.output if reading.is_allocated else None
         if actual != expected:
-            raise transaction.conflict(step.before, self.read().connections, device=self._address)
+            raise transaction.make_conflict(step.before, self.read().connections, device=self._address)
         if reading.is_reserved and not self._options.force:
             raise planning.unfit_error(
                 PortState.LOCKED, (source,), device=self._address, received=reading.state
@@ -222,7 +222,9 @@ class TelescentCli(SwitchDriver):
             raise self._make_unsupported("several circuits at once")
         (pair,) = step.pairs.items()
         source, output = self._numbering.device_pair(pair)
-        commands = self._commands.connecting if step.kind == "add" else self._commands.disconnecting
+        commands = (
+            self._commands.connect_commands if step.kind == "add" else self._commands.disconnect_commands
+        )
         self._move = _Move(self._clock.now())
         for number, (command, moves) in enumerate(commands(source, output)):
             if number and not self._move.commanded:  # once the robot moves, it is too late to stop

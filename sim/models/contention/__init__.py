@@ -1,11 +1,11 @@
-"""Periodic jobs that share links: how long their iterations take, by who gets how much of a link.
+"""Periodic jobs that share links: their iteration times under a rule of sharing.
 
-| module | what it holds |
+| module | contents |
 |---|---|
-| `job` | a job as bursts within a period, and the rule by which links are shared |
-| `engine` | the event loop, compiled where numba is installed |
-| `simulation` | jobs simulated: iteration times, alignments, rates in time; sweeps over arrays of them |
-| `mltcp` | the recurrence by which MLTCP moves two jobs apart |
+| `job` | a job as bursts within a period, and the rule of sharing |
+| `engine` | the event loop, compiled if numba is installed |
+| `simulation` | simulation of jobs: iteration times, alignments, rates over time; sweeps over arrays of parameters |
+| `mltcp` | the recurrence with which MLTCP moves two jobs apart |
 
-Times are ms and rates Gb/s, so that a volume is Mbit.
+Times are in ms and rates in Gb/s, so volumes are in Mbit.
 """

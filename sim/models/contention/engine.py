@@ -1,7 +1,7 @@
-"""The event loop: every change of a rate is an event, and between events rates are constant.
+"""The event loop: every change of a rate is an event, and rates are constant between events.
 
-Fair, weighted and priority sharing are so exact; the rising weight of MLTCP is constant over `1 / steps` of a job's
-traffic.
+This makes fair, weighted and priority sharing exact. The rising weight of MLTCP is approximated as constant over
+`1 / steps` of a job's traffic.
 """
 
 from __future__ import annotations
@@ -17,10 +17,16 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 LATE = 1e-9
+"""Tolerance: times below this many ms, and volumes below this share of a job's traffic, count as 0."""
 
 
 class Program(NamedTuple):
-    """Jobs as arrays: phases `first[j]` to `first[j + 1]` of job j compute, then send `volume` at `level` at most."""
+    """Jobs as arrays; job j has the phases `first[j]:first[j + 1]` and uses `links[first_link[j]:first_link[j + 1]]`.
+
+    A phase computes for `compute_ms`, then sends `volume` at a rate of at most `level`. `total` (jobs,) is the volume
+    per iteration; `slot_ms` is 0 for a job that does not hold its period; `noise` (jobs, columns) are the factors of
+    the computation in successive iterations.
+    """
 
     first: Integers
     compute_ms: Floats
@@ -40,7 +46,10 @@ class Program(NamedTuple):
 
 
 class State(NamedTuple):
-    """The jobs in time: phase (-1 waits for its slot), time and volume left of it, sent in this iteration, counts."""
+    """State of the jobs, (jobs,) each: phase (-1: waits for its slot), time and volume left in it, and counters.
+
+    `sent` is the volume sent in this iteration, `aligned` the number of alignments, `active` whether the job sends.
+    """
 
     phase: Integers
     left_ms: Floats
@@ -61,15 +70,19 @@ def run(
     trace: Floats,
     steps: int,
     tolerance: float,
-    most_aligned: int,
+    max_alignments: int,
     horizon_ms: float,
 ) -> tuple[float, int]:
-    """Run until every job has begun as often as `begins` has columns; return the time and the rows of `trace` used."""
-    jobs, rounds, rows, now, going = state.phase.size, begins.shape[1], 0, 0.0, state.phase.size
+    """Run until every job has begun as many iterations as `begins` has columns, or to `horizon_ms`.
+
+    Fill `begins` (jobs, iterations + 1) and `trace` (rows, 1 + jobs), the times and rates; return the time and the
+    number of rows used.
+    """
+    jobs, rounds, rows, now, unfinished = state.phase.size, begins.shape[1], 0, 0.0, state.phase.size
     state.phase[:], state.left_ms[:] = -1, program.start_ms
     room = np.empty_like(program.capacity)
     crowd = np.empty_like(program.capacity)
-    while going and now <= horizon_ms:
+    while unfinished and now <= horizon_ms:
         share_links(program, state, room, crowd)
         if rows < trace.shape[0]:
             trace[rows, 0] = now
@@ -80,13 +93,13 @@ def run(
         for job in range(jobs):
             if not advance(program, state, job, step_ms):
                 continue
-            going -= finish(program, state, begins, job, now, rounds, tolerance, most_aligned)
+            unfinished -= finish(program, state, begins, job, now, rounds, tolerance, max_alignments)
     return now, rows
 
 
 @compile_function
 def next_event_ms(program: Program, state: State, steps: int) -> float:
-    """Return the time until the first phase ends, or a weight has risen by a step."""
+    """Return the time until the first phase ends or the first weight rises by a step."""
     first_ms = np.inf
     for job in range(state.phase.size):
         if state.left_ms[job] > 0 or not state.active[job]:
@@ -100,7 +113,7 @@ def next_event_ms(program: Program, state: State, steps: int) -> float:
 
 @compile_function
 def advance(program: Program, state: State, job: int, step_ms: float) -> bool:
-    """Advance a job in time; return True when what it does now has ended."""
+    """Advance a job in time; return True if its current computation, wait or burst has ended."""
     if not state.active[job]:
         state.left_ms[job] -= step_ms
         if state.left_ms[job] > LATE:
@@ -122,9 +135,9 @@ def finish(
     now: float,
     rounds: int,
     tolerance: float,
-    most_aligned: int,
+    max_alignments: int,
 ) -> int:
-    """Go on to what a job does next; return 1 when it has now begun its last iteration that is asked for."""
+    """Start the next activity of a job; return 1 if this begins the last of `rounds` iterations, else 0."""
     if state.phase[job] >= 0 and not state.active[job] and state.left[job] > 0:
         state.active[job] = True
         return 0
@@ -135,7 +148,7 @@ def finish(
         begin_phase(program, state, job)
         return 0
     if ended:
-        wait_ms = until_slot_ms(program, state, job, now, tolerance, most_aligned)
+        wait_ms = until_slot_ms(program, state, job, now, tolerance, max_alignments)
         if wait_ms > 0:
             state.phase[job], state.left_ms[job] = -1, wait_ms
             return 0
@@ -151,7 +164,7 @@ def finish(
 
 @compile_function
 def begin_phase(program: Program, state: State, job: int) -> None:
-    """Begin the computation of a phase, which its traffic follows."""
+    """Start the computation of a phase, and set the volume that follows it."""
     place = program.first[job] + state.phase[job]
     columns = program.noise.shape[1]
     noise = program.noise[job, (state.iteration[job] - 1) % columns]
@@ -161,15 +174,18 @@ def begin_phase(program: Program, state: State, job: int) -> None:
 
 @compile_function
 def until_slot_ms(
-    program: Program, state: State, job: int, now: float, tolerance: float, most_aligned: int
+    program: Program, state: State, job: int, now: float, tolerance: float, max_alignments: int
 ) -> float:
-    """Return how long a job that holds its period waits; one that is too late waits for a later slot."""
+    """Return how long a job waits for its slot, 0 if it does not hold its period.
+
+    A job that is later than `tolerance` times its slot waits for the next slot, at most `max_alignments` times.
+    """
     slot_ms = program.slot_ms[job]
     if slot_ms <= 0:
         return 0.0
     state.slot[job] += 1
     wait_ms = program.start_ms[job] + state.slot[job] * slot_ms - now
-    if -wait_ms > tolerance * slot_ms and state.aligned[job] < most_aligned:
+    if -wait_ms > tolerance * slot_ms and state.aligned[job] < max_alignments:
         skipped = np.int64(np.ceil(-wait_ms / slot_ms - LATE))
         state.slot[job] += skipped
         state.aligned[job] += 1
@@ -179,11 +195,11 @@ def until_slot_ms(
 
 @compile_function
 def share_links(program: Program, state: State, room: Floats, crowd: Floats) -> None:
-    """Set the rates: max-min over weights, the highest class of priority first, none above the level of its burst."""
+    """Set the rates: weighted max-min within a priority class, higher classes first, capped by the level of a burst."""
     room[:] = program.capacity
     waiting = 0
     for job in range(state.phase.size):
-        state.rate[job] = -1.0 if state.active[job] else 0.0
+        state.rate[job] = -1.0 if state.active[job] else 0.0  # -1: not set yet
         waiting += state.active[job]
     while waiting:
         highest = -(2**62)
@@ -195,7 +211,7 @@ def share_links(program: Program, state: State, room: Floats, crowd: Floats) -> 
 
 @compile_function
 def fill(program: Program, state: State, room: Floats, crowd: Floats, priority: int) -> int:
-    """Fix the rates of those jobs of a class that are limited first; return how many."""
+    """Set the rates of the jobs of a class with the lowest limit; return their number."""
     crowd[:] = 0.0
     for job in range(state.phase.size):
         if state.rate[job] < 0 and program.priority[job] == priority:
@@ -210,6 +226,7 @@ def fill(program: Program, state: State, room: Floats, crowd: Floats, priority: 
         if state.rate[job] >= 0 or program.priority[job] != priority:
             continue
         if limit(program, state, room, crowd, job) <= lowest * (1 + 1e-12):
+            # A mark below -2, because `limit` needs the rooms before any rate of this pass is subtracted.
             state.rate[job] = -2.0 - lowest * weight(program, state, job)
             fixed += 1
     for job in range(state.phase.size):
@@ -223,14 +240,14 @@ def fill(program: Program, state: State, room: Floats, crowd: Floats, priority: 
 
 @compile_function
 def weight(program: Program, state: State, job: int) -> float:
-    """Return the weight of a job now: its static one times MLTCP's function of what it has sent."""
+    """Return the current weight of a job: its static weight times MLTCP's function of the share it has sent."""
     sent = min(state.sent[job] / program.total[job], 1.0)
     return float(program.weight[job] * (program.slope[job] * sent + program.intercept[job]))
 
 
 @compile_function
 def limit(program: Program, state: State, room: Floats, crowd: Floats, job: int) -> float:
-    """Return the level (rate over weight) at which a job is limited by its burst or by a link."""
+    """Return the level (rate over weight) at which the burst or a link limits a job."""
     place = program.first[job] + state.phase[job]
     level = program.level[place] / weight(program, state, job)
     for at in range(program.first_link[job], program.first_link[job + 1]):

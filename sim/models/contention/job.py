@@ -1,4 +1,4 @@
-"""A periodic job as bursts within its period, and the rule by which jobs share links."""
+"""A periodic job as bursts within its period, and the rule of sharing links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _check_positive(what: str, value: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """A time of communication within an iteration: `gbps` is the most that the job sends then."""
+    """A period of communication within an iteration, at a rate of at most `gbps`."""
 
     start_ms: float
     length_ms: float
@@ -23,21 +23,21 @@ class Burst:
 
     @property
     def end_ms(self) -> float:
-        """End of the burst when nobody shares its links."""
+        """End of the burst if no other job uses its links."""
         return self.start_ms + self.length_ms
 
     @property
     def volume_mbit(self) -> float:
-        """Traffic of the burst; shared links stretch its length, never its volume."""
+        """Volume of the burst; on shared links it takes longer, but the volume is the same."""
         return self.length_ms * self.gbps
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """A training job: `period_ms` is an iteration on links of its own, `links` are those that all its bursts use.
+    """A training job: `period_ms` is the iteration time without other jobs, all bursts use all `links`.
 
-    Time between bursts is computation. Raises `ValueError` for a period or burst that is not positive, and for
-    bursts that overlap or end after the period.
+    The job computes between bursts. Raise `ValueError` for a period or burst that is not positive, and for bursts
+    that overlap, are not in order, or end after the period.
     """
 
     name: str
@@ -54,7 +54,7 @@ class PeriodicJob:
 
     @property
     def volume_mbit(self) -> float:
-        """Traffic of an iteration."""
+        """Volume per iteration."""
         return sum(burst.volume_mbit for burst in self.bursts)
 
     @property
@@ -76,10 +76,10 @@ class PeriodicJob:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """The rule by which jobs share a link: max-min of rates over weights, within classes of priority.
+    """A rule of sharing links: weighted max-min rates within classes of priority.
 
-    A job's weight is `weights[job] * (slope * x + intercept)`, x being the part of its iteration's bytes that is
-    sent: MLTCP's function F. A higher class of `priorities` is served first. The default is fair.
+    The weight of a job is `weights[job] * (slope * x + intercept)`, where x is the share of the iteration's bytes that
+    the job has sent; the factor is MLTCP's function F. Higher `priorities` come first. The default is fair sharing.
     """
 
     weights: tuple[float, ...] = ()
@@ -97,11 +97,11 @@ class Sharing:
 
 FAIR = Sharing()
 MLTCP = Sharing(slope=1.75, intercept=0.25)
-"""MLTCP with the constants that are remembered of the paper; they were found in no source that can be read."""
+"""MLTCP with the constants of its paper, from memory: no accessible source confirms them."""
 
 
 def compute_then_send(name: str, period_ms: float, fraction: float, gbps: float = 1.0) -> PeriodicJob:
-    """Return a job that computes, then sends at `gbps` for that fraction of its period.
+    """Return a job that computes, then sends at `gbps` for `fraction` of its period.
 
     >>> compute_then_send("a", 100, 0.3).bursts
     (Burst(start_ms=70.0, length_ms=30.0, gbps=1.0),)
@@ -112,7 +112,7 @@ def compute_then_send(name: str, period_ms: float, fraction: float, gbps: float 
 
 
 def check_lengths(jobs: Sequence[PeriodicJob], **columns: Sequence[float]) -> None:
-    """Raise `ValueError` for a column that is neither empty nor as long as there are jobs."""
+    """Raise `ValueError` for a column whose length is neither 0 nor the number of jobs."""
     for name, column in columns.items():
         if len(column) not in (0, len(jobs)):
             raise ValueError(f"{len(column)} {name} for {len(jobs)} jobs: give one per job")

@@ -1,4 +1,4 @@
-"""Jobs simulated on links that they share, one set or whole arrays of them."""
+"""Simulation of jobs on shared links, for one set of jobs or arrays of parameters."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 MLTCP_STEPS = 200
+"""Steps in which the weight of MLTCP rises over the traffic of an iteration."""
 HORIZON = 100.0
+"""Time limit of a simulation over the time of all iterations one after the other: only starved jobs reach it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Jobs that hold their periods: iteration k begins at its start plus k of `slots_ms`, and not before.
+    """Jobs that hold their periods: iteration k of a job begins no earlier than its start plus k times its slot.
 
-    Who comes later begins at once, unless it is late by more than `tolerance` of its slot: then it waits for the
-    next slot, at most `most_alignments` times.
+    A job that is late begins at once, unless it is late by more than `tolerance` times its slot: then it waits for the
+    next slot, at most `most_alignments` times. `slots_ms` has a slot for each job.
     """
 
     slots_ms: tuple[float, ...]
@@ -37,9 +39,10 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The conditions of a simulation: when jobs start, whether they hold their periods, how far computation varies.
+    """Conditions of a simulation: start times, held periods, and variation of the computation.
 
-    `jitter` is the standard deviation of each iteration's computation over its mean.
+    `jitter` is the standard deviation of an iteration's computation over its mean, `trace_rows` the maximum number of
+    events whose rates are recorded.
     """
 
     starts_ms: tuple[float, ...] = ()
@@ -51,9 +54,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contention:
-    """Outcome of a simulation: `begins_ms` (jobs, iterations + 1), alignments of each job, rates in time.
+    """Result of a simulation: `begins_ms` (jobs, iterations + 1), `alignments` (jobs,), and the recorded rates.
 
-    Row i of `rates_gbps` holds from `times_ms[i]` to the next.
+    Row i of `rates_gbps` (rows, jobs) is valid from `times_ms[i]` to `times_ms[i + 1]`.
     """
 
     begins_ms: Floats
@@ -63,17 +66,17 @@ class Contention:
 
     @property
     def iteration_ms(self) -> Floats:
-        """Time of each iteration, (jobs, iterations): waiting for a slot counts."""
+        """Time of each iteration, (jobs, iterations), with the wait for a slot."""
         times: Floats = np.diff(self.begins_ms, axis=1)
         return times
 
     def mean_ms(self, warm_up: int = 0) -> Floats:
-        """Return the mean iteration time of each job after so many iterations."""
+        """Return the mean iteration time of each job, without the first `warm_up` iterations."""
         means: Floats = self.iteration_ms[:, warm_up:].mean(axis=1)
         return means
 
     def p99_ms(self, warm_up: int = 0) -> Floats:
-        """Return the 99th percentile of each job's iteration times."""
+        """Return the 99th percentile of the iteration times of each job, without the first `warm_up`."""
         high: Floats = np.percentile(self.iteration_ms[:, warm_up:], 99, axis=1)
         return high
 
@@ -85,9 +88,10 @@ def simulate(
     sharing: Sharing = FAIR,
     setting: Setting | None = None,
 ) -> Contention:
-    """Simulate jobs until each has done so many iterations; the others go on meanwhile.
+    """Simulate jobs until each has completed `iterations`; jobs that are ahead continue until then.
 
-    Raises `ValueError` for columns of another length than the jobs, and for jobs that get no bandwidth.
+    Raise `ValueError` for weights, priorities, starts or slots that are not one per job, and if a job gets no
+    bandwidth.
     """
     from sim.models.contention.engine import State, run  # brings numba
 
@@ -132,7 +136,7 @@ def _program(
     check_lengths(jobs, starts=setting.starts_ms, slots=slots)
     phases = [_phases(job) for job in jobs]
     columns = np.array([phase for group in phases for phase in group], float).reshape(-1, 3).T
-    used = [job.links if job.bursts else () for job in jobs]
+    links_of_jobs = [job.links if job.bursts else () for job in jobs]
     noise = np.random.default_rng(setting.seed).normal(1.0, setting.jitter, (len(jobs), iterations))
     return Program(
         first=_offsets(phases),
@@ -140,8 +144,8 @@ def _program(
         volume=columns[1].copy(),
         level=columns[2].copy(),
         total=np.array([job.volume_mbit or 1.0 for job in jobs]),
-        first_link=_offsets(used),
-        links=np.array([link for links in used for link in links], np.int64),
+        first_link=_offsets(links_of_jobs),
+        links=np.array([link for links in links_of_jobs for link in links], np.int64),
         capacity=np.array(capacities_gbps, np.float64),
         weight=np.array(sharing.weights or (1.0,) * len(jobs), np.float64),
         priority=np.array(sharing.priorities or (0,) * len(jobs), np.int64),
@@ -154,7 +158,7 @@ def _program(
 
 
 def _phases(job: PeriodicJob) -> list[tuple[float, float, float]]:
-    """Return computation, volume and level of each phase; what follows the last burst is a phase without traffic."""
+    """Return the computation, volume and level of each phase; after the last burst comes one without traffic."""
     edges = [0.0, *(burst.end_ms for burst in job.bursts)]
     bursts = zip(edges, job.bursts, strict=False)
     phases = [(max(burst.start_ms - end, 0.0), burst.volume_mbit, burst.gbps) for end, burst in bursts]
@@ -166,12 +170,12 @@ def _offsets(groups: Sequence[Sequence[object]]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum([len(group) for group in groups])]).astype(np.int64)
 
 
-def link_rates(done: Contention, users: Sequence[int]) -> list[tuple[float, float, Floats]]:
-    """Return begin, end and the rates of these jobs, for each stretch of time in which rates are constant."""
-    spans = pairwise(done.times_ms)
+def link_rates(result: Contention, users: Sequence[int]) -> list[tuple[float, float, Floats]]:
+    """Return begin, end and the rates of the jobs `users` for each interval of constant rates."""
+    spans = pairwise(result.times_ms)
     return [
         (begin, end, row[list(users)])
-        for (begin, end), row in zip(spans, done.rates_gbps, strict=False)
+        for (begin, end), row in zip(spans, result.rates_gbps, strict=False)
         if end > begin
     ]
 
@@ -187,22 +191,26 @@ def sweep(
     iterations: int = 300,
     warm_up: int = 100,
 ) -> Floats:
-    """Return mean iteration times, (..., jobs), of jobs that compute, then send, on one link at its full rate.
+    """Return the mean iteration times, (..., jobs), of jobs that compute, then send on one link, each at its full rate.
 
-    The last axis of each array is the jobs; arrays are broadcast against each other.
+    The last axis of each array is the jobs; the arrays are broadcast against each other. The first `warm_up` of
+    `iterations` do not count.
 
     >>> sweep([100.0, 100.0], [[0.3, 0.3], [0.4, 0.4]]).round(6).tolist()
     [[130.0, 130.0], [140.0, 140.0]]
     """
     columns = np.broadcast_arrays(
-        *(np.asarray(one, float) for one in (periods_ms, fractions, weights, starts_ms))
+        *(np.asarray(column_values, float) for column_values in (periods_ms, fractions, weights, starts_ms))
     )
     shape = columns[0].shape
     rows = np.stack([column.reshape(-1, shape[-1]) for column in columns], axis=1)
     means = np.empty((len(rows), shape[-1]))
-    for place, (periods, parts, shares, starts) in enumerate(rows):
-        jobs = [compute_then_send(str(n), *pair) for n, pair in enumerate(zip(periods, parts, strict=True))]
+    for place, (periods, shares_of_period, shares, starts) in enumerate(rows):
+        jobs = [
+            compute_then_send(str(n), *pair)
+            for n, pair in enumerate(zip(periods, shares_of_period, strict=True))
+        ]
         sharing = Sharing(tuple(shares), slope=slope, intercept=intercept)
-        done = simulate(jobs, [1.0], iterations, sharing, Setting(starts_ms=tuple(starts)))
-        means[place] = done.mean_ms(warm_up)
+        result = simulate(jobs, [1.0], iterations, sharing, Setting(starts_ms=tuple(starts)))
+        means[place] = result.mean_ms(warm_up)
     return means.reshape(shape)

@@ -2,16 +2,16 @@
 
 | module | contents |
 |---|---|
-| `rings` | time of concurrent ring AllReduces on given links, closed form; its names are here, too |
-| `latency` | what a message costs besides its bytes; constants with sources |
+| `rings` | time of concurrent ring AllReduces on given links, closed form; also exported by this package |
+| `latency` | time of a message besides its bytes; constants with sources |
 | `taskgraph` | an iteration as a graph of tasks; its `.npz` format |
 | `fabrics` | circulant, Fat-tree, ideal switch, expander, direct connect; routes and cost |
-| `allreduce` | AllReduce as rings, double binary trees, halving and doubling; all rounds as one, which is faster |
+| `allreduce` | AllReduce as rings, double binary trees, halving and doubling; the faster fluid form merges rounds |
 | `execution` | runs task graphs on a fabric (`simulate`), transfers that share links (`flows`), switched circuits |
-| `results` | what happened, as Parquet (`traces`) and as a plot (`timeline`) |
+| `results` | traces of an iteration as Parquet (`traces`) and as a plot (`timeline`) |
 | `engine` | the event loop |
 
-Importing this needs numpy alone; the event loop is compiled where numba is installed, and slower without it.
+The package needs numpy alone. If numba is installed, it compiles the event loop; without numba the loop is slower.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""Cost of a message besides its bytes: connection, flight, packets, acknowledgement.
+"""Time of a message besides its bytes: connection, flight, packets, acknowledgement.
 
-One set of constants serves every graph and every fabric. They are those of the packet-level simulator whose
-results are the reference (FlexNetPacket, commit 461b21f), read in its source before anything was compared:
+One set of constants serves every graph and every fabric. It is that of the packet-level simulator whose results are
+the reference (FlexNetPacket, commit 461b21f), read from its source before any comparison:
 
-| constant | value | where it stands |
+| constant | value | source and meaning |
 |---|---|---|
 | `link_s` | 1 us | `-rttrack 1000 -rttnet 1000`, `-rtt 1000`: ns of every link's pipe, one way |
 | `packet_bytes` | 8,936 | `DEFAULT_PACKET_SIZE - DEFAULT_HEADER_SIZE`; headers take no time, packets are full |
-| `handshakes` | 1 | every message is a new connection, which waits for the answer to its SYN |
-| acknowledgement | one way back | a sender's message is done when the last packet is acknowledged |
-| `relay_s` | 0 | a host that forwards is a queue and a pipe, as a switch is |
+| `handshakes` | 1 | every message is a new connection, which waits for the reply to its SYN |
+| acknowledgement | one way back | a message ends when its sender has the acknowledgement of the last packet |
+| `relay_s` | 0 | a host that forwards is a queue and a pipe, like a switch |
 | `single_round_bytes` | 9,000 | an AllReduce of fewer bytes per member is one exchange of 2(g-1)/g of them |
 
 Its window starts at 100 packets, 893,600 bytes, and grows from there; at 100 Gbit/s and a round trip of 12 us (six
-links each way) 150,000 bytes fill the path, so no window ever limits a flow and none is modelled.
+links each way) 150,000 bytes fill the path, so no window limits a flow, and windows are not modelled here.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Constants of the time model; see the module for the sources of the defaults.
+    """Constants of the time model; the module docstring has the sources of the defaults.
 
-    `software_s` is what a host needs to send a message at all; the packet simulator has none. Measured hosts
-    differ: `relay_s` and `software_s` are where their figures go.
+    `software_s` is the time that a host needs to send a message at all; the packet simulator has none. Set `relay_s`
+    and `software_s` to model measured hosts.
 
     >>> round(Latency().head_s(6, relays=0) * 1e6, 3)  # six links there and back
     12.0
@@ -60,7 +60,7 @@ class Latency:
             raise ValueError("handshakes and single_round_bytes must be 0 or more")
 
     def wire_bytes(self, payload_bytes: Integers) -> Integers:
-        """Return bytes of whole packets that carry messages; a message of 0 bytes takes none.
+        """Return the bytes of the whole packets that carry each message; a message of 0 bytes needs none.
 
         >>> Latency().wire_bytes(np.array([0, 1, 8936, 8937])).tolist()
         [0, 8936, 8936, 17872]
@@ -69,13 +69,17 @@ class Latency:
         return packets * self.packet_bytes
 
     def head_s(self, hops: Any, relays: Any) -> Any:
-        """Return the time(s) from the wish to send until the first byte leaves: software and handshake."""
+        """Return the time from the send call until the first byte leaves: software and handshake.
+
+        Arguments are numbers or arrays.
+        """
         return self.software_s + self.handshakes * 2 * self._one_way_s(hops, relays)
 
     def tail_s(self, hops: Any, relays: Any, crossing_s: Any) -> Any:
-        """Return the time from the last byte's leaving until the sender knows that it arrived. Numbers or arrays.
+        """Return the time from the departure of the last byte until it has arrived and, by default, is acknowledged.
 
-        `crossing_s` is the time one packet needs to be sent on over the other links of the path, store and forward.
+        `crossing_s` is the time to send one packet over the other links of the path (store and forward). Arguments are
+        numbers or arrays.
         """
         flights = 2 if self.acknowledged else 1
         return crossing_s + flights * self._one_way_s(hops, relays)
@@ -93,4 +97,4 @@ NO_LATENCY = Latency(
     software_s=0.0,
     single_round_bytes=0,
 )
-"""Bytes and nothing else: for closed forms, lower bounds and tests."""
+"""Zero latency, so that only bytes take time: for closed forms, lower bounds and tests."""

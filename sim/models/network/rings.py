@@ -1,8 +1,8 @@
-"""Flow-level performance of ring AllReduce: what links, relays and host software allow.
+"""Flow-level performance of ring AllReduce: the limits of links, relays and host software.
 
-Rings are fluid: a ring moves as fast as its slowest hop, rings that meet on a link share it fairly, and
-the time of messages is added on top. No packets, no loss, no slow start: the estimate is a floor that
-real transfers approach as messages grow.
+Rings are fluid: a ring moves as fast as its slowest hop, and rings that meet on a link share it fairly. The latency of
+messages is added. The model has no packets, loss or slow start, so the estimate is a lower bound, which real transfers
+approach as messages grow.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FRAMING_BYTES = 14
 def wire_efficiency(
     mtu_bytes: int, *, header_bytes: int = HEADER_BYTES, framing_bytes: int = FRAMING_BYTES
 ) -> float:
-    """Payload bytes per byte on the wire, in full packets.
+    """Return the payload bytes per byte on the wire, for full packets.
 
     >>> round(wire_efficiency(9000), 4)
     0.9927
@@ -33,13 +33,13 @@ def wire_efficiency(
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Network that carries the data: every link alike, every host alike.
+    """A network of equal links and equal hosts.
 
-    `rate_mbps` is the wire rate of a link; `efficiency` payload per wire byte (default: MTU 9000).
-    The times default to medians measured on Linux hosts in namespaces of one two-core machine:
-    `link_latency_s` and `relay_latency_s` from a TCP ping-pong over one link (13.2 us there and
-    back) and through one forwarding host (19.2 us); `message_overhead_s` is the processor time that
-    torch's Gloo ring needs a step and rank (0.24 to 0.29 ms from 1 KiB to 1 MiB, 12 ranks).
+    `rate_mbps` is the wire rate of a link, `efficiency` the payload per wire byte (default: MTU 9000). The default
+    times are medians measured on Linux hosts in namespaces of one two-core machine: `link_latency_s` and
+    `relay_latency_s` from a TCP ping-pong over one link (round trip 13.2 us) and through one forwarding host
+    (19.2 us); `message_overhead_s` is the processor time of torch's Gloo ring per step and rank (0.24 to 0.29 ms from
+    1 KiB to 1 MiB, 12 ranks).
     """
 
     rate_mbps: float
@@ -57,15 +57,15 @@ class Network:
             raise ValueError("latencies and overheads must be 0 s or more")
 
     def path_latency_s(self, hops: int) -> float:
-        """Return time of flight of a small message over `hops` links, forwarded by the hosts between."""
+        """Return the time of flight of a small message over `hops` links, forwarded by the hosts between them."""
         return hops * self.link_latency_s + (hops - 1) * self.relay_latency_s
 
 
 @dataclass(frozen=True, slots=True)
 class RingTraffic:
-    """One ring of an AllReduce: `paths[k]` are the links (numbers) from `members[k]` to the next member.
+    """A ring of an AllReduce: `paths[k]` are the numbers of the links from `members[k]` to the next member.
 
-    `size_bytes` is the part of the tensor that this ring reduces.
+    `size_bytes` is the size of the part of the tensor that this ring reduces.
     """
 
     members: tuple[int, ...]
@@ -74,22 +74,22 @@ class RingTraffic:
 
     @property
     def steps(self) -> int:
-        """Messages one after another: n-1 to reduce and scatter, n-1 to gather."""
+        """Number of consecutive messages: n-1 to reduce and scatter, n-1 to gather."""
         return 2 * (len(self.members) - 1)
 
     @property
     def bytes_per_hop(self) -> float:
-        """Bytes every member sends to the next: 2(n-1)/n of the ring's part."""
+        """Bytes that every member sends to the next one: 2(n-1)/n of the ring's part."""
         return self.steps / len(self.members) * self.size_bytes
 
 
 def allreduce_time_s(rings: Sequence[RingTraffic], network: Network) -> float:
-    """Return time until the last of concurrent rings is done.
+    """Return the time until the last of concurrent rings ends; 0 without rings.
 
-    Data time from `transfer_times_s`; each step of a ring adds the flight over its longest path and
-    the software of all rings that its busiest member serves.
+    The data takes `transfer_times_s`. Each step of a ring adds the flight over its longest path, and the software
+    overhead of all rings that its busiest member serves.
 
-    Two hosts, 1 MB, one link each way at 1000 Mbit/s: each sends 1 MB, which is 8 ms.
+    By hand: two hosts, 1 MB, a link each way at 1000 Mbit/s: each host sends 1 MB, which takes 8 ms.
 
     >>> ideal = Network(1000, efficiency=1, link_latency_s=0, message_overhead_s=0)
     >>> allreduce_time_s([RingTraffic((0, 1), ((0,), (1,)), 1e6)], ideal)
@@ -103,46 +103,48 @@ def allreduce_time_s(rings: Sequence[RingTraffic], network: Network) -> float:
 
 
 def bus_bandwidth_limit_mbps(rings: Sequence[RingTraffic], network: Network) -> float:
-    """Return the bus bandwidth of a large AllReduce, all time but the wires' left out.
+    """Return the bus bandwidth of a large AllReduce, which is limited by the wires alone.
 
-    nccl-tests' measure: 2(n-1)/n times the bits of a member's whole tensor, over the time. Rings of
-    one set of members share its tensor; with several groups side by side, the slowest counts.
+    Bus bandwidth as in nccl-tests: 2(n-1)/n times the bits of the whole tensor of a member, divided by the time. Rings
+    with the same set of members share a tensor. With several groups the result is that of the slowest. Raise
+    `ValueError` without rings.
     """
     times = transfer_times_s(rings, network)
-    sent: dict[frozenset[int], float] = {}
-    done: dict[frozenset[int], float] = {}
+    sent_bytes: dict[frozenset[int], float] = {}
+    end_s: dict[frozenset[int], float] = {}
     for index, ring in enumerate(rings):
         group = frozenset(ring.members)
-        sent[group] = sent.get(group, 0.0) + ring.bytes_per_hop
-        done[group] = max(done.get(group, 0.0), float(times[index]))
-    return min(sent[group] * 8 / done[group] / 1e6 for group in sent)
+        sent_bytes[group] = sent_bytes.get(group, 0.0) + ring.bytes_per_hop
+        end_s[group] = max(end_s.get(group, 0.0), float(times[index]))
+    return min(sent_bytes[group] * 8 / end_s[group] / 1e6 for group in sent_bytes)
 
 
 def transfer_times_s(rings: Sequence[RingTraffic], network: Network) -> NDArray[np.float64]:
-    """Return the time when the data of each of concurrent rings is through, shape (rings,).
+    """Return the time at which the data of each concurrent ring has moved, shape (rings,).
 
-    Whenever a ring ends, the others share its links again.
+    When a ring ends, the others share its bandwidth.
     """
     usage = link_usage(rings)
-    left = np.array([ring.bytes_per_hop * 8 for ring in rings])
+    bits_left = np.array([ring.bytes_per_hop * 8 for ring in rings])
     capacity_bps = network.rate_mbps * 1e6 * network.efficiency
     times = np.zeros(len(rings))
     now_s = 0.0
-    active = left > 0
+    active = bits_left > 0
     while active.any():
         rates = fair_rates(usage[:, active], capacity_bps)
-        finish_s = left[active] / rates
+        finish_s = bits_left[active] / rates
         now_s += float(finish_s.min())
-        remaining = left[active] - rates * finish_s.min()
-        left[active] = np.where(finish_s <= finish_s.min() * (1 + 1e-12), 0.0, remaining)
-        ended = active & (left <= 0)
+        # Rings that end within rounding errors of each other end together, without tiny remainders.
+        remaining = bits_left[active] - rates * finish_s.min()
+        bits_left[active] = np.where(finish_s <= finish_s.min() * (1 + 1e-12), 0.0, remaining)
+        ended = active & (bits_left <= 0)
         times[ended] = now_s
         active &= ~ended
     return times
 
 
 def link_usage(rings: Sequence[RingTraffic]) -> NDArray[np.float64]:
-    """Return the number of hops of each ring pass over each link, shape (links, rings)."""
+    """Return how many hops of each ring use each link, shape (links, rings)."""
     links = 1 + max((link for ring in rings for path in ring.paths for link in path), default=-1)
     usage = np.zeros((links, len(rings)))
     for column, ring in enumerate(rings):
@@ -153,12 +155,13 @@ def link_usage(rings: Sequence[RingTraffic]) -> NDArray[np.float64]:
 
 
 def fair_rates(usage: NDArray[np.float64], capacity: float) -> NDArray[np.float64]:
-    """Max-min fair rates of flows that load link l `usage[l, f]` times, shape (flows,).
+    """Return max-min fair rates (flows,) of flows that use link l `usage[l, f]` times.
 
-    Water filling: all rates rise together; flows on a link that is full stop rising (Bertsekas and
+    Water filling: all rates rise together, and the flows on a link stop rising when it is full (Bertsekas and
     Gallager, Data Networks, 6.5.2). A flow that uses no link has an infinite rate.
 
-    Two flows share link 0, the second alone goes on over link 1:
+    Flow 1 crosses both links, and flow 2 crosses link 1 twice: link 1 is full when both have 1, which leaves 2 of
+    link 0 for flow 0.
 
     >>> fair_rates(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]]), 3.0).tolist()
     [2.0, 1.0, 1.0]
@@ -178,7 +181,7 @@ def fair_rates(usage: NDArray[np.float64], capacity: float) -> NDArray[np.float6
 
 
 def _steps_s(ring: RingTraffic, busy: Counter[int], network: Network) -> float:
-    """Return the cost of messages besides their bytes, over all steps of a ring."""
+    """Return the time of messages besides their bytes, over all steps of a ring."""
     flight_s = max(network.path_latency_s(len(path)) for path in ring.paths)
     served = max(busy[member] for member in ring.members)
     return ring.steps * (flight_s + served * network.message_overhead_s)

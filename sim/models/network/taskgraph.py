@@ -1,15 +1,15 @@
-"""One iteration of a training job as a graph: computing on devices, transfers, AllReduces, barriers; its file.
+"""One iteration of a training job as a graph of computation, transfers, AllReduces and barriers, and its file format.
 
-Semantics: a compute task occupies its device for its time; a task starts when all its predecessors have ended and
-its device is free (first come, first served; equals by number); a transfer or an AllReduce first spends its own
-time, then moves its bytes; the iteration ends when every task has ended.
+A compute task occupies its device for its time. A task starts when all its predecessors have ended and its device is
+free (first come, first served; ties by task number). A transfer or an AllReduce first spends its own time, then moves
+its bytes. The iteration ends when every task has ended.
 
-Files are `.npz`, column by column as the TopoOpt artifact has them: `task_type`, `task_id`, `task_device`,
-`task_runtime_ms`, `task_bytes`; successors of task i are the ids `next_ids[next_ptr[i]:next_ptr[i + 1]]`, for an
-AllReduce its member nodes; `device_id`, `device_type`, `device_property`; `meta`, JSON with `nodes` and `switches`. The
-property of a network device holds its pair of nodes as source * (nodes + switches) + destination: with that divisor
-every transfer of the published graphs ends on the node whose computing waits for it, with `nodes` alone it does not.
-Devices that compute are numbered again from 0, in the order of the file.
+Files are `.npz` with the columns of the TopoOpt artifact: `task_type`, `task_id`, `task_device`, `task_runtime_ms`,
+`task_bytes`; `next_ids[next_ptr[i]:next_ptr[i + 1]]` are the ids of the successors of task i, or the member nodes if it
+is an AllReduce; `device_id`, `device_type`, `device_property`; `meta`, JSON with `nodes` and `switches`. The property
+of a network device is its pair of nodes, source * (nodes + switches) + destination: with this divisor every transfer of
+the published graphs ends on the node whose computation waits for it, with `nodes` alone it does not. Devices that
+compute are renumbered from 0, in the order of the file.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-MOST_NODES = 1 << 20
-LONGEST_S = 1e9
-MOST_BYTES = 1 << 50
-"""Limits of a graph: times and bytes beyond them would be lost in sums."""
+MAX_NODES = 1 << 20
+MAX_TIME_S = 1e9
+MAX_BYTES = 1 << 50
+"""Limits of a graph: beyond them, sums of times and bytes would lose precision or overflow."""
 _NETWORK = (13, 14)
 _COLUMNS = (
     *("task_type", "task_id", "task_device", "task_runtime_ms", "task_bytes", "next_ptr", "next_ids"),
@@ -50,7 +50,7 @@ class Kind(IntEnum):
 
 _KINDS = {0: Kind.COMPUTE, 1: Kind.COMPUTE, 2: Kind.TRANSFER, 3: Kind.COMPUTE, 4: Kind.COMPUTE}
 _KINDS |= {5: Kind.TRANSFER, 6: Kind.ALLREDUCE}
-"""Kinds by the file's `task_type`."""
+"""Kind of each `task_type` of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,11 @@ class TaskGraph:
     """A checked task graph; all arrays are (tasks,) unless stated otherwise.
 
     `device` is the device of a compute task, else -1; `source` and `target` are the nodes of a transfer, else -1;
-    `time_s` the computing time, or what precedes the bytes; `size_bytes` what a transfer moves or an AllReduce
-    reduces. `before` and `after` (edges,) are the edges: task `before[k]` ends before `after[k]` starts.
-    `groups` are the member nodes of the AllReduces, `group` (tasks,) each AllReduce's place in it, else -1.
-    Errors: `ValueError` that names the task.
+    `time_s` is the computing time, or the time before the bytes move; `size_bytes` is the size of a transfer or of
+    the tensor of an AllReduce. Edges are (edges,): task `before[k]` ends before task `after[k]` starts. `groups` holds
+    the member nodes of the AllReduces, `group` the index of an AllReduce's group, else -1.
+
+    Raise `ValueError` if the graph is inconsistent, exceeds the limits, or has a cycle.
     """
 
     nodes: int
@@ -79,14 +80,14 @@ class TaskGraph:
     def __post_init__(self) -> None:
         if self.nodes < 1:
             raise ValueError(f"a graph of {self.nodes} nodes: at least 1 is needed")
-        if self.nodes > MOST_NODES:
-            raise ValueError(f"a graph of {self.nodes} nodes: at most {MOST_NODES} are possible")
+        if self.nodes > MAX_NODES:
+            raise ValueError(f"a graph of {self.nodes} nodes is too large: at most {MAX_NODES} are possible")
         columns = ("device", "time_s", "size_bytes", "source", "target", "group")
         lengths = {name: getattr(self, name).shape for name in columns}
         wrong = {name: shape for name, shape in lengths.items() if shape != self.kind.shape}
         if wrong or self.before.shape != self.after.shape:
             raise ValueError(
-                f"columns of a task graph must have one entry a task ({self.kind.shape}): {wrong}"
+                f"columns of a task graph must have one entry per task ({self.kind.shape}): {wrong}"
             )
         _check_tasks(self)
         _check_edges(self)
@@ -98,12 +99,12 @@ class TaskGraph:
 
     @property
     def transfer_bytes(self) -> int:
-        """Sum of what the transfers move."""
+        """Total bytes of all transfers."""
         return int(self.size_bytes[self.kind == Kind.TRANSFER].sum())
 
 
 class TaskGraphBuilder:
-    """Makes a graph task by task; each method returns the task's number for use in `after`.
+    """Builder of a task graph; methods that add a task return its number, for use in `after`.
 
     >>> job = TaskGraphBuilder(nodes=2)
     >>> forward = job.compute(0, 1e-3)
@@ -120,11 +121,11 @@ class TaskGraphBuilder:
         self._after: list[int] = []
 
     def compute(self, device: int, time_s: float, *, after: list[int] | None = None) -> int:
-        """Add computing on a device; device numbers are free, by convention the node's."""
+        """Add computation on a device; any device number is valid, by convention that of the node."""
         return self._add((Kind.COMPUTE, device, time_s, 0, -1, -1, -1), after)
 
     def transfer(self, source: int, target: int, size_bytes: int, *, after: list[int] | None = None) -> int:
-        """Add bytes from one node to another."""
+        """Add a transfer from one node to another."""
         return self._add((Kind.TRANSFER, -1, 0.0, size_bytes, source, target, -1), after)
 
     def allreduce(
@@ -135,7 +136,7 @@ class TaskGraphBuilder:
         time_s: float = 0.0,
         after: list[int] | None = None,
     ) -> int:
-        """Add a sum of `size_bytes` over the members, which takes `time_s` of local work first."""
+        """Add an AllReduce of `size_bytes` over the members, after `time_s` of local work."""
         self._groups.append(tuple(members))
         return self._add((Kind.ALLREDUCE, -1, time_s, size_bytes, -1, -1, len(self._groups) - 1), after)
 
@@ -144,7 +145,7 @@ class TaskGraphBuilder:
         return self._add((Kind.BARRIER, -1, 0.0, 0, -1, -1, -1), after)
 
     def build(self) -> TaskGraph:
-        """Return the graph, checked. Raises `ValueError`."""
+        """Return the checked graph. Raise `ValueError` as `TaskGraph` does."""
         columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * 7
         kind, device, time_s, size_bytes, source, target, group = columns
         return TaskGraph(
@@ -175,9 +176,9 @@ def _check_tasks(graph: TaskGraph) -> None:
     ends = np.stack([graph.source, graph.target])
     faults = {
         "a time that is not a finite time of 0 s or more": ~(np.isfinite(graph.time_s) & (graph.time_s >= 0)),
-        f"a time of more than {LONGEST_S:g} s": graph.time_s > LONGEST_S,
+        f"a time of more than {MAX_TIME_S:g} s": graph.time_s > MAX_TIME_S,
         "a negative size": graph.size_bytes < 0,
-        f"more than {MOST_BYTES} bytes": graph.size_bytes > MOST_BYTES,
+        f"more than {MAX_BYTES} bytes": graph.size_bytes > MAX_BYTES,
         "no device": (graph.kind == Kind.COMPUTE) & (graph.device < 0),
         "an unknown kind": ~np.isin(graph.kind, list(Kind)),
         f"a node outside 0..{graph.nodes - 1}": moves & ((ends < 0) | (ends >= graph.nodes)).any(axis=0),
@@ -196,7 +197,7 @@ def _check_tasks(graph: TaskGraph) -> None:
 
 
 def _check_edges(graph: TaskGraph) -> None:
-    """Check that edges name tasks, and that following them never comes back."""
+    """Raise `ValueError` if an edge names an unknown task, or if the edges form a cycle."""
     edges = np.concatenate([graph.before, graph.after])
     if edges.size and (edges.min() < 0 or edges.max() >= graph.tasks):
         raise ValueError(f"an edge names a task outside 0..{graph.tasks - 1}")
@@ -204,20 +205,20 @@ def _check_edges(graph: TaskGraph) -> None:
     order = np.argsort(graph.before, kind="stable")
     first = np.searchsorted(graph.before[order], np.arange(graph.tasks + 1))
     following = graph.after[order].tolist()
-    bounds, left = first.tolist(), waits.tolist()
+    bounds, unmet = first.tolist(), waits.tolist()
     free = np.flatnonzero(waits == 0).tolist()
-    for task in free:  # grows while it is walked
+    for task in free:  # Kahn's algorithm: the loop extends its own list, so a cycle leaves it short
         for successor in following[bounds[task] : bounds[task + 1]]:
-            left[successor] -= 1
-            if left[successor] == 0:
+            unmet[successor] -= 1
+            if unmet[successor] == 0:
                 free.append(successor)
     if len(free) < graph.tasks:
-        task = next(number for number, count in enumerate(left) if count)
+        task = next(number for number, count in enumerate(unmet) if count)
         raise ValueError(f"task {task} of the graph depends on itself: edges must not form a cycle")
 
 
 def read_task_graph(path: str | Path) -> TaskGraph:
-    """Return the graph in a file. Raises `ValueError` that names the file and what is wrong with it; `OSError`."""
+    """Read a graph from a file. Raise `OSError` if it cannot be read, `ValueError` if it is not a valid task graph."""
     try:
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             missing = [name for name in _COLUMNS if name not in file]
@@ -233,10 +234,8 @@ def read_task_graph(path: str | Path) -> TaskGraph:
 def _graph(columns: Mapping[str, Any]) -> TaskGraph:
     meta = json.loads(str(columns["meta"]))
     nodes, switches = int(meta["nodes"]), int(meta.get("switches", 0))
-    if not 0 < nodes <= MOST_NODES or not 0 <= switches <= MOST_NODES:
-        raise ValueError(
-            f"it has {nodes} nodes and {switches} switches: 1 to {MOST_NODES} nodes are possible"
-        )
+    if not 0 < nodes <= MAX_NODES or not 0 <= switches <= MAX_NODES:
+        raise ValueError(f"it has {nodes} nodes and {switches} switches: 1 to {MAX_NODES} nodes are possible")
     kind = _kinds(columns["task_type"])
     device = _places(columns["device_id"], columns["task_device"])
     moves, sums, computes = kind == Kind.TRANSFER, kind == Kind.ALLREDUCE, kind == Kind.COMPUTE
@@ -265,8 +264,8 @@ def _graph(columns: Mapping[str, Any]) -> TaskGraph:
 
 
 def _sizes(column: Any) -> Integers:
-    """Return sizes as integers; those that are too large stay so, for the graph to refuse."""
-    sizes: Integers = np.minimum(column, np.asarray(2 * MOST_BYTES, column.dtype)).astype(np.int64)
+    """Return sizes as int64, clipped to a value that `TaskGraph` refuses, so that the cast cannot overflow."""
+    sizes: Integers = np.minimum(column, np.asarray(2 * MAX_BYTES, column.dtype)).astype(np.int64)
     return sizes
 
 
@@ -280,7 +279,7 @@ def _kinds(types: Any) -> Integers:
 
 
 def _places(ids: Any, wanted: Any) -> Integers:
-    """Return the position of each wanted id in `ids`, -1 for those that are not there."""
+    """Return the index of each wanted id in `ids`, -1 if it is missing."""
     if not ids.size:
         return np.full(wanted.shape, -1, np.int64)
     order = np.argsort(ids, kind="stable")
@@ -290,7 +289,10 @@ def _places(ids: Any, wanted: Any) -> Integers:
 
 
 def _ends(columns: Mapping[str, Any], device: Integers, moves: Any, vertices: int) -> Integers:
-    """Source and target of each transfer, (2, tasks); -1 elsewhere. A transfer inside a node has no network."""
+    """Return the source and target of each transfer, (2, tasks), -1 for other tasks.
+
+    Raise `ValueError` if a transfer is on a device that is not a network.
+    """
     ends = np.full((2, device.size), -1, np.int64)
     if not np.isin(columns["device_type"][device[moves]], _NETWORK).all():
         raise ValueError("a transfer is on a device that is not a network (types 13 and 14)")

@@ -1,4 +1,4 @@
-"""A driver or receiver amplifier: gain, saturation, and noise of its own."""
+"""A driver or receiver amplifier: gain, saturation, added noise."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Amplifier:
-    """A voltage amplifier without memory, such as a differential amplifier that drives a modulator."""
+    """A memoryless voltage amplifier, such as a differential amplifier that drives a modulator."""
 
     gain: float = 12.0
     """Volts per volt for small signals."""
     saturation_v: float = 12.0
-    """What the output tends to, both ways."""
+    """Limit of the output, for both signs."""
     knee: float = 4.0
-    """Sharpness p of the saturation: 1 is soft, 10 all but a hard limit."""
+    """Sharpness p of the saturation: 1 is soft, 10 is almost a hard limit."""
     noise_figure_db: float = 10.0
 
     def __post_init__(self) -> None:
@@ -33,12 +33,12 @@ class Amplifier:
 
 
 def amplify_v(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
-    """Return the output, g v / (1 + |g v / V_sat|^(2p))^(1 / (2p)).
+    """Return the output voltage, g v / (1 + |g v / V_sat|^(2p))^(1 / (2p)).
 
     C. Rapp, "Effects of HPA-nonlinearity on a 4-DPSK/OFDM-signal", 2nd European Conference on Satellite
     Communications, 1991.
 
-    By hand with p = 1, where the linear output is V_sat: V_sat / sqrt(2).
+    By hand with p = 1 and a linear output of V_sat: V_sat / sqrt(2).
 
     >>> soft = Amplifier(gain=10.0, saturation_v=5.0, knee=1.0)
     >>> f"{amplify_v(soft, 0.5):.4f} {amplify_v(soft, 0.001):.5f}"
@@ -50,15 +50,15 @@ def amplify_v(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
     return output
 
 
-def small_signal(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
-    """Return volts at the output for a volt more at the input, with which noise passes.
+def small_signal_gain(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
+    """Return the gain for small signals, such as noise, about an input voltage.
 
     The derivative of `amplify_v`: g (1 + |g v / V_sat|^(2p))^(-1 / (2p) - 1).
 
-    By hand with p = 1, where the linear output is V_sat: g / 2^(3/2).
+    By hand with p = 1 and a linear output of V_sat: g / 2^(3/2).
 
     >>> soft = Amplifier(gain=10.0, saturation_v=5.0, knee=1.0)
-    >>> f"{small_signal(soft, 0.5):.4f} {small_signal(soft, 0.0):.1f}"
+    >>> f"{small_signal_gain(soft, 0.5):.4f} {small_signal_gain(soft, 0.0):.1f}"
     '3.5355 10.0'
     """
     over = np.power(
@@ -70,16 +70,16 @@ def small_signal(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
 
 
 def compression_point_v(amplifier: Amplifier, compression_db: float = 1.0) -> float:
-    """Return the output at which the gain is `compression_db` below that for small signals.
+    """Return the output voltage at which the gain is `compression_db` below the small-signal gain.
 
-    The equation above solved, with c = 10^(-dB/20): V_sat (1 - c^(2p))^(1 / (2p)).
+    The solution of the equation of `amplify_v` with c = 10^(-dB/20): V_sat (1 - c^(2p))^(1 / (2p)).
 
     >>> f"{compression_point_v(Amplifier(saturation_v=1.0, knee=1.0)):.4f}"
     '0.4535'
     """
     checks.positive(compression_db=compression_db)
-    kept = power_ratio(-compression_db * amplifier.knee)
-    return float(amplifier.saturation_v * (1.0 - kept) ** (0.5 / amplifier.knee))
+    gain_ratio = power_ratio(-compression_db * amplifier.knee)
+    return float(amplifier.saturation_v * (1.0 - gain_ratio) ** (0.5 / amplifier.knee))
 
 
 def noise_v2(amplifier: Amplifier, bandwidth_hz: float, resistance_ohm: float = 50.0) -> float:
@@ -99,7 +99,7 @@ def noise_v2(amplifier: Amplifier, bandwidth_hz: float, resistance_ohm: float = 
 
 
 def cascade_db(*stages: tuple[float, float]) -> float:
-    """Return the noise figure of stages in a row, each (noise figure, power gain) in dB.
+    """Return the noise figure of cascaded stages, each given as (noise figure, power gain) in dB.
 
     F1 + (F2 - 1) / G1 + ... (Friis). 3 dB with 20 dB of gain before 10 dB: 1.995 + 9 / 100 = 2.085, 3.19 dB.
 

@@ -1,4 +1,4 @@
-"""Refusal of parameters that no device can have, in one form of words."""
+"""Checks of device parameters with uniform messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 def positive(**values: float) -> None:
-    """Raise ValueError, with the parameter's name, unless every value is finite and above zero.
+    """Raise ValueError with the name of the parameter unless every value is finite and above zero.
 
     >>> positive(half_wave_v=5.0)
     >>> positive(half_wave_v=0.0)
@@ -26,7 +26,7 @@ def not_negative(**values: float) -> None:
 
 
 def finite(**values: float) -> None:
-    """Raise ValueError for infinities and for what is no number."""
+    """Raise ValueError unless every value is finite."""
     for name, value in values.items():
         if not math.isfinite(value):
             raise ValueError(f"{name} is {value}: it must be a finite number")

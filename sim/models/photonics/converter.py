@@ -1,4 +1,4 @@
-"""Converters between volts and numbers: steps, clipping, effective bits, aperture jitter."""
+"""Converters between voltages and codes: steps, clipping, effective bits, aperture jitter."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Converter:
 
     bits: int = 12
     full_scale_v: float = 1.0
-    """Peak to peak: codes from -full_scale/2 to one step below +full_scale/2."""
+    """Peak to peak: codes represent -full_scale/2 to one step below +full_scale/2."""
     effective_bits: float = 9.0
-    """ENOB, all noise and distortion of the converter included; equal to `bits` for an ideal one."""
+    """ENOB, with all noise and distortion of the converter; equal to `bits` for an ideal converter."""
     jitter_s: float = 0.0
-    """Deviation of the sampling instant. Data sheets' ENOB often includes it at their test frequency."""
+    """Standard deviation of the sampling instant. The ENOB of a data sheet often includes it at the test frequency."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= 32:
@@ -46,7 +46,7 @@ class Converter:
 
 
 def codes(converter: Converter, voltage_v: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Code of each voltage: the nearest, ties to even, clipped to the range.
+    """Return the code of each voltage: the nearest one, ties to even, clipped to the range.
 
     >>> codes(Converter(bits=4, full_scale_v=16.0, effective_bits=4.0), [-99.0, -0.4, 2.6, 99.0]).tolist()
     [-8, 0, 3, 7]
@@ -57,7 +57,7 @@ def codes(converter: Converter, voltage_v: npt.ArrayLike) -> npt.NDArray[np.int6
 
 
 def voltages_v(converter: Converter, code: npt.ArrayLike) -> Array:
-    """Voltage of each code."""
+    """Return the voltage of each code."""
     volts: Array = np.asarray(code, dtype=np.float64) * converter.step_v
     return volts
 
@@ -70,7 +70,7 @@ def is_clipped(converter: Converter, voltage_v: npt.ArrayLike) -> npt.NDArray[np
 
 
 def quantisation_v2(converter: Converter) -> float:
-    """Return the variance of the rounding of a busy signal: step^2 / 12.
+    """Return the variance of the rounding error of a signal that spans many steps: step^2 / 12.
 
     W. R. Bennett, "Spectra of quantized signals", Bell System Technical Journal 27 (1948) 446.
 
@@ -81,7 +81,7 @@ def quantisation_v2(converter: Converter) -> float:
 
 
 def converter_v2(converter: Converter) -> float:
-    """Return the variance of all noise of the converter: that of an ideal one of ENOB bits.
+    """Return the variance of all noise of the converter: that of an ideal converter of ENOB bits.
 
     (full scale / 2^ENOB)^2 / 12 (IEEE Standard 1241, definition of the effective number of bits). 9 bits of
     255 LSB: 255 / (3.4641 * 512) = 0.144 LSB.
@@ -93,7 +93,9 @@ def converter_v2(converter: Converter) -> float:
 
 
 def excess_v2(converter: Converter) -> float:
-    """Return variance to add before rounding so that both together are `converter_v2`; 0 for an ideal converter.
+    """Return the variance to add before rounding, so that the sum with rounding is `converter_v2`.
+
+    The result is 0 for an ideal converter.
 
     >>> ideal = Converter(bits=12, effective_bits=12.0)
     >>> excess_v2(ideal)
@@ -103,7 +105,7 @@ def excess_v2(converter: Converter) -> float:
 
 
 def jitter_v2(converter: Converter, slope_v_s: npt.ArrayLike) -> Array:
-    """Return the variance of the error by a jittered instant, (dV/dt t_j)^2, in first order.
+    """Return the variance of the error due to jitter of the sampling instant, (dV/dt t_j)^2, in first order.
 
     W. Kester, Analog Devices tutorial MT-007, "Aperture time, aperture jitter, aperture delay time". A step
     of 1 V in 100 ps, 100 fs of jitter: 1 mV.
@@ -116,7 +118,7 @@ def jitter_v2(converter: Converter, slope_v_s: npt.ArrayLike) -> Array:
 
 
 def jitter_snr_db(frequency_hz: float, jitter_s: float) -> float:
-    """Signal to noise of a sine that only jitter disturbs: -20 log10(2 pi f t_j) (Kester, MT-007).
+    """Return the signal-to-noise ratio of a sine with jitter only: -20 log10(2 pi f t_j) (Kester, MT-007).
 
     1 GHz with 100 fs: 64.0 dB, the quantisation noise of 10.3 bits.
 
@@ -128,7 +130,7 @@ def jitter_snr_db(frequency_hz: float, jitter_s: float) -> float:
 
 
 def snr_of_bits_db(bits: float) -> float:
-    """Return signal to quantisation noise of a full-scale sine: 10 log10(3/2 * 4^N), or 6.02 N + 1.76 dB.
+    """Return the ratio of a full-scale sine to quantisation noise: 10 log10(3/2 * 4^N), or 6.02 N + 1.76 dB.
 
     W. Kester, Analog Devices tutorial MT-001.
 
@@ -139,5 +141,5 @@ def snr_of_bits_db(bits: float) -> float:
 
 
 def bits_of_snr(snr_db: float) -> float:
-    """Return bits of the ideal converter with this signal to noise: the inverse of `snr_of_bits_db`."""
+    """Return the bits of an ideal converter with this signal-to-noise ratio: the inverse of `snr_of_bits_db`."""
     return (snr_db / 10.0 - math.log10(1.5)) / math.log10(4.0)

@@ -1,6 +1,6 @@
-"""Decibels and what they stand for.
+"""Conversions of decibels.
 
-A loss or an extinction in dB is ten times the decimal logarithm of a ratio of powers; of voltages it is twenty times.
+A ratio in dB is ten times the decimal logarithm of a ratio of powers, or twenty times that of a ratio of voltages.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 
 
 def power_ratio(value_db: float) -> float:
-    """Ratio of powers of a gain in dB: 10 ** (dB / 10).
+    """Return the ratio of powers of a gain in dB: 10 ** (dB / 10).
 
     >>> f"{power_ratio(3.0):.4f} {power_ratio(-140.0):.0e}"
     '1.9953 1e-14'
@@ -18,7 +18,7 @@ def power_ratio(value_db: float) -> float:
 
 
 def attenuate(loss_db: float) -> float:
-    """Return fraction of the power that a loss in dB (a positive number) lets through.
+    """Return the fraction of the power that a loss in dB (a positive number) transmits.
 
     >>> f"{attenuate(4.0):.4f}"
     '0.3981'
@@ -27,7 +27,7 @@ def attenuate(loss_db: float) -> float:
 
 
 def voltage_ratio(value_db: float) -> float:
-    """Ratio of voltages of a gain in dB: 10 ** (dB / 20).
+    """Return the ratio of voltages of a gain in dB: 10 ** (dB / 20).
 
     >>> f"{voltage_ratio(20.0):.1f}"
     '10.0'
@@ -36,9 +36,9 @@ def voltage_ratio(value_db: float) -> float:
 
 
 def decibels(ratio: float) -> float:
-    """Ratio of powers in dB. Raises ValueError unless above zero.
+    """Return a ratio of powers in dB. Raise ValueError unless the ratio is above zero.
 
-    The leakage of one step of 255 is an extinction of 24.1 dB:
+    A modulator that leaks 1 of 255 steps has an extinction of 24.1 dB:
 
     >>> f"{decibels(255.0):.2f}"
     '24.07'
@@ -49,7 +49,7 @@ def decibels(ratio: float) -> float:
 
 
 def watts(power_dbm: float) -> float:
-    """Return power in W of a power in dBm.
+    """Convert a power from dBm to W.
 
     >>> f"{watts(0.0):.3f} {watts(10.0):.3f}"
     '0.001 0.010'
@@ -58,7 +58,7 @@ def watts(power_dbm: float) -> float:
 
 
 def dbm(power_w: float) -> float:
-    """Return power in dBm of a power in W. Raises ValueError unless above zero.
+    """Convert a power from W to dBm. Raise ValueError unless the power is above zero.
 
     >>> f"{dbm(0.5e-3):.2f}"
     '-3.01'

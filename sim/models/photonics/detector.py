@@ -1,4 +1,4 @@
-"""Photodiode and receiver: light to current, slowly and with noise."""
+"""Photodiode and receiver: light to current, with limited bandwidth and noise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Detector:
-    """A PIN photodiode with its transimpedance amplifier. Raises ValueError for what cannot be built."""
+    """A PIN photodiode with its transimpedance amplifier. Raise ValueError for impossible parameters."""
 
     responsivity_a_w: float = 1.0
     noise_bandwidth_hz: float = 4e9
@@ -36,7 +36,7 @@ class Detector:
 
 
 def photocurrent_a(detector: Detector, power_w: npt.ArrayLike) -> Array:
-    """I = R P, without the dark current (S. Kumar and M. J. Deen, Fiber Optic Communications, 5.2).
+    """Return the photocurrent without dark current, R P (S. Kumar and M. J. Deen, Fiber Optic Communications, 5.2).
 
     >>> f"{photocurrent_a(Detector(responsivity_a_w=0.95), 1e-3) * 1e3:.2f} mA"
     '0.95 mA'
@@ -46,20 +46,20 @@ def photocurrent_a(detector: Detector, power_w: npt.ArrayLike) -> Array:
 
 
 def detect_a(detector: Detector, power_w: npt.ArrayLike, rate_hz: float) -> Array:
-    """Return current behind the pole, dark current included, of light (samples,) sampled at `rate_hz`.
+    """Return the current (samples,) after the pole, with dark current, of light (samples,) sampled at `rate_hz`.
 
-    One sample after a step from dark to 1 mW, at 3.072 GS/s: 1 - exp(-5.208) = 0.9945 of 1 mA.
+    By hand, one sample after a step from dark to 1 mW at 3.072 GS/s: 1 - exp(-5.208) = 0.9945 of 1 mA.
 
     >>> step = [0.0, 1e-3, 1e-3]
     >>> [f"{i * 1e3:.4f}" for i in detect_a(Detector(dark_current_a=0.0), step, 3.072e9)]
     ['0.0000', '0.9945', '1.0000']
     """
-    kept = pole.memory(detector.pole_hz, rate_hz)
-    return pole.response(photocurrent_a(detector, power_w), kept) + detector.dark_current_a
+    decay = pole.memory(detector.pole_hz, rate_hz)
+    return pole.response(photocurrent_a(detector, power_w), decay) + detector.dark_current_a
 
 
 def responsivity_a_w(quantum_efficiency: float, wavelength_m: float) -> float:
-    """R = eta q wavelength / (h c) (Kumar and Deen, 5.2).
+    """Return the responsivity, R = eta q wavelength / (h c) (Kumar and Deen, 5.2).
 
     A perfect photodiode at 1550 nm gives 1.25 A/W; 1 A/W is a quantum efficiency of 80 %.
 

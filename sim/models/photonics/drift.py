@@ -1,9 +1,9 @@
-"""A bias that wanders: an Ornstein-Uhlenbeck process, and temperature.
+"""Drift of a bias: an Ornstein-Uhlenbeck process, and temperature.
 
-Lithium niobate modulators drift by charges that move and by heat. An Ornstein-Uhlenbeck process is the simplest walk
-that comes back: it forgets with time constant tau and keeps a standing deviation s, autocovariance s^2 exp(-|t| / tau)
-(G. E. Uhlenbeck and L. S. Ornstein, Phys. Rev. 36 (1930) 823). Its steps are exact for every interval, however long
-(D. T. Gillespie, Phys. Rev. E 54 (1996) 2084):
+Moving charges and heat make lithium niobate modulators drift. An Ornstein-Uhlenbeck process is the simplest random walk
+that returns to its mean: it has a time constant tau, a stationary deviation s, and the autocovariance
+s^2 exp(-|t| / tau) (G. E. Uhlenbeck and L. S. Ornstein, Phys. Rev. 36 (1930) 823). Its steps are exact for intervals of
+any length (D. T. Gillespie, Phys. Rev. E 54 (1996) 2084):
 
     x(t + dt) = m + (x(t) - m) e + s sqrt(1 - e^2) n,   e = exp(-dt / tau),   n normal
 """
@@ -23,7 +23,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class OrnsteinUhlenbeck:
-    """A walk that comes back to its mean; deviation in the unit of what wanders."""
+    """A random walk that returns to its mean; `deviation` is stationary, in the unit of the drifting quantity."""
 
     deviation: float
     time_constant_s: float
@@ -36,9 +36,10 @@ class OrnsteinUhlenbeck:
 
 
 def step(process: OrnsteinUhlenbeck, value: float, elapsed_s: float, normal: float) -> float:
-    """Return the value of the process `elapsed_s` after it was at `value`, for one standard normal number.
+    """Return the value of the process `elapsed_s` after `value`, for a standard normal number.
 
-    By hand: after tau ln 2 half of the distance to the mean is left, and sqrt(3/4) of the standing deviation was drawn.
+    By hand: after tau ln 2 half of the distance to the mean is left, and sqrt(3/4) of the stationary deviation is
+    added.
 
     >>> bias = OrnsteinUhlenbeck(deviation=0.1, time_constant_s=600.0)
     >>> f"{step(bias, 0.2, 600.0 * math.log(2.0), 0.0):.4f}"
@@ -46,26 +47,26 @@ def step(process: OrnsteinUhlenbeck, value: float, elapsed_s: float, normal: flo
     >>> f"{step(bias, 0.2, 600.0 * math.log(2.0), 1.0):.4f}"
     '0.1866'
     """
-    left, drawn = _left_and_drawn(process, elapsed_s)
-    return process.mean + (value - process.mean) * left + drawn * normal
+    decay, spread = _step_coefficients(process, elapsed_s)
+    return process.mean + (value - process.mean) * decay + spread * normal
 
 
 def path(process: OrnsteinUhlenbeck, start: float, interval_s: float, normals: npt.ArrayLike) -> Array:
-    """Return the same for many steps of one length: (steps,) values after 1, 2, ... intervals from `start`.
+    """Return the values (steps,) after 1, 2, ... intervals from `start`, for standard normal numbers (steps,).
 
     >>> bias = OrnsteinUhlenbeck(deviation=0.1, time_constant_s=1.0)
     >>> [round(v, 4) for v in path(bias, 0.2, math.log(2.0), [0.0, 0.0]).tolist()]
     [0.1, 0.05]
     """
-    left, drawn = _left_and_drawn(process, interval_s)
-    moves = drawn * np.asarray(normals, dtype=np.float64)
+    decay, spread = _step_coefficients(process, interval_s)
+    moves = spread * np.asarray(normals, dtype=np.float64)
     if len(moves):
-        moves[0] += left * (start - process.mean)
-    return process.mean + pole.accumulate(moves, left)
+        moves[0] += decay * (start - process.mean)
+    return process.mean + pole.accumulate(moves, decay)
 
 
-def _left_and_drawn(process: OrnsteinUhlenbeck, elapsed_s: float) -> tuple[float, float]:
-    """Return e, and s sqrt(1 - e^2), of the module docstring."""
+def _step_coefficients(process: OrnsteinUhlenbeck, elapsed_s: float) -> tuple[float, float]:
+    """Return e and s sqrt(1 - e^2) of the module docstring."""
     checks.not_negative(elapsed_s=elapsed_s)
     times = elapsed_s / process.time_constant_s
     return math.exp(-times), process.deviation * math.sqrt(-math.expm1(-2.0 * times))
@@ -73,12 +74,12 @@ def _left_and_drawn(process: OrnsteinUhlenbeck, elapsed_s: float) -> tuple[float
 
 @dataclass(frozen=True, slots=True)
 class BiasDrift:
-    """Drift of the null of a modulator: by itself and with temperature."""
+    """Drift of the null of a modulator: random, and with temperature."""
 
     wander: OrnsteinUhlenbeck = field(
         default_factory=lambda: OrnsteinUhlenbeck(deviation=0.05, time_constant_s=1800.0)
     )
-    """In volts about 0."""
+    """Random part of the drift, in volts about 0."""
     volt_per_kelvin: float = 0.02
     reference_c: float = 25.0
     """Temperature at which the nominal null holds."""
@@ -87,12 +88,12 @@ class BiasDrift:
         checks.finite(volt_per_kelvin=self.volt_per_kelvin, reference_c=self.reference_c)
 
 
-def null_v(drift: BiasDrift, nominal_v: float, wandered_v: float, temperature_c: float) -> float:
-    """Voltage of the null: nominal, plus what the process stands at, plus temperature in first order.
+def null_v(drift: BiasDrift, nominal_v: float, drift_v: float, temperature_c: float) -> float:
+    """Return the voltage of the null: nominal, plus the random drift, plus temperature in first order.
 
     By hand: 0.4 V + 0.03 V + 0.02 V/K * 5 K = 0.53 V.
 
     >>> f"{null_v(BiasDrift(), 0.4, 0.03, 30.0):.3f}"
     '0.530'
     """
-    return nominal_v + wandered_v + drift.volt_per_kelvin * (temperature_c - drift.reference_c)
+    return nominal_v + drift_v + drift.volt_per_kelvin * (temperature_c - drift.reference_c)

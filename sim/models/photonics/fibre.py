@@ -1,15 +1,15 @@
-"""Fibre makes light late; a delay is seldom a whole number of samples.
+"""Delay and loss of a fibre, and delays by fractions of a sample.
 
-A delay by part of a sample is an interpolation (T. I. Laakso, V. Valimaki, M. Karjalainen and U. K. Laine, "Splitting
-the unit delay", IEEE Signal Processing Magazine 13 (1996) 30). Three kernels, all with a sum of one, so that a level
-that stands comes out exactly:
+A delay by a fraction of a sample is an interpolation (T. I. Laakso, V. Valimaki, M. Karjalainen and U. K. Laine,
+"Splitting the unit delay", IEEE Signal Processing Magazine 13 (1996) 30). The three kernels have a sum of one, so that
+a constant level is exact:
 
-    sinc    Kaiser-windowed sinc of 32 taps: of sines up to 0.42 of the rate the error is below 3e-4. For what is
-            band-limited. It rings around a step, as a band-limited step does.
+    sinc    Kaiser-windowed sinc of 32 taps: the error of sines up to 0.42 of the rate is below 3e-4. For band-limited
+            signals. Rings around a step, as a band-limited step does.
     cubic   Lagrange of order 3: within 0.4 % up to a tenth of the rate; overshoots a step by less than 7 %, one sample
-            each side.
-    linear  neither rings nor overshoots: the mean over one sample of a converter that holds. Passes cos(pi f / rate)
-            at half a sample. For rectangular pulses and levels that are held.
+            on each side.
+    linear  neither rings nor overshoots: the mean over one sample of a zero-order hold. The gain at half a sample is
+            cos(pi f / rate). For rectangular pulses and held levels.
 
 For a staircase behind a pole, `pole.within_step` is exact and needs no kernel.
 """
@@ -31,7 +31,7 @@ Array = npt.NDArray[np.float64]
 Kernel = Literal["sinc", "cubic", "linear"]
 
 _REACH: dict[Kernel, int] = {"sinc": 16, "cubic": 2, "linear": 1}
-"""Input samples on each side of the place in between."""
+"""Number of input samples on each side of the interpolated point."""
 _KAISER_BETA = 8.0
 
 
@@ -41,7 +41,7 @@ class Fibre:
 
     length_m: float = 1.0
     group_index: float = 1.468
-    """Of SMF-28 at 1550 nm (data sheet: 1.4682)."""
+    """That of SMF-28 at 1550 nm (data sheet: 1.4682)."""
     loss_db_km: float = 0.2
 
     def __post_init__(self) -> None:
@@ -50,7 +50,7 @@ class Fibre:
 
     @property
     def delay_s(self) -> float:
-        """n_g L / c.
+        """Delay, n_g L / c.
 
         One metre is 4.897 ns, 19.9 samples at 4.055 GS/s.
 
@@ -60,10 +60,10 @@ class Fibre:
         return self.group_index * self.length_m / LIGHT_SPEED_M_S
 
     @property
-    def passed(self) -> float:
-        """Fraction of the power that comes out.
+    def transmission(self) -> float:
+        """Fraction of the power that the fibre transmits.
 
-        >>> f"{Fibre(length_m=15e3).passed:.3f}"
+        >>> f"{Fibre(length_m=15e3).transmission:.3f}"
         '0.501'
         """
         return attenuate(self.loss_db_km * self.length_m / 1000.0)
@@ -73,7 +73,7 @@ class Fibre:
 class FractionalDelay:
     """A delay in samples, of any sign and fraction.
 
-    Ask the source for the samples of `span`, give them to `apply`, get exactly those asked for:
+    `span` names the input samples for the wanted output samples, and `apply` computes these:
 
     >>> late = FractionalDelay(2.5, "linear")
     >>> late.span(first=10, count=3)
@@ -90,30 +90,30 @@ class FractionalDelay:
 
     @property
     def whole(self) -> int:
-        """Samples of the delay, rounded down."""
+        """Delay in samples, rounded down."""
         return math.floor(self.delay_samples)
 
     @property
     def taps(self) -> Array:
-        """(taps,) weights of input samples, the latest input first. A whole delay has one."""
+        """Weights of the input samples (taps,), the latest sample first; a single one for a whole delay."""
         fraction = self.delay_samples - self.whole
         return kernel_taps(self.kernel, fraction) if fraction else np.ones(1)
 
     def span(self, first: int, count: int) -> tuple[int, int]:
-        """Return (first, count) of the input samples that decide output samples `first` to `first + count - 1`."""
+        """Return (first, count) of the input samples for the output samples `first` to `first + count - 1`."""
         if self.delay_samples == self.whole:
             return first - self.whole, count
         reach = _REACH[self.kernel]
         return first - self.whole - reach, count + 2 * reach - 1
 
     def apply(self, samples: npt.ArrayLike) -> Array:
-        """Return delayed samples (count,) of the input samples that `span` names."""
+        """Return the delayed samples (count,) from the input samples that `span` names."""
         x = np.asarray(samples, dtype=np.float64)
         return x.copy() if self.delay_samples == self.whole else np.convolve(x, self.taps, mode="valid")
 
 
 def kernel_taps(kernel: Kernel, fraction: float) -> Array:
-    """Return weights for a delay by `fraction` of a sample (0 to 1): tap k of n is k - (n/2 - 1) back.
+    """Return n weights for a delay by `fraction` of a sample (0 to 1); tap k looks k - (n/2 - 1) samples back.
 
     >>> kernel_taps("linear", 0.25).tolist()
     [0.75, 0.25]
@@ -122,21 +122,21 @@ def kernel_taps(kernel: Kernel, fraction: float) -> Array:
     """
     checks.within(0.0, 1.0, fraction=fraction)
     reach = _REACH[kernel]
-    places = np.arange(1 - reach, 1 + reach)
-    return _sinc_taps(fraction, places) if kernel == "sinc" else _lagrange_taps(fraction, places)
+    offsets = np.arange(1 - reach, 1 + reach)
+    return _sinc_taps(fraction, offsets) if kernel == "sinc" else _lagrange_taps(fraction, offsets)
 
 
-def _lagrange_taps(fraction: float, places: npt.NDArray[np.int_]) -> Array:
-    """Return h_k = product over j other than k of (d - j) / (k - j) (Laakso and others, on Lagrange interpolation)."""
-    return np.array([math.prod((fraction - j) / (k - j) for j in places if j != k) for k in places])
+def _lagrange_taps(fraction: float, offsets: npt.NDArray[np.int_]) -> Array:
+    """Return h_k = product of (d - j) / (k - j) over all j other than k (Laakso et al., on Lagrange interpolation)."""
+    return np.array([math.prod((fraction - j) / (k - j) for j in offsets if j != k) for k in offsets])
 
 
-def _sinc_taps(fraction: float, places: npt.NDArray[np.int_]) -> Array:
-    """Return sinc(k - d) under a Kaiser window centred on d, scaled to a sum of one.
+def _sinc_taps(fraction: float, offsets: npt.NDArray[np.int_]) -> Array:
+    """Return sinc(k - d) with a Kaiser window centred on d, scaled to a sum of one.
 
     A. V. Oppenheim and R. W. Schafer, Discrete-Time Signal Processing, on Kaiser windows.
     """
-    away = places - fraction
+    away = offsets - fraction
     window = np.i0(_KAISER_BETA * np.sqrt(np.clip(1.0 - np.square(away / _REACH["sinc"]), 0.0, 1.0)))
     taps = np.sinc(away) * window
     scaled: Array = taps / taps.sum()

@@ -1,4 +1,4 @@
-"""The source: constant light with a little noise of its intensity and of its phase."""
+"""The light source: constant power with intensity and phase noise."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sim.models.photonics.constants import LIGHT_SPEED_M_S, PLANCK_J_S
 
 @dataclass(frozen=True, slots=True)
 class Laser:
-    """A tunable laser as the chain sees it. Raises ValueError for powers, wavelengths or linewidths that are none."""
+    """A tunable laser. Raise ValueError for an impossible power, wavelength, linewidth or noise density."""
 
     power_w: float = 10e-3
-    """Power in the fibre, when on."""
+    """Power in the fibre when the laser is on."""
     wavelength_m: float = 1550e-9
     rin_db_hz: float = -140.0
-    """One-sided density of relative intensity noise above the shot noise ("excess RIN"), white over the band."""
+    """One-sided density of relative intensity noise beyond shot noise ("excess RIN"), white over the band."""
     linewidth_hz: float = 100e3
     """Full width at half maximum of a Lorentzian line."""
 
@@ -36,9 +36,9 @@ class Laser:
 
 
 def photon_energy_j(wavelength_m: float) -> float:
-    """Energy of one photon, h c / wavelength (Planck, Einstein).
+    """Return the energy of a photon, h c / wavelength (Planck, Einstein).
 
-    40 aJ of 1550 nm, the energy of a multiplication claimed for photonics, are 312 photons:
+    40 aJ at 1550 nm, the energy per multiplication claimed for photonics, are 312 photons:
 
     >>> f"{40e-18 / photon_energy_j(1550e-9):.0f}"
     '312'

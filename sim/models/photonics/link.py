@@ -1,7 +1,7 @@
-"""The noise budget of the whole link: how many LSB each source costs.
+"""The noise budget of the whole link: the deviation due to each source, in LSB.
 
-A link multiplies values of 0..255; `level` is the part of full light that arrives, 1 for 255 times 255. Deviations
-are of one unaveraged sample of the converter, in LSB of 255.
+A link multiplies values of 0..255; `level` is the share of full light at the detector, 1 for 255 times 255. Unless
+stated otherwise, deviations are those of a single converter sample, in LSB of a full scale of 255.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ FULL_SCALE_LSB = 255.0
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Parameters of a link that decide the noise of a product."""
+    """The parameters of a link that determine the noise of a product."""
 
     power_w: float = 1e-3
-    """On the detector at full light."""
+    """Power at the detector with full light."""
     rin_db_hz: float = -140.0
     detector: Detector = field(default_factory=Detector)
     effective_bits: float = 9.0
-    """Of the converter, over its whole range."""
+    """ENOB of the converter over its whole range."""
     range_used: float = 1.0
-    """Part of the converter's range, peak to peak, that dark to full light fills."""
+    """Share of the converter's peak-to-peak range from dark to full light."""
     rate_hz: float = 3.072e9
     """Samples per second of the converter."""
 
@@ -44,39 +44,39 @@ class Link:
 
     @property
     def correlation(self) -> float:
-        """Correlation of the noise of neighbouring samples, by the detector's pole."""
+        """Correlation of the noise of neighbouring samples, due to the detector's pole."""
         return pole.memory(self.detector.pole_hz, self.rate_hz)
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Deviations in LSB: `noises` of the light and the receiver by their names in `noise.NOISES`, and `converter`."""
+    """Deviations in LSB: `noises` of light and receiver, by their names in `noise.NOISES`, and `converter`."""
 
     noises: Mapping[str, float]
     converter: float
 
     @property
     def total(self) -> float:
-        """Independent sources: root of the sum of squares."""
+        """Deviation of all noise: root of the sum of squares, because the sources are independent."""
         return math.hypot(*self.noises.values(), self.converter)
 
     @property
     def accuracy_percent(self) -> float:
-        """100 - 100 x RMSE of the normalised result, were this its only error."""
+        """Accuracy, 100 - 100 x RMSE of the normalised result, if noise is its only error."""
         return 100.0 - 100.0 * self.total / FULL_SCALE_LSB
 
     @property
     def equivalent_bits(self) -> float:
-        """Bits of the quantiser with this error: log2(255 / (sqrt(12) total))."""
+        """Bits of an ideal quantiser with the same error: log2(255 / (sqrt(12) total))."""
         return math.log2(FULL_SCALE_LSB / (math.sqrt(12.0) * self.total))
 
 
 def budget(link: Link, level: float = 1.0) -> Budget:
-    """Return noise of one sample at `level` of full light.
+    """Return the noise of a sample at `level` of full light.
 
     By hand at full light of 1 mA in 4 GHz, in LSB: shot 1.132 uA -> 0.289; thermal 1.265 uA -> 0.323;
     intensity 6.325 uA -> 1.613; converter 255 / (sqrt(12) * 2^9) = 0.144. Root of the sum of squares: 1.676.
-    1.657 was measured on the prototype.
+    The prototype measured 1.657.
 
     >>> for level in (1.0, 0.5, 0.0):
     ...     b = budget(Link(), level)
@@ -87,31 +87,34 @@ def budget(link: Link, level: float = 1.0) -> Budget:
     """
     checks.within(0.0, 1.0, level=level)
     current_a, lsb_per_a = level * link.full_current_a, FULL_SCALE_LSB / link.full_current_a
-    variances = {name: of(link.detector, link.rin_db_hz, current_a) for name, of in noise.NOISES.items()}
+    variances = {
+        name: variance_a2(link.detector, link.rin_db_hz, current_a)
+        for name, variance_a2 in noise.NOISES.items()
+    }
     return Budget(
         noises={name: math.sqrt(variance) * lsb_per_a for name, variance in variances.items()},
         converter=FULL_SCALE_LSB / (math.sqrt(12.0) * 2.0**link.effective_bits * link.range_used),
     )
 
 
-def decimate(link: Link, level: float = 1.0, count: int = 8) -> float:
-    """Return deviation, in LSB, of the mean of `count` neighbouring samples.
+def deviation_of_mean(link: Link, level: float = 1.0, count: int = 8) -> float:
+    """Return the deviation, in LSB, of the mean of `count` neighbouring samples.
 
-    The light's and the receiver's noise has the pole's correlation, that of the converter has none.
+    The pole correlates the noise of light and receiver; the noise of the converter is uncorrelated.
 
-    >>> " ".join(f"{decimate(Link(), level):.4f}" for level in (1.0, 0.5, 0.0))
+    >>> " ".join(f"{deviation_of_mean(Link(), level):.4f}" for level in (1.0, 0.5, 0.0))
     '0.5954 0.3210 0.1254'
     """
     if count < 1:
         raise ValueError(f"count is {count}: a mean needs at least one sample")
-    one = budget(link, level)
-    coloured = math.sqrt(one.total**2 - one.converter**2)
-    light = pole.decimate_deviation(coloured, link.correlation, count)
-    return math.hypot(light, pole.decimate_deviation(one.converter, 0.0, count))
+    sample = budget(link, level)
+    coloured = math.sqrt(sample.total**2 - sample.converter**2)
+    light = pole.deviation_of_mean(coloured, link.correlation, count)
+    return math.hypot(light, pole.deviation_of_mean(sample.converter, 0.0, count))
 
 
 def signal_to_noise_db(link: Link, level: float = 1.0) -> float:
-    """Electrical: full scale of 255 over the deviation, 20 log10.
+    """Return the electrical signal-to-noise ratio: 20 log10 of the full scale of 255 over the deviation.
 
     >>> f"{signal_to_noise_db(Link()):.1f}"
     '43.6'

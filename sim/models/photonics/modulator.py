@@ -1,8 +1,7 @@
-"""A Mach-Zehnder intensity modulator: a voltage opens and closes the way of the light.
+"""A Mach-Zehnder intensity modulator: a voltage controls the transmission of light.
 
-The voltage of all formulas is the whole one, bias plus drive. The power that passes is (G. P. Agrawal, Fiber-Optic
-Communication Systems, chapter on transmitters; B. E. A. Saleh and M. C. Teich, Fundamentals of Photonics, chapter on
-electro-optics)
+The voltage in all formulas is bias plus drive. The transmission is (G. P. Agrawal, Fiber-Optic Communication Systems,
+chapter on transmitters; B. E. A. Saleh and M. C. Teich, Fundamentals of Photonics, chapter on electro-optics)
 
     T(V) = L * (r + (1 - r) * sin^2(pi (V - V_null) / (2 V_pi))),   L = 10^(-IL/10),   r = 10^(-ER/10)
 """
@@ -23,7 +22,7 @@ Array = npt.NDArray[np.float64]
 
 
 class Point(Enum):
-    """Bias points, by their distance from the null in half-wave voltages."""
+    """A bias point; its value is the distance from the null in half-wave voltages."""
 
     NULL = 0.0
     QUADRATURE = 0.5
@@ -32,16 +31,16 @@ class Point(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Modulator:
-    """Parameters of one modulator. Raises ValueError for what cannot be built."""
+    """Parameters of a modulator. Raise ValueError for impossible values."""
 
     half_wave_v: float = 5.0
-    """V_pi: from least to most light."""
+    """V_pi, the voltage between least and most light."""
     null_v: float = 0.0
-    """Voltage of least light; this is what drifts."""
+    """Voltage of least light, which drifts (see `drift`)."""
     extinction_db: float = 25.0
-    """Most over least light."""
+    """Ratio of most to least light."""
     insertion_loss_db: float = 4.0
-    """Loss at most light."""
+    """Loss at the peak of transmission."""
 
     def __post_init__(self) -> None:
         checks.positive(half_wave_v=self.half_wave_v)
@@ -50,7 +49,7 @@ class Modulator:
 
     @property
     def leakage(self) -> float:
-        """r: least over most light.
+        """Ratio r of least to most light.
 
         >>> f"{Modulator(extinction_db=24.07).leakage * 255:.2f} of 255"
         '1.00 of 255'
@@ -59,7 +58,7 @@ class Modulator:
 
     @property
     def top(self) -> float:
-        """Transmission at most light.
+        """Transmission at the peak.
 
         >>> f"{Modulator(insertion_loss_db=4.0).top:.4f}"
         '0.3981'
@@ -68,12 +67,12 @@ class Modulator:
 
     @property
     def floor(self) -> float:
-        """Transmission at least light."""
+        """Transmission at the null."""
         return self.top * self.leakage
 
 
 def transmission(modulator: Modulator, voltage_v: npt.ArrayLike) -> Array:
-    """T(V) of the module docstring: fraction of the power that passes, element by element.
+    """Return T(V) of the module docstring, the transmitted fraction of the power, for each voltage.
 
     By hand: V_pi 5 V, 4 dB of loss, 25 dB of extinction, 2.5 V above the null, which is quadrature, sin^2 = 1/2:
     0.39811 * (0.0031623 + 0.9968377 / 2) = 0.19968.
@@ -101,9 +100,9 @@ def slope_per_v(modulator: Modulator, voltage_v: npt.ArrayLike) -> Array:
 
 
 def encoding_v(modulator: Modulator, value: npt.ArrayLike) -> Array:
-    """Voltage at which T is floor + (top - floor) * value, for values of 0 to 1: V_null + 2 V_pi / pi * asin(sqrt(x)).
+    """Return the voltage at which T is floor + (top - floor) * x, V_null + 2 V_pi / pi * asin(sqrt(x)), for x in 0..1.
 
-    The inverse of `transmission` between null and peak. Raises ValueError for values outside 0..1.
+    This inverts `transmission` between null and peak. Raise ValueError for values outside 0..1.
 
     By hand: asin(sqrt(0.25)) = 30 degrees, a third of 90: a third of V_pi.
 
@@ -117,7 +116,9 @@ def encoding_v(modulator: Modulator, value: npt.ArrayLike) -> Array:
 
 
 def bias_v(modulator: Modulator, point: Point) -> float:
-    """Voltage of a bias point; the same points stand every 2 V_pi (quadrature also, falling, at 1.5 V_pi).
+    """Return the voltage of a bias point.
+
+    The points repeat every 2 V_pi; there is another quadrature, with a falling slope, at 1.5 V_pi.
 
     >>> bias_v(Modulator(half_wave_v=5.0, null_v=0.4), Point.QUADRATURE)
     2.9

@@ -1,13 +1,13 @@
-"""Noise of a receiver: how large it is, and how it grows with light.
+"""Noise of a receiver as a function of the light.
 
-Variances in A^2 of the current in a noise-equivalent bandwidth B (one-sided densities times B; `pole` tells it from
-the 3 dB bandwidth). Independent sources add as variances.
+Results are variances of the current in A^2, in a noise-equivalent bandwidth B: one-sided densities times B. (`pole`
+converts B to and from the 3 dB bandwidth.) Variances of independent sources add.
 
-    shot        2 q I B            grows with the current: deviation as its square root
+    shot        2 q I B            the deviation grows with the square root of the current
     thermal     i_n^2 B            constant
-    intensity   10^(RIN/10) I^2 B  grows with the square: deviation in proportion
+    intensity   10^(RIN/10) I^2 B  the deviation is proportional to the current
 
-Formulas that are plain arithmetic take a number or an array and give the same back.
+Functions of a current take a number or an array and return the same type.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Quantity = TypeVar("Quantity", float, Array)
 
 
 def shot_a2(current_a: Quantity, bandwidth_hz: float) -> Quantity:
-    """Return shot noise, 2 q I B, of the whole current, dark current included.
+    """Return the shot noise, 2 q I B, of the whole current, with dark current.
 
     W. Schottky 1918; S. Kumar and M. J. Deen, Fiber Optic Communications, equations 5.70 and 5.72. 1 mA in 4
     GHz: 2 * 1.602e-19 * 1e-3 * 4e9 = 1.282e-12 A^2, a deviation of 1.13 uA.
@@ -44,7 +44,7 @@ def shot_a2(current_a: Quantity, bandwidth_hz: float) -> Quantity:
 
 
 def thermal_a2(density_a_rthz: float, bandwidth_hz: float) -> float:
-    """Return noise of the transimpedance amplifier, i_n^2 B, of its input-referred density in A per root Hz.
+    """Return the noise of the transimpedance amplifier, i_n^2 B, from its input-referred density in A per root Hz.
 
     20 pA per root Hz in 4 GHz: 20e-12 * 63246 = 1.265 uA.
 
@@ -57,7 +57,7 @@ def thermal_a2(density_a_rthz: float, bandwidth_hz: float) -> float:
 def resistor_a_rthz(
     resistance_ohm: float, temperature_k: float = ROOM_TEMPERATURE_K, noise_figure_db: float = 0.0
 ) -> float:
-    """Return the density of a load resistor's noise with an amplifier behind it, sqrt(4 k T F / R).
+    """Return the noise density of a load resistor followed by an amplifier, sqrt(4 k T F / R), in A per root Hz.
 
     H. Nyquist, Phys. Rev. 32 (1928) 110; with the noise figure, G. P. Agrawal, Fiber-Optic Communication
     Systems, on receiver noise. 50 ohm at 290 K: 17.9 pA per root Hz.
@@ -71,7 +71,7 @@ def resistor_a_rthz(
 
 
 def intensity_a2(current_a: Quantity, rin_db_hz: float, bandwidth_hz: float) -> Quantity:
-    """Return relative intensity noise of the laser, 10^(RIN/10) I^2 B, of the light's current I alone.
+    """Return the relative intensity noise of the laser, 10^(RIN/10) I^2 B, for the photocurrent I without dark current.
 
     Agrawal, on intensity noise: sigma_I = R P r_I with r_I^2 the integral of RIN. -140 dB/Hz in 4 GHz:
     sqrt(1e-14 * 4e9) = 0.632 % of the current.
@@ -83,7 +83,7 @@ def intensity_a2(current_a: Quantity, rin_db_hz: float, bandwidth_hz: float) -> 
 
 
 Noise = Callable[[Detector, float, Any], Any]
-"""Detector, RIN of the laser in dB/Hz and current of the light in A (a number or an array) to a variance in A^2."""
+"""A function from detector, RIN of the laser in dB/Hz and photocurrent in A (number or array) to a variance in A^2."""
 
 
 def _shot(detector: Detector, _: float, current_a: Quantity) -> Quantity:
@@ -99,11 +99,11 @@ def _intensity(detector: Detector, rin_db_hz: float, current_a: Quantity) -> Qua
 
 
 NOISES: Mapping[str, Noise] = {"shot": _shot, "thermal": _thermal, "intensity": _intensity}
-"""Sources of a receiver's noise. The simulated kit, the budget of a link and its page follow from this table."""
+"""Noise sources of a receiver. The simulated kit, the budget of a link and the documentation use this table."""
 
 
 def receiver_a2(detector: Detector, rin_db_hz: float, current_a: Quantity) -> Quantity:
-    """Return the sum of shot noise (of light and dark current), thermal and intensity noise, for the light's current.
+    """Return the sum of all `NOISES` for a photocurrent; shot noise includes that of the dark current.
 
     By hand at 1 mA: 1.132^2 + 1.265^2 + 6.325^2 = 42.88 uA^2, a deviation of 6.548 uA.
 
@@ -119,9 +119,9 @@ def draw_correlated_normals(
 ) -> Array:
     """Draw normal numbers of variance 1 whose neighbours along the last axis are correlated.
 
-    A stationary autoregression of first order, z[n] = rho z[n-1] + sqrt(1 - rho^2) w[n] (Box and Jenkins,
-    Time Series Analysis). What white noise is behind a pole, sampled; multiply by the deviation of each
-    sample. Raises ValueError for a correlation outside 0..1 or of 1 (which is not noise).
+    A stationary first-order autoregression, z[n] = rho z[n-1] + sqrt(1 - rho^2) w[n] (Box and Jenkins, Time Series
+    Analysis). Samples of white noise after a pole have this form; multiply the result by the deviation of each sample.
+    Raise ValueError unless 0 <= correlation < 1.
     """
     if not 0.0 <= correlation < 1.0:
         raise ValueError(f"correlation is {correlation}: it must be at least 0 and below 1")

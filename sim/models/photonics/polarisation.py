@@ -1,7 +1,7 @@
-"""Modulators pass one polarisation; a fibre turns it at will, and a little further every minute.
+"""Loss by misaligned polarisation: modulators transmit one polarisation, and fibres rotate it slowly.
 
-Malus's law (E. Hecht, Optics, chapter on polarisation): cos^2 of the angle between light and axis passes, and of the
-other part what the polariser's own extinction lets through.
+Malus's law (E. Hecht, Optics, chapter on polarisation): a polariser transmits cos^2 of the angle between light and
+axis; its finite extinction adds a part of the rest.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Polariser:
     """The polarising waveguide of a modulator behind a length of fibre."""
 
     extinction_db: float = 30.0
-    """Passed over blocked polarisation."""
+    """Ratio of transmitted to blocked polarisation."""
     diffusion_rad2_s: float = 1e-8
-    """Variance gained by the angle per second: after an hour 6 mrad, unless the fibre is touched."""
+    """Growth of the variance of the angle per second: 6 mrad after an hour if nothing touches the fibre."""
 
     def __post_init__(self) -> None:
         checks.not_negative(extinction_db=self.extinction_db, diffusion_rad2_s=self.diffusion_rad2_s)
 
 
 def transmission(polariser: Polariser, angle_rad: npt.ArrayLike) -> Array:
-    """Return cos^2(angle) + sin^2(angle) 10^(-extinction/10).
+    """Return the transmission, cos^2(angle) + sin^2(angle) 10^(-extinction/10).
 
     By hand, 0.3 rad off: 0.91267 + 0.08733 / 1000 = 0.91276, a loss of 0.40 dB.
 
@@ -46,9 +46,9 @@ def transmission(polariser: Polariser, angle_rad: npt.ArrayLike) -> Array:
 
 
 def step_rad(polariser: Polariser, angle_rad: float, elapsed_s: float, normal: float) -> float:
-    """Return the angle after `elapsed_s` of a random walk of variance D t, for one standard normal number.
+    """Return the angle after `elapsed_s` of a random walk with variance D t, for a standard normal number.
 
-    A. Einstein, Ann. Phys. 17 (1905) 549, with D counted per angle: no factor 2.
+    A. Einstein, Ann. Phys. 17 (1905) 549, but with D as the growth of the variance, hence without the factor 2.
 
     By hand: sqrt(1e-8 rad^2/s * 3600 s) = 6 mrad.
 
@@ -60,9 +60,10 @@ def step_rad(polariser: Polariser, angle_rad: float, elapsed_s: float, normal: f
 
 
 def mean_transmission(polariser: Polariser, angle_rad: float, elapsed_s: float) -> float:
-    """Return expected transmission after a random walk of variance v: (1 + cos(2 angle) exp(-2 v)) / 2.
+    """Return the expected transmission after `elapsed_s` of the random walk from `angle_rad`.
 
-    cos^2 averaged over a normal angle (characteristic function of the normal distribution).
+    The mean of cos^2 over a normal angle of variance v is (1 + cos(2 angle) exp(-2 v)) / 2, by the characteristic
+    function of the normal distribution.
 
     >>> perfect = Polariser(extinction_db=200.0, diffusion_rad2_s=1e-8)
     >>> f"{mean_transmission(perfect, 0.0, 1e7):.4f}"

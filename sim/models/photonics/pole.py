@@ -1,11 +1,11 @@
-"""A first-order low-pass: what the bandwidth of a receiver does to samples and to noise.
+"""A first-order low-pass: the effect of a receiver's bandwidth on samples and noise.
 
-One pole at f_3dB has the impulse response 2 pi f_3dB exp(-2 pi f_3dB t). Two bandwidths must not be mixed up:
-f_3dB, where the power has fallen to a half, and the noise-equivalent bandwidth
+A pole at f_3dB has the impulse response 2 pi f_3dB exp(-2 pi f_3dB t). Do not confuse two bandwidths: f_3dB, where the
+power has fallen to a half, and the noise-equivalent bandwidth
 
     B_n = integral of |H(f)|^2 over positive f = pi / 2 * f_3dB
 
-which is what stands in the formulas of noise (S. Kumar and M. J. Deen, Fiber Optic Communications, equation 5.71).
+which the formulas of noise contain (S. Kumar and M. J. Deen, Fiber Optic Communications, equation 5.71).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from sim.models.photonics import checks
 
 Array = npt.NDArray[np.float64]
 
-_FORGOTTEN = 2.0**-60
+_NEGLIGIBLE = 2.0**-60
 """A weight that no longer changes a sum in float64."""
 
 
 def noise_bandwidth_hz(pole_hz: float) -> float:
-    """B_n of a pole.
+    """Return the noise-equivalent bandwidth B_n of a pole.
 
     >>> f"{noise_bandwidth_hz(4e9) / 1e9:.3f} GHz"
     '6.283 GHz'
@@ -33,7 +33,7 @@ def noise_bandwidth_hz(pole_hz: float) -> float:
 
 
 def pole_of_noise_bandwidth_hz(bandwidth_hz: float) -> float:
-    """Return f_3dB of the pole whose noise-equivalent bandwidth this is.
+    """Return f_3dB of the pole with this noise-equivalent bandwidth.
 
     >>> f"{pole_of_noise_bandwidth_hz(4e9) / 1e9:.3f} GHz"
     '2.546 GHz'
@@ -42,12 +42,12 @@ def pole_of_noise_bandwidth_hz(bandwidth_hz: float) -> float:
 
 
 def memory(pole_hz: float, rate_hz: float) -> float:
-    """Return the part of a level that is left one sample later: exp(-2 pi f_3dB / rate).
+    """Return the decay factor of the pole over a sample: exp(-2 pi f_3dB / rate).
 
-    It is the intersymbol memory of a staircase, and just so the correlation of neighbouring samples of white noise
-    behind the pole (the autocorrelation of such noise is exp(-2 pi f_3dB |t|): A. Papoulis, Probability, Random
-    Variables and Stochastic Processes, on linear systems with stochastic inputs). A noise bandwidth of 4 GHz (pole
-    at 2.546 GHz), sampled at 3.072 GS/s, has exp(-4 B / rate) = exp(-5.208):
+    This is the share of a level that is left one sample later (intersymbol interference). It is also the correlation of
+    neighbouring samples of white noise after the pole, whose autocorrelation is exp(-2 pi f_3dB |t|) (A. Papoulis,
+    Probability, Random Variables and Stochastic Processes, on linear systems with stochastic inputs). By hand, a noise
+    bandwidth of 4 GHz (pole at 2.546 GHz), sampled at 3.072 GS/s, has exp(-4 B / rate) = exp(-5.208):
 
     >>> f"{memory(pole_of_noise_bandwidth_hz(4e9), 3.072e9):.5f}"
     '0.00547'
@@ -56,64 +56,63 @@ def memory(pole_hz: float, rate_hz: float) -> float:
     return math.exp(-2.0 * math.pi * pole_hz / rate_hz)
 
 
-def response(levels: npt.ArrayLike, kept: float, before: float | None = None) -> Array:
-    """Return the response of a pole to a staircase, exact at the end of each step.
+def response(levels: npt.ArrayLike, decay: float, before: float | None = None) -> Array:
+    """Return the response (samples,) of a pole to a staircase, exact at the end of each step.
 
-    y[n] = kept * y[n-1] + (1 - kept) * x[n]. `levels` (samples,) is held at x[n] from sample n-1 to sample n;
-    `kept` is `memory`. Before the first sample the pole had settled at `before` (x[0] unless given).
+    y[n] = decay * y[n-1] + (1 - decay) * x[n], with the `decay` from `memory`. The input `levels` (samples,) is
+    constant at x[n] from sample n-1 to sample n; before the first sample the output is `before` (default: x[0]).
 
-    By hand, from 0 to 1 with a memory of a half: 1 - 1/2, 1 - 1/4, 1 - 1/8.
+    By hand, from 0 to 1 with a decay of 1/2: 1 - 1/2, 1 - 1/4, 1 - 1/8.
 
     >>> response([1.0, 1.0, 1.0], 0.5, before=0.0).tolist()
     [0.5, 0.75, 0.875]
     """
-    checks.within(0.0, 1.0, kept=kept)
+    checks.within(0.0, 1.0, decay=decay)
     x = np.asarray(levels, dtype=np.float64)
     if not len(x):
         return x.copy()
     start = float(x[0]) if before is None else before
-    return start + accumulate((1.0 - kept) * (x - start), kept)
+    return start + accumulate((1.0 - decay) * (x - start), decay)
 
 
-def accumulate(drive: npt.ArrayLike, kept: float) -> Array:
-    """Return y[n] = kept * y[n-1] + drive[n] from rest, along the last axis: the recursion under all that remembers.
+def accumulate(drive: npt.ArrayLike, decay: float) -> Array:
+    """Return y[n] = decay * y[n-1] + drive[n], from rest, along the last axis.
 
-    Every pass doubles how far back the sum reaches, so that numpy does it in a few passes instead of a loop over
-    samples.
+    Each pass doubles the reach of the sum, so a few numpy passes replace a loop over samples.
 
     >>> accumulate([1.0, 0.0, 0.0, 1.0], 0.5).tolist()
     [1.0, 0.5, 0.25, 1.125]
     """
     y = np.array(drive, dtype=np.float64)
-    reach, weight = 1, kept
-    while reach < y.shape[-1] and weight > _FORGOTTEN:
+    reach, weight = 1, decay
+    while reach < y.shape[-1] and weight > _NEGLIGIBLE:
         y[..., reach:] += weight * y[..., :-reach]
         reach, weight = 2 * reach, weight * weight
     return y
 
 
-def within_step(ends: npt.ArrayLike, levels: npt.ArrayLike, kept: float, fraction: float) -> Array:
-    """Return the response a `fraction` (0 to 1) of a sample after each sample: skew of a receiver's clock.
+def within_step(ends: npt.ArrayLike, levels: npt.ArrayLike, decay: float, fraction: float) -> Array:
+    """Return the response a `fraction` (0 to 1) of a sample after each sample, as for a skewed sampling clock.
 
-    Exact for a staircase. `ends` are y[n] of `response` and `levels` x[n+1], the step that follows each: y(n
-    + f) = x[n+1] + (y[n] - x[n+1]) * kept^f. Half way with a memory of 1/4, from 0 towards 1:
+    Exact for a staircase. `ends` are y[n] of `response`, and `levels` are x[n+1], the steps that follow:
+    y(n + f) = x[n+1] + (y[n] - x[n+1]) * decay^f. By hand, from 0 towards 1, half a sample with a decay of 1/4:
 
     >>> within_step([0.0], [1.0], 0.25, 0.5).tolist()
     [0.5]
     """
     checks.within(0.0, 1.0, fraction=fraction)
     y, x = np.asarray(ends, dtype=np.float64), np.asarray(levels, dtype=np.float64)
-    decayed: Array = x + (y - x) * kept**fraction
-    return decayed
+    values: Array = x + (y - x) * decay**fraction
+    return values
 
 
-def decimate_deviation(deviation: float, correlation: float, count: int) -> float:
-    """Return deviation of the mean of `count` neighbouring samples whose noise is an autoregression of first order.
+def deviation_of_mean(deviation: float, correlation: float, count: int) -> float:
+    """Return the deviation of the mean of `count` neighbouring samples of a first-order autoregression.
 
-    Variance of a mean: (s^2 / n) (1 + 2 sum over k of (1 - k/n) rho^k) (G. E. P. Box and G. M. Jenkins, Time Series
-    Analysis). Without correlation it is s / sqrt(n):
+    The variance of the mean is (s^2 / n) (1 + 2 sum over k of (1 - k/n) rho^k) (G. E. P. Box and G. M. Jenkins, Time
+    Series Analysis). Without correlation the deviation is s / sqrt(n):
 
-    >>> f"{decimate_deviation(1.676, 0.0, 8):.4f} {decimate_deviation(1.676, 0.00547, 8):.4f}"
+    >>> f"{deviation_of_mean(1.676, 0.0, 8):.4f} {deviation_of_mean(1.676, 0.00547, 8):.4f}"
     '0.5926 0.5954'
     """
     lags = np.arange(1, count)

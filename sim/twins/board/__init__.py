@@ -1,6 +1,6 @@
-"""A PYNQ board with a count-action datapath in its programmable logic, simulated.
+"""A simulated PYNQ board with a count-action datapath in its programmable logic.
 
-`python -m sim.twins.board FILE` serves PYNQ.remote, to which stock `pynq` connects (`server`); `device` puts the
-same board under stock `pynq` in one process. Both need pynq 4 in an environment of its own; the datapath is run
-by the simulators of `fpga`, of which the plain one needs numpy alone.
+`python -m sim.twins.board FILE` serves PYNQ.remote, to which unmodified `pynq` connects (`server`). `device` provides
+the same board to unmodified `pynq` within one process. Both need pynq 4 in a separate environment. The simulators of
+`fpga` run the datapath; the reference simulator needs only numpy.
 """

@@ -1,7 +1,7 @@
-"""A simulated PYNQ board as a process: `python -m sim.twins.board FILE`.
+"""Run a simulated PYNQ board in its own process: `python -m sim.twins.board FILE`.
 
-FILE is a representation (`.json`, as `countaction build` writes it) or a text in the language. Prints one JSON
-line when it answers, and ends when its standard input closes.
+FILE is a datapath: a representation (`.json`, as `countaction build` writes it) or source text. The program prints one
+JSON line when it accepts clients, and ends when its standard input closes.
 """
 
 from __future__ import annotations
@@ -17,24 +17,27 @@ from lightbed.wording import install_extra
 from sim.twins.board.space import DEFAULT_BASE, Slot
 
 
-def arguments() -> argparse.ArgumentParser:
-    """Return the command line."""
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m sim.twins.board", description="A simulated board that serves PYNQ.remote."
     )
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="default: any free one; pynq itself asks 7967")
+    parser.add_argument("--port", type=int, default=0, help="default: any free port; pynq connects to 7967")
     parser.add_argument(
-        "--base", type=lambda text: int(text, 0), default=DEFAULT_BASE, help="physical address"
+        "--base",
+        type=lambda text: int(text, 0),
+        default=DEFAULT_BASE,
+        help="physical address of the datapath",
     )
     parser.add_argument("--engine", choices=["fast", "reference"], default="reference")
     return parser
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Serve until standard input closes, or Ctrl-C; ends with 1 when it cannot."""
-    parser = arguments()
+    """Serve until standard input closes, or Ctrl-C. Exit with status 1 if the board cannot be served."""
+    parser = make_parser()
     options = parser.parse_args(words)
     try:
         datapath = load_datapath(options.file)

@@ -1,4 +1,4 @@
-"""The same board under stock `pynq` without a network: a `pynq.Device` whose registers are simulated."""
+"""The simulated board as a `pynq.Device` in the same process, for unmodified `pynq` without a network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sim.twins.board.space import AddressSpace, Slot
 
 
 class SimulatedDevice(Device):  # type: ignore[misc]  # pynq has no types
-    """Give it to `pynq.MMIO(base, length, device=...)` or make it `Device.active_device`."""
+    """A device with simulated registers, for `pynq.MMIO(base, length, device=...)` or `Device.active_device`."""
 
     def __init__(self, slot: Slot, name: str = "simulated") -> None:
         super().__init__(name)
@@ -18,12 +18,12 @@ class SimulatedDevice(Device):  # type: ignore[misc]  # pynq has no types
         self.space = AddressSpace(slot)
 
     def read_registers(self, address: int, length: int) -> bytes:
-        """Return words from a physical address on, least significant byte first."""
+        """Return `length` bytes from a physical address; words are little-endian."""
         words = (self.space.read32(address + place) for place in range(0, length, 4))
         return b"".join(word.to_bytes(4, "little") for word in words)[:length]
 
     def write_registers(self, address: int, data: bytes) -> None:
-        """Put words at a physical address, least significant byte first."""
+        """Write bytes from a physical address; words are little-endian."""
         for place in range(0, len(data), 4):
             self.space.write32(address + place, int.from_bytes(data[place : place + 4], "little"))
 
@@ -32,7 +32,7 @@ class SimulatedDevice(Device):  # type: ignore[misc]  # pynq has no types
         self.space.close()
 
     def describe(self, name: str) -> dict[str, Any]:
-        """Return the description for `pynq.DefaultIP`: the datapath as an IP of an overlay."""
+        """Return the description of the datapath as an IP of an overlay, for `pynq.DefaultIP`."""
         slot = self.space.slot
         return {
             "phys_addr": slot.base,

@@ -1,6 +1,6 @@
-"""The board as a server: the gRPC services of PYNQ.remote that a client needs for registers, buffers and files.
+"""The board as a server: the gRPC services of PYNQ.remote for registers, buffers and files.
 
-Messages are those of pynq's own modules. A field `msg` that is not empty is an error, which the client raises.
+Messages are those of pynq's modules. A nonempty field `msg` is an error, which the client raises.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pynq.remote import (
 )
 
 from fpga.bus import BusError
-from sim.twins.board.space import AddressSpace, BoardFiles, Buffers, NoBuffer, NothingThere, Slot
+from sim.twins.board.space import AddressSpace, BoardFiles, Buffers, NoBuffer, NoRegister, Slot
 
 BOARD = "ZCU111 SIMULATED"
 _CHUNK = 2 * 1024 * 1024
 
 
 class BoardServer:
-    """Serves from `start` to `close`; a context manager does both. Needs pynq 4 and its gRPC."""
+    """Server of a simulated board, from `start` to `close`; also a context manager. Needs pynq 4 and its gRPC."""
 
     def __init__(self, slot: Slot, *, host: str = "127.0.0.1", port: int = 0, board: str = BOARD) -> None:
         self.space = AddressSpace(slot)
@@ -37,10 +37,10 @@ class BoardServer:
         self._address = f"{host}:{port}"
         self._server = import_module("grpc").server(ThreadPoolExecutor(max_workers=4))
         self.port = 0
-        """The port that is served, after `start`."""
+        """Port number, set by `start`."""
 
     def start(self) -> None:
-        """Accept clients. Raises OSError when the port is taken."""
+        """Accept clients. Raise `OSError` if the port is in use."""
         mmio_pb2_grpc.add_MmioServicer_to_server(MmioService(self.space), self._server)
         buffer_pb2_grpc.add_RemoteBufferServicer_to_server(BufferService(self.buffers), self._server)
         remote_device_pb2_grpc.add_RemoteDeviceServicer_to_server(DeviceService(self.files), self._server)
@@ -51,7 +51,7 @@ class BoardServer:
         self._server.start()
 
     def close(self) -> None:
-        """Refuse clients, and let go of the datapath."""
+        """Disconnect all clients, and release the datapath."""
         self._server.stop(grace=None).wait()
         self.space.close()
 
@@ -64,7 +64,7 @@ class BoardServer:
 
 
 class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has no types
-    """Registers. Every mapping that a client makes has an identifier."""
+    """Service for registers. Each mapping that a client makes has an identifier."""
 
     def __init__(self, space: AddressSpace) -> None:
         self._space = space
@@ -72,22 +72,22 @@ class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has
         self._numbers = itertools.count(1)
 
     def get_mmio(self, request: Any, context: Any) -> Any:
-        """Map `length` bytes from `base_addr` on."""
+        """Map `length` bytes from `base_addr`, and return the identifier of the mapping."""
         name = f"mmio-{next(self._numbers)}"
         self._mappings[name] = (request.base_addr, request.length)
         return mmio_pb2.GetMmioResponse(status=True, mmio_id=name)
 
     def read(self, request: Any, context: Any) -> Any:
-        """Read one word; the answer has no room for two."""
+        """Read up to 4 bytes of one word, which is all that the response message can hold."""
         try:
             address = self._address(request.mmio_id, request.offset, request.length)
             word = self._space.read32(address)
-        except (BusError, NothingThere, ValueError) as error:
+        except (BusError, NoRegister, ValueError) as error:
             return mmio_pb2.ReadResponse(status=False, msg=str(error))
         return mmio_pb2.ReadResponse(status=True, data=word & ((1 << 8 * request.length) - 1))
 
     def write(self, request: Any, context: Any) -> Any:
-        """Write words one after the other."""
+        """Write words in order of their addresses."""
         try:
             address = self._address(request.mmio_id, request.offset, 4)
             size, room = len(request.data), self._mappings[request.mmio_id][1] - request.offset
@@ -98,7 +98,7 @@ class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has
             for place in range(0, len(request.data), 4):
                 word = int.from_bytes(request.data[place : place + 4], "little")
                 self._space.write32(address + place, word)
-        except (BusError, NothingThere, ValueError) as error:
+        except (BusError, NoRegister, ValueError) as error:
             return mmio_pb2.WriteResponse(status=False, msg=str(error))
         return mmio_pb2.WriteResponse(status=True)
 
@@ -112,13 +112,13 @@ class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has
 
 
 class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]  # pynq has no types
-    """Memory that the client keeps a copy of."""
+    """Service for buffers, of which the client keeps copies."""
 
     def __init__(self, buffers: Buffers) -> None:
         self._buffers = buffers
 
     def allocate(self, request: Any, context: Any) -> Any:
-        """Allocate memory."""
+        """Allocate a buffer, and return its identifier."""
         try:
             name = self._buffers.allocate(request.size, cacheable=request.cacheable)
         except NoBuffer as error:
@@ -126,7 +126,7 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
         return buffer_pb2.AllocateResponse(buffer_id=name)
 
     def write(self, request_iterator: Iterator[Any], context: Any) -> Any:
-        """Write all bytes of a buffer, piece by piece."""
+        """Write the bytes of a buffer from a stream of chunks."""
         written = 0
         try:
             for request in request_iterator:
@@ -137,7 +137,7 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
         return buffer_pb2.BufferWriteResponse()
 
     def read(self, request: Any, context: Any) -> Iterator[Any]:
-        """Read all bytes of a buffer, piece by piece."""
+        """Yield all bytes of a buffer in chunks."""
         try:
             data = self._buffers.read(request.buffer_id)
         except NoBuffer as error:
@@ -147,7 +147,7 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
             yield buffer_pb2.BufferReadResponse(data=data[place : place + _CHUNK])
 
     def freebuffer(self, request: Any, context: Any) -> Any:
-        """Give memory back."""
+        """Free a buffer."""
         try:
             self._buffers.free(request.buffer_id)
         except NoBuffer as error:
@@ -155,32 +155,32 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
         return buffer_pb2.FreeBufferResponse()
 
     def flush(self, request: Any, context: Any) -> Any:
-        """There is no cache: only whether the buffer is there."""
-        return buffer_pb2.FlushResponse(msg=self._missing(request.buffer_id))
+        """Check only that the buffer exists: the simulation has no cache."""
+        return buffer_pb2.FlushResponse(msg=self._check_buffer(request.buffer_id))
 
     def invalidate(self, request: Any, context: Any) -> Any:
-        """Return the same as `flush`."""
-        return buffer_pb2.InvalidateResponse(msg=self._missing(request.buffer_id))
+        """Check only that the buffer exists, as `flush` does."""
+        return buffer_pb2.InvalidateResponse(msg=self._check_buffer(request.buffer_id))
 
     def physical_address(self, request: Any, context: Any) -> Any:
-        """Return the buffer's address for the logic."""
+        """Return the address of a buffer for the programmable logic."""
         try:
             return buffer_pb2.AddressResponse(address=self._buffers.address(request.buffer_id))
         except NoBuffer as error:
             return buffer_pb2.AddressResponse(msg=str(error))
 
     def virtual_address(self, request: Any, context: Any) -> Any:
-        """Return the buffer's address for the board's processor: the same."""
+        """Return the address of a buffer for the processor, which is the physical address."""
         return self.physical_address(request, context)
 
     def cacheable(self, request: Any, context: Any) -> Any:
-        """Return True if it was allocated as cacheable."""
+        """Return whether a buffer was allocated as cacheable."""
         try:
             return buffer_pb2.CacheableResponse(cacheable=self._buffers.cacheable(request.buffer_id))
         except NoBuffer as error:
             return buffer_pb2.CacheableResponse(msg=str(error))
 
-    def _missing(self, name: str) -> str:
+    def _check_buffer(self, name: str) -> str:
         try:
             self._buffers.address(name)
         except NoBuffer as error:
@@ -189,23 +189,23 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
 
 
 class DeviceService(remote_device_pb2_grpc.RemoteDeviceServicer):  # type: ignore[misc]  # pynq has no types
-    """Files of the board, through which a bitstream is loaded too."""
+    """Service for files of the board, through which clients also load a bitstream."""
 
     def __init__(self, files: BoardFiles) -> None:
         self._files = files
 
     def existsfile(self, request: Any, context: Any) -> Any:
-        """Return True if there is a file."""
+        """Return whether a file exists."""
         return remote_device_pb2.ExistsFileResponse(exists=self._files.exists(request.file_path))
 
     def readfile(self, request: Any, context: Any) -> Iterator[Any]:
-        """Read a file, piece by piece."""
+        """Yield the content of a file in chunks; empty if it does not exist."""
         data = self._files.read(request.file_path)
         for place in range(0, len(data), _CHUNK):
             yield remote_device_pb2.ReadFileResponse(data=data[place : place + _CHUNK])
 
     def writefile(self, request_iterator: Iterator[Any], context: Any) -> Any:
-        """Write a file, piece by piece."""
+        """Write a file from a stream of chunks."""
         path, content = "", b""
         for request in request_iterator:
             path, content = request.file_path, content + request.data
@@ -214,13 +214,13 @@ class DeviceService(remote_device_pb2_grpc.RemoteDeviceServicer):  # type: ignor
         return remote_device_pb2.WriteFileResponse()
 
     def set_bitstream_attrs(self, request: Any, context: Any) -> Any:
-        """Accept that what follows is of a bitstream: the files say the same."""
+        """Accept and ignore the attributes of a bitstream: the files that follow contain the same information."""
         return remote_device_pb2.SetBitstreamAttrsResponse(status=True)
 
     def set_pl_clk(self, request: Any, context: Any) -> Any:
-        """Accept a frequency: the simulated logic has none."""
+        """Accept and ignore a clock frequency: the simulated logic has none."""
         return remote_device_pb2.SetPlClkResponse(status=True)
 
     def shutdown(self, request: Any, context: Any) -> Any:
-        """Do nothing: nothing is to be stopped."""
+        """Accept the request and do nothing: there is nothing to stop."""
         return remote_device_pb2.ShutdownResponse(status=True)

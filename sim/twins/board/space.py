@@ -1,6 +1,6 @@
-"""State of the board without its network: registers at their addresses, memory that clients allocate, files.
+"""State of the simulated board: registers by address, buffers that clients allocate, and files.
 
-Registers in the programmable logic are a datapath's; the processor's are plain memory here.
+Registers of the programmable logic are those of a datapath; registers of the processor are plain memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fpga.bus import RegisterBus
 
 DEFAULT_BASE = 0xA000_0000
-"""Where the datapath is: the beginning of the first window that the processor has into the logic."""
+"""Address of the datapath: the start of the processor's first window into the programmable logic."""
 SPAN_BYTES = 64 * 1024
 PROCESSOR = range(0xF900_0000, 0x1_0000_0000)
 """Registers of the processor, which pynq sets when it loads a bitstream."""
@@ -24,13 +24,13 @@ FIRMWARE = "/lib/firmware/"
 _MANAGER = "/sys/class/fpga_manager/fpga0/"
 
 
-class NothingThere(Exception):
-    """No register at an address. A real board stops answering then; this one says so."""
+class NoRegister(Exception):
+    """An address without a register. A real board would stop responding; the twin reports the error."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Place of a datapath in the address space, and how one is made when the logic is loaded."""
+    """Address range of a datapath, and the factory that makes the datapath when the logic is loaded."""
 
     make: Callable[[], RegisterBus]
     base: int = DEFAULT_BASE
@@ -38,12 +38,12 @@ class Slot:
 
     @property
     def addresses(self) -> range:
-        """The bytes that it answers at."""
+        """Byte addresses of the datapath."""
         return range(self.base, self.base + self.span_bytes)
 
 
 class AddressSpace:
-    """Words at physical addresses. Accesses come from many threads and happen one at a time."""
+    """Words by physical address. Threads may share an instance; a lock serializes their accesses."""
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
@@ -52,16 +52,16 @@ class AddressSpace:
         self._bus = slot.make()
 
     def read32(self, address: int) -> int:
-        """Return the word at `address`. Raises NothingThere and BusError."""
+        """Return the word at `address`. Raise `NoRegister` or `BusError`."""
         with self._lock:
             if address in self.slot.addresses:
                 return self._bus.read32(address - self.slot.base)
             if address in PROCESSOR:
                 return self._processor.get(address, 0)
-        raise self._nothing(address)
+        raise self._make_error(address)
 
     def write32(self, address: int, value: int) -> None:
-        """Put a word at `address`. Raises NothingThere and BusError."""
+        """Write a word at `address`. Raise `NoRegister` or `BusError`."""
         with self._lock:
             if address in self.slot.addresses:
                 self._bus.write32(address - self.slot.base, value)
@@ -69,10 +69,10 @@ class AddressSpace:
             if address in PROCESSOR:
                 self._processor[address] = value
                 return
-        raise self._nothing(address)
+        raise self._make_error(address)
 
     def reload(self) -> None:
-        """Load the logic again: the datapath begins from power-on."""
+        """Reload the logic: the datapath restarts in its power-on state."""
         with self._lock:
             self._bus.close()
             self._bus = self.slot.make()
@@ -82,15 +82,13 @@ class AddressSpace:
         with self._lock:
             self._bus.close()
 
-    def _nothing(self, address: int) -> NothingThere:
+    def _make_error(self, address: int) -> NoRegister:
         last = self.slot.addresses[-1]
-        return NothingThere(
-            f"no register at {address:#x}: the datapath is at {self.slot.base:#x} to {last:#x}"
-        )
+        return NoRegister(f"no register at {address:#x}: the datapath is at {self.slot.base:#x} to {last:#x}")
 
 
 class NoBuffer(Exception):
-    """A buffer that is not there, does not fit, or is too large."""
+    """An unknown buffer, an access beyond its end, or an allocation that exceeds the available memory."""
 
 
 @dataclass(slots=True)
@@ -101,7 +99,7 @@ class _Buffer:
 
 
 class Buffers:
-    """Buffers by their identifier. Freed memory is not given out again, so that a stale address is nobody's."""
+    """Buffers by identifier. Freed addresses are not reused, so a stale address never belongs to another buffer."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, _Buffer] = {}
@@ -109,36 +107,36 @@ class Buffers:
         self._next = _FIRST_BUFFER
 
     def allocate(self, size: int, *, cacheable: bool) -> str:
-        """Return the identifier of new memory, all 0. Raises NoBuffer."""
-        held = sum(len(each.data) for each in self._buffers.values())
-        if held + size > _LIMIT_BYTES:
-            raise NoBuffer(f"{size} bytes are not free: {held} of {_LIMIT_BYTES} are taken")
+        """Allocate `size` bytes, all 0, and return the buffer's identifier. Raise `NoBuffer` if memory is exhausted."""
+        allocated = sum(len(each.data) for each in self._buffers.values())
+        if allocated + size > _LIMIT_BYTES:
+            raise NoBuffer(f"{size} bytes are not free: {allocated} of {_LIMIT_BYTES} are allocated")
         name = f"buffer-{next(self._numbers)}"
         self._buffers[name] = _Buffer(self._next, cacheable, bytearray(size))
         self._next += -(-size // _PAGE) * _PAGE or _PAGE
         return name
 
     def write(self, name: str, start: int, data: bytes) -> None:
-        """Put bytes into a buffer from `start` on. Raises NoBuffer."""
+        """Write bytes into a buffer from offset `start`. Raise `NoBuffer`, also if they exceed it."""
         buffer = self._find(name)
         if start + len(data) > len(buffer.data):
             raise NoBuffer(f"{name} has {len(buffer.data)} bytes, and {start + len(data)} were written")
         buffer.data[start : start + len(data)] = data
 
     def read(self, name: str) -> bytes:
-        """Return all bytes of a buffer. Raises NoBuffer."""
+        """Return all bytes of a buffer. Raise `NoBuffer` if it does not exist."""
         return bytes(self._find(name).data)
 
     def address(self, name: str) -> int:
-        """Return the physical address. Raises NoBuffer."""
+        """Return the physical address of a buffer. Raise `NoBuffer` if it does not exist."""
         return self._find(name).address
 
     def cacheable(self, name: str) -> bool:
-        """Return True if it was asked for as cacheable. Raises NoBuffer."""
+        """Return whether a buffer was allocated as cacheable. Raise `NoBuffer` if it does not exist."""
         return self._find(name).cacheable
 
     def free(self, name: str) -> None:
-        """Give memory back. Raises NoBuffer."""
+        """Free a buffer. Raise `NoBuffer` if it does not exist."""
         self._find(name)
         del self._buffers[name]
 
@@ -149,10 +147,10 @@ class Buffers:
 
 
 class BoardFiles:
-    """A file system in memory. Writing the name of a file in `/lib/firmware` to the manager loads it."""
+    """A file system in memory. Writing the name of a file of `/lib/firmware` to the FPGA manager loads the file."""
 
-    def __init__(self, board: str, loaded: Callable[[], None]) -> None:
-        self._loaded = loaded
+    def __init__(self, board: str, on_load: Callable[[], None]) -> None:
+        self._on_load = on_load
         self._files = {
             "/proc/version": b"Linux version 6.6.0-simulated (lightbed, SIMULATED) aarch64\n",
             "/proc/device-tree/chosen/pynq_board": board.encode() + b"\0",
@@ -162,19 +160,19 @@ class BoardFiles:
         }
 
     def exists(self, path: str) -> bool:
-        """Return True if there is a file."""
+        """Return whether a file exists."""
         return path in self._files
 
     def read(self, path: str) -> bytes:
-        """Return all of a file; nothing of one that is not there."""
+        """Return the content of a file, empty if it does not exist."""
         return self._files.get(path, b"")
 
     def write(self, path: str, content: bytes) -> None:
-        """Replace a file, or make it."""
+        """Create or replace a file; writing the manager's `firmware` file loads the named bitstream."""
         self._files[path] = content
         if path == f"{_MANAGER}firmware":
             if self.read(FIRMWARE + content.decode(errors="replace").strip()):
-                self._loaded()
+                self._on_load()
                 self._files[f"{_MANAGER}state"] = b"operating\n"
             else:
                 self._files[f"{_MANAGER}state"] = b"firmware request error\n"

@@ -1,15 +1,15 @@
-"""A DiCon MXS-9100: banks of 1xN switches that speak over TCP and over a serial line, CR terminated.
+"""A simulated DiCon MXS-9100: banks of 1xN switches with SCPI over TCP and over a serial line; CR ends lines.
 
-Options for what the manual's page leaves open: `separate_lines` (answers to chained queries on lines of their
-own instead of joined by `;`), `forgets_path` (a header path lasts for its line only), `identity=no` (`*IDN?` is
-not known), `baud`.
+Options for behaviour that the manual leaves open: `separate_lines` (each answer to several queries of a line on its own
+line, instead of joined by `;`), `forgets_path` (a header path ends with its line), `identity=no` (`*IDN?` is unknown),
+`baud` (of the serial line).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sim.twins.frontends.scpi import Handler, Instrument, Style, whole_numbers
+from sim.twins.frontends.scpi import Handler, Instrument, Style, parse_whole_numbers
 from sim.twins.switch.banks import BankDevice, WrongReply, bank_device
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
@@ -19,7 +19,7 @@ DEFAULT_BAUD = 9600
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated DiCon; `size` 2x16 is two switches 1x8. Raises `SettingError`."""
+    """Return a simulated DiCon; size 2x16 means two 1x8 switches. Raise `SettingError` for invalid settings."""
     settings.only("separate_lines", "forgets_path", "identity", "baud")
     style = Style(
         ends=b"\r",
@@ -45,14 +45,14 @@ def twin(settings: TwinSettings) -> SwitchTwin:
 
 
 class _Commands:
-    """Commands of the manual's page, on a device."""
+    """Commands of the manual for one device."""
 
     def __init__(self, device: BankDevice, wrong: WrongReply) -> None:
         self._device = device
         self._wrong = wrong
 
     def table(self) -> Mapping[str, Handler]:
-        """Return commands by header."""
+        """Return the command handlers by header."""
         return {
             "ROUTe#:SCAN": self._select,
             "ROUTe#:SCAN?": lambda numbers, _: str(self._wrong.channel(numbers[0])),
@@ -61,11 +61,11 @@ class _Commands:
         }
 
     def _select(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
-        (channel,) = whole_numbers(texts, 1)
+        (channel,) = parse_whole_numbers(texts, 1)
         self._device.select(numbers[0], channel)
 
     def _next(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
-        """Move to the channel after this one; after the last comes the first."""
+        """Move a bank to its next channel, from the last to the first."""
         del texts
         bank = numbers[0]
         self._device.select(bank, self._device.channel(bank) % self._device.channels + 1)

@@ -1,10 +1,17 @@
-"""A simulated Glimmerglass System 100: TL1 behind a `<` prompt, every command repeated, long answers in pages.
+"""A simulated Glimmerglass System 100: TL1 with a `<` prompt, echo of each command, and long answers in pages.
 
-Options for what releases do differently: `rows` (`2016` or `2005`: whose rows are printed), `echo=no` (commands are
-not repeated), `greeting=terminal` (a client is greeted with control sequences, as by older software).
-For what the published material leaves open: `opmode` (`sync`: a connection without OPMODE is answered when the light
-is there; `async`: at once), `moving` (the CONNSTATE of a row until then), `reports` (`others`: changes are reported
-to the sessions that did not make them; `yes`: to all; `no`), `when_occupied` (`reject` or `replace`).
+Options for differences between releases:
+
+    rows=2016|2005                format of the rows
+    echo=yes|no                   is each command echoed
+    greeting=prompt|terminal      greeting of a client; terminal: control sequences, as of older software
+
+Options for behaviour that published documents leave open:
+
+    opmode=sync|async             when a change without OPMODE is answered: after the mirrors have stopped, or at once
+    moving=TEXT                   CONNSTATE of a circuit whose mirrors move
+    reports=others|yes|no         sessions to which a change is reported: all but its author, all, none
+    when_occupied=reject|replace  effect of a connection to a port in use
 """
 
 from __future__ import annotations
@@ -27,11 +34,11 @@ TERMINAL_SETUP = "".join(
     f"\x1b{sequence}"
     for sequence in ('[62;1"p', ">", "[?4l", "[?5l", "[?7h", "[?8h", "[1;50r", "[50;1H", "[50;0H", "[4l")
 )
-"""Control sequences that a client of 2007 saw after it had connected."""
+"""Control sequences that a client of 2007 received after connecting."""
 PROMPT = "\r\n<"
 INPUT_BASE, OUTPUT_BASE = 10_000, 20_000
 PAGE_BYTES = 3960
-"""Size of the data lines of a page: the pages of the capture of 2016 end where one more line would pass it."""
+"""Maximum size of the data lines of a page: in the capture of 2016, one more line would exceed it on every page."""
 
 Release = Literal["2016", "2005"]
 Reports = Literal["no", "others", "yes"]
@@ -42,7 +49,7 @@ _MAX_LIST = 4096
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated Glimmerglass. Raises `SettingError` for an option that it does not know."""
+    """Return a simulated Glimmerglass switch. Raise `SettingError` for an invalid option."""
     settings.only("opmode", "moving", "rows", "echo", "greeting", "reports", "when_occupied")
     occupied = cast("WhenOccupied", settings.choice("when_occupied", "reject", "replace"))
     device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S, when_occupied=occupied)
@@ -79,11 +86,11 @@ def twin(settings: TwinSettings) -> SwitchTwin:
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """Behaviour that the published material leaves open, or that differs between releases.
+    """Behaviour that published documents leave open, or that differs between releases.
 
-    With `waits`, a connection without OPMODE is answered when the mirrors have arrived (Sync), else at once;
-    `moving` is the CONNSTATE of a row until then. `reports` says to whom changes are reported: to nobody, to the
-    `others`, or to the session that made them as well. `release` is whose rows are printed.
+    With `waits`, a change without OPMODE is answered after the mirrors have stopped (SYNC), otherwise at once. `moving`
+    is the CONNSTATE of a circuit whose mirrors move. `reports` selects the sessions that get reports of a change:
+    none, the `others`, or all including its author. `release` selects the format of the rows.
     """
 
     waits: bool = True
@@ -93,7 +100,7 @@ class Quirks:
 
 
 class GlimmerglassTl1(Tl1Frontend):
-    """TL1 of one switch, behind a prompt that follows every answer."""
+    """The TL1 interface of one switch, with a prompt after every answer."""
 
     framing = Framing(before="\r\n\n   ", after=PROMPT, before_report="\r\n\n   ")
     noise = ("REPT ALM FIBER", "10001:CL,PWRLOW,NSA,,,:threshold; crossed")
@@ -112,12 +119,12 @@ class GlimmerglassTl1(Tl1Frontend):
         self._quirks = quirks
         self._wrong_tags = 0
         self._monitoring = "10"
-        self._made_by: dict[int, str] = {}
+        self._users: dict[int, str] = {}
         if quirks.reports != "no":
             device.listen(lambda change: self.report_changes(change, ("DLT-CRS-FIBER", "ENT-CRS-FIBER")))
 
     def table(self, session: Tl1Session) -> Mapping[str, Handler]:
-        """Return the commands of a session that is logged in."""
+        """Return the command handlers of a logged-in session, by verb."""
         return {
             "RTRV-HDR": lambda _: (),
             "RTRV-SYSTEM-INFO": lambda _: [f"GGN:{name}={value}" for name, value in self._system.items()],
@@ -137,7 +144,7 @@ class GlimmerglassTl1(Tl1Frontend):
         }
 
     def pages(self, lines: Lines) -> list[Lines]:
-        """Return the lines of each block of an answer: as many as one page holds."""
+        """Split the lines of an answer into pages of at most `PAGE_BYTES`."""
         pages: list[Lines] = []
         first, size = 0, 0
         for number, line in enumerate(lines):
@@ -149,13 +156,13 @@ class GlimmerglassTl1(Tl1Frontend):
         return [*pages, lines[first:]]
 
     def pair_name(self, pair: tuple[int, int]) -> str:
-        """Return a circuit as reports name it."""
+        """Return the name of a circuit in reports."""
         return f"{self.numbering.number(pair[0])},{self.numbering.number(pair[1])}"
 
-    # -- faults of its own
+    # -- faults
 
     def faults(self) -> Mapping[str, Fault]:
-        """Return the faults for the fault board: answers under a foreign tag, reports before an answer."""
+        """Return faults for the fault board: `wrong_tag` (of answers) and `report_noise`."""
         return {
             "wrong_tag": Fault(self._set_wrong_tags, lambda _: self._set_wrong_tags(None)),
             "report_noise": self.noise_fault(),
@@ -165,7 +172,7 @@ class GlimmerglassTl1(Tl1Frontend):
         self._wrong_tags = request.whole("count", 1) if request else 0
 
     def tag(self, command: Command) -> str:
-        """Return the tag that the answer to a command carries."""
+        """Return the tag of the answer to a command: its ctag, or a wrong tag if the fault `wrong_tag` is set."""
         if not self._wrong_tags:
             return command.ctag
         self._wrong_tags -= 1
@@ -175,7 +182,7 @@ class GlimmerglassTl1(Tl1Frontend):
     # -- reads
 
     def _ports(self, aid: str) -> Sequence[int]:
-        """Return the ports that a command names; all of them where it names none."""
+        """Return the ports that a command names; all ports for an empty identifier or `all`."""
         return self.device.matrix.ports if aid.lower() in {"", "all"} else self.numbering.ports(aid)
 
     def _name(self, port: int) -> str:
@@ -184,7 +191,7 @@ class GlimmerglassTl1(Tl1Frontend):
         return self.device.labels.get(port, "" if self._quirks.release == "2005" else f"{side}{number}")
 
     def _power(self, port: int) -> float:
-        """Return the reading of a port; the monitors see noise where there is no light."""
+        """Return the power reading of a port in dBm; without light, monitors read noise."""
         return max(self.device.power_dbm(port), noise_dbm(self.numbering.number(port)))
 
     def _is_lit(self, port: int) -> bool:
@@ -195,7 +202,7 @@ class GlimmerglassTl1(Tl1Frontend):
         return port_row(self._quirks.release, self.numbering.number(port), self._name(port), health)
 
     def _circuit_row(self, port: int) -> str:
-        """Return the row of a port: its circuit, the same at both ends, or the port alone."""
+        """Return the row of a port: its circuit (the same row for both ends), or the port alone."""
         matrix = self.device.matrix
         ends = {matrix.is_input(end): end for end in (port, matrix.peer(port)) if end is not None}
         return circuit_row(
@@ -211,7 +218,7 @@ class GlimmerglassTl1(Tl1Frontend):
         return End(self.numbering.number(port), self._name(port), self._power(port))
 
     def _state(self, source: int, output: int) -> State:
-        user = self._made_by.get(source, "")
+        user = self._users.get(source, "")
         if self.device.is_moving(source):
             return State(self._quirks.moving, user=user)
         if self._is_lit(source) and self._is_lit(output):
@@ -221,10 +228,10 @@ class GlimmerglassTl1(Tl1Frontend):
     # -- changes
 
     async def _connect(self, command: Command, session: Tl1Session) -> Lines:
-        inputs, outputs = self._two_lists(command.aid)
+        inputs, outputs = self._parse_port_lists(command.aid)
         after = self.device.matrix.add(inputs, outputs)
         waits = self._waits(command)
-        self._made_by |= dict.fromkeys(inputs, session.user)
+        self._users |= dict.fromkeys(inputs, session.user)
         return await self._change(after, waits=waits)
 
     async def _disconnect(self, command: Command) -> Lines:
@@ -232,13 +239,13 @@ class GlimmerglassTl1(Tl1Frontend):
         if command.aid.lower() == "all":
             after = matrix.empty()
         elif "," in command.aid:
-            after = matrix.without(*self._two_lists(command.aid))
+            after = matrix.without(*self._parse_port_lists(command.aid))
         else:
             after = matrix.without_ports(self.numbering.ports(command.aid))
         return await self._change(after, waits=self._waits(command))
 
     async def _change(self, after: Connections, *, waits: bool) -> Lines:
-        """Execute a set command, unless a fault swallows the command."""
+        """Change the connections, unless the fault `drop_command` discards the command."""
         if not self.device.faults.take_dropped_command():
             motion = self.device.change(after)
             if motion is not None and waits:
@@ -251,7 +258,7 @@ class GlimmerglassTl1(Tl1Frontend):
             raise Denied("IDNV", f"no OPMODE {mode[:40]}")
         return self._quirks.waits if not mode else mode == "SYNC"
 
-    def _two_lists(self, aid: str) -> tuple[list[int], list[int]]:
+    def _parse_port_lists(self, aid: str) -> tuple[list[int], list[int]]:
         inputs, comma, outputs = aid.partition(",")
         if not comma:
             raise Denied("IIAC", "inputs and outputs are needed")
@@ -266,7 +273,7 @@ class GlimmerglassTl1(Tl1Frontend):
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """The device's port numbers against those of the matrix: 10001.. for inputs, 20001.. for outputs."""
+    """Conversion between the device's port numbers (inputs from 10001, outputs from 20001) and those of the matrix."""
 
     inputs: int
     outputs: int
@@ -280,7 +287,7 @@ class Numbering:
         return INPUT_BASE + port if port <= self.inputs else OUTPUT_BASE + port - self.inputs
 
     def port(self, number: int) -> int:
-        """Return the port of the matrix. Raises `Denied` (IIAC)."""
+        """Return the port of the matrix for a number of the device. Raise `Denied` (IIAC) if it does not exist."""
         if INPUT_BASE < number <= INPUT_BASE + self.inputs:
             return number - INPUT_BASE
         if OUTPUT_BASE < number <= OUTPUT_BASE + self.outputs:
@@ -288,7 +295,7 @@ class Numbering:
         raise Denied("IIAC", f"there is no port {number}")
 
     def ports(self, text: str) -> list[int]:
-        """Return ports of a list of numbers and ranges. Raises `Denied` (IIAC).
+        """Return the ports of the matrix for a list of numbers and ranges. Raise `Denied` (IIAC).
 
         >>> Numbering(8, 8).ports("10001&10003&20001&&20003")
         [1, 3, 9, 10, 11]
@@ -304,7 +311,7 @@ class Numbering:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One end of a row of circuits: a port with its name and its reading, or none (the default)."""
+    """One end of a circuit row: a port with name and power reading; the default means no port."""
 
     number: int = 0
     name: str = ""
@@ -313,7 +320,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """State of a circuit, why it is so, and who made it."""
+    """State of a circuit, the cause of the state, and the user who made the circuit."""
 
     word: str = "single"
     cause: str = "none"
@@ -321,7 +328,7 @@ class State:
 
 
 def circuit_row(release: Release, source: End, output: End, state: State) -> str:
-    """Return a row of `rtrv-crs-fiber`: a circuit, or a port that has none.
+    """Return a row of `RTRV-CRS-FIBER`: a circuit, or a port without one.
 
     >>> circuit_row("2005", End(10001, "", -49.162), End(), State()).partition(",CONNID=")[2]
     '0,CONNSTATE=single,CONNCAUSE=none,INPWR=-49.162,OUTPWR=0.000,PWRLOSS=0.000,CONNLOCK=0,CONNLOCKUSER='
@@ -351,7 +358,7 @@ def _end(side: str, end: End, power: str) -> str:
 
 
 def power_text(release: Release, dbm: float | None) -> str:
-    """Return a reading in dBm, or what stands where there is no port.
+    """Return the text of a power reading in dBm, or the text for a missing port.
 
     >>> power_text("2016", -12.05), power_text("2016", None), power_text("2005", None)
     ('-12.05', 'NA', '0.000')
@@ -380,5 +387,5 @@ def port_row(release: Release, number: int, name: str, health: str) -> str:
 
 
 def noise_dbm(number: int) -> float:
-    """Return the reading of a port without light: -49.0 to -52.9, another one at each port, as in the captures."""
+    """Return the reading of a port without light in dBm: -49.0 to -52.9, depending on the port, as in the captures."""
     return -49.0 - number * 7 % 40 / 10

@@ -1,8 +1,8 @@
-"""A patch panel and a scripted person in front of it, who is asked by lines of text over TCP.
+"""A patch panel and a simulated person who moves its cords, on requests that arrive as lines of text over TCP.
 
-He takes his time (30 s a cord), does what he is asked to, and says `done`; what he cannot do he refuses with `no` and
-the reason. He errs when a fault says so, and tells the truth when asked where a cord goes. The panel's truth is the
-matrix.
+A move takes 30 s by default. The person then answers `done`, or `no` and the reason if the move is impossible. With
+the fault `mistake`, the person plugs a cord into the wrong output and still answers `done`. The answer to the question
+where a cord goes is always true, because it is read from the matrix.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _PORT = r"(\d+)(?: \([^)]*\))?"
 _REMOVE = re.compile(rf"\d+\. Remove the cord from input {_PORT} to output {_PORT}\.")
 _CONNECT = re.compile(rf"\d+\. Connect input {_PORT} to output {_PORT}\.")
 _WHERE = re.compile(rf"Where does the cord in input {_PORT} go\?.*")
-_NOTHING_TO_SAY = b""
+_NO_ANSWER = b""
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated panel; `switch_time_s` is what a cord takes him. It has no options."""
+    """Return a simulated panel; `switch_time_s` is the duration of a move. Raise `SettingError` for any option."""
     settings.only()
     cord_time_s = CORD_TIME_S if settings.switch_time_s is None else settings.switch_time_s
     device = settings.device(switch_time_s=0.0)
-    device.switch_time_s = 0.0  # a cord is dark only while he holds it
+    device.switch_time_s = 0.0  # the device itself adds no delay to the person's move
     person = Person(device, cord_time_s=cord_time_s)
     frontend = Frontend(
         "manual",
@@ -43,7 +43,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
 
 
 class Person:
-    """One person at one panel, whoever asks."""
+    """The person at one panel, who serves all clients."""
 
     def __init__(self, device: SwitchDevice, *, cord_time_s: float) -> None:
         self._device = device
@@ -53,7 +53,7 @@ class Person:
         self._refusals = 0
 
     def faults(self) -> Mapping[str, Fault]:
-        """Return faults for the fault board: plugging the neighbour and saying done; refusing; forgetting."""
+        """Return faults for the fault board: `mistake` (a wrong output, answered `done`) and `refuses`."""
         return {
             "mistake": Fault(self._set_mistakes, lambda _: self._set_mistakes(None)),
             "refuses": Fault(self._set_refusals, lambda _: self._set_refusals(None)),
@@ -66,7 +66,7 @@ class Person:
         self._refusals = request.whole("count", 1) if request else 0
 
     async def serve(self, line: Line) -> None:
-        """Serve one caller until he disconnects."""
+        """Serve one client until it disconnects."""
         rest = b""
         while data := await line.read():
             *lines, rest = (rest + data).split(b"\n")
@@ -80,32 +80,34 @@ class Person:
             return b"none\n" if output is None else f"{output}\n".encode()
         order = remove or connect
         if order is None:
-            return _NOTHING_TO_SAY  # the list of work, or chat
+            return _NO_ANSWER  # the work list, or a remark
         await self._device.clock.sleep(self._cord_time_s)
         try:
-            self._obey(int(order[1]), int(order[2]), connecting=connect is not None)
-        except (Refused, Unwilling) as refused:
+            self._move_cord(int(order[1]), int(order[2]), connects=connect is not None)
+        except (Refused, PersonRefusal) as refused:
             return f"no {refused}\n".encode()
         return b"done\n"
 
-    def _obey(self, source: int, output: int, *, connecting: bool) -> None:
+    def _move_cord(self, source: int, output: int, *, connects: bool) -> None:
         if self._refusals:
             self._refusals -= 1
             self._device.faults.fired["refuses"] += 1
-            raise Unwilling("I cannot reach it")
+            raise PersonRefusal("I cannot reach it")
         if self._device.faults.take_dropped_command():
             return
-        if not connecting:
+        if not connects:
             self._device.change(self._matrix.without([source], [output]))
             return
-        self._device.change(self._matrix.add([source], [self._erring(output)]))
+        self._device.change(self._matrix.add([source], [self._choose_output(output)]))
 
-    def _erring(self, output: int) -> int:
-        """Return the output he really plugs: the next free one, when he errs."""
+    def _choose_output(self, output: int) -> int:
+        """Return the output that the person plugs in: with the fault `mistake`, the nearest other free output."""
         if not self._mistakes:
             return output
-        taken = set(self._matrix.connections.values()) | {output}
-        free = [port for port in self._matrix.ports if port > self._matrix.inputs and port not in taken]
+        used_outputs = set(self._matrix.connections.values()) | {output}
+        free = [
+            port for port in self._matrix.ports if port > self._matrix.inputs and port not in used_outputs
+        ]
         if not free:
             return output
         self._mistakes -= 1
@@ -113,5 +115,5 @@ class Person:
         return min(free, key=lambda port: abs(port - output))
 
 
-class Unwilling(Exception):
-    """He will not do it."""
+class PersonRefusal(Exception):
+    """A request that the person refuses."""

@@ -1,6 +1,6 @@
-"""A Viavi MAP-200 optical switch (mOSW): banks of 1xN switches with a monitor at each common port.
+"""A simulated Viavi MAP-200 optical switch (mOSW): banks of 1xN switches with a power monitor at each common port.
 
-The option `close_reply` says what `:ROUTe:CLOSe? 1` answers, which no public text shows: the `channel`, the
+The option `close_reply` selects the answer to `:ROUTe:CLOSe? 1`, which no public document shows: the `channel`, the
 `pair` of bank and channel, or the `triple` of bank, common port and channel.
 """
 
@@ -15,7 +15,7 @@ from sim.twins.frontends.scpi import (
     Instrument,
     ScpiError,
     Style,
-    whole_numbers,
+    parse_whole_numbers,
 )
 from sim.twins.switch.banks import BankDevice, WrongReply, bank_device
 from sim.twins.switch.settings import TwinSettings
@@ -23,11 +23,11 @@ from sim.twins.switch.twin import Frontend, SwitchTwin
 
 DEFAULT_SWITCH_TIME_S = 0.02
 LOWEST_READING_DBM = -100.0
-"""The end of the monitor's range (manual, page 91); what it reads in the dark is an assumption."""
+"""Lower end of the monitor's range (manual, page 91), used as the reading without light (assumption)."""
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated mOSW; `size` 2x16 is two switches 1x8. Raises `SettingError`."""
+    """Return a simulated mOSW; size 2x16 means two 1x8 switches. Raise `SettingError` for an invalid option or size."""
     reply = settings.only("close_reply").choice("close_reply", "channel", "pair", "triple")
     device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong = WrongReply(device)
@@ -42,7 +42,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
 
 
 class _Commands:
-    """The commands on a device."""
+    """Commands of one device."""
 
     def __init__(self, device: BankDevice, wrong: WrongReply, reply: str, errors: ErrorQueue) -> None:
         self._device = device
@@ -51,11 +51,11 @@ class _Commands:
         self._errors = errors
 
     def table(self) -> Mapping[str, Handler]:
-        """Return commands by header."""
+        """Return the command handlers by header."""
         return {
             "ROUTe:CLOSe": self._close,
-            "ROUTe:CLOSe?": self._closed,
-            "ROUTe:MONitor?": self._monitor,
+            "ROUTe:CLOSe?": self._query_channel,
+            "ROUTe:MONitor?": self._query_power,
             "SYSTem:ERRor[:NEXT]?": lambda *_: self._errors.pop(),
             "*CLS": lambda *_: self._errors.clear(),
             "*OPC?": lambda *_: "1",
@@ -63,20 +63,20 @@ class _Commands:
 
     def _close(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
         del numbers
-        bank, common, channel = whole_numbers(texts, 3)
+        bank, common, channel = parse_whole_numbers(texts, 3)
         if common != 1:
             raise ScpiError(-222, "common port 1 is the only one")
         self._device.select(bank, channel)
 
-    def _closed(self, numbers: Sequence[int], texts: Sequence[str]) -> str:
+    def _query_channel(self, numbers: Sequence[int], texts: Sequence[str]) -> str:
         del numbers
-        (bank,) = whole_numbers(texts, 1)
+        (bank,) = parse_whole_numbers(texts, 1)
         channel = self._wrong.channel(bank)
         return {"pair": f"{bank}, {channel}", "triple": f"{bank},1,{channel}"}.get(self._reply, str(channel))
 
-    def _monitor(self, numbers: Sequence[int], texts: Sequence[str]) -> str:
+    def _query_power(self, numbers: Sequence[int], texts: Sequence[str]) -> str:
         del numbers
-        (bank,) = whole_numbers(texts, 1)
+        (bank,) = parse_whole_numbers(texts, 1)
         self._device.output(bank, 1)
         dbm = self._device.power_dbm(bank)
         return f"0, {LOWEST_READING_DBM if dbm <= DARK_FLOOR_DBM else dbm:.3f}"

@@ -1,9 +1,13 @@
-"""1xN switches of the makes that differ in a word: SCPI with a header to choose, or one of five dialects.
+"""Simulated 1xN switches of makes that differ in few commands: SCPI with an optional header, or one of five dialects.
 
-Options: `make` is `scpi`, `leoni-eol`, `thorlabs-osw`, `dicon-module`, `jds-sb` or `santec-sx1`; of SCPI `header` is
-the one that selects (`ROUTe#:CHANnel`, where `#` is the number of the bank), `errors=no` has no error queue,
-`identity=no` no `*IDN?`.
-`end` ends lines (`lf`, `cr`, `crlf`), `baud` is that of the serial line.
+Options:
+
+    make=NAME         scpi, leoni-eol, thorlabs-osw, dicon-module, jds-sb or santec-sx1
+    header=HEADER     (scpi) header of the command that selects a channel; `#` is the number of the bank
+    errors=yes|no     (scpi) is there an error queue
+    identity=yes|no   (scpi) is `*IDN?` known
+    end=lf|cr|crlf    line ending
+    baud=N            rate of the serial line in bit/s
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sim.twins.frontends.scpi import ErrorQueue, Handler, Instrument, Style, whole_numbers
+from sim.twins.frontends.scpi import ErrorQueue, Handler, Instrument, Style, parse_whole_numbers
 from sim.twins.switch.banks import BankDevice, WrongReply, bank_device
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
@@ -21,12 +25,12 @@ DEFAULT_SWITCH_TIME_S = 0.02
 _ENDS = {"lf": "\n", "cr": "\r", "crlf": "\r\n"}
 
 Dialect = Callable[[TwinSettings, BankDevice, WrongReply], Mapping[str, Handler]]
-"""Gives the commands by header."""
+"""Returns the command handlers of a dialect by header."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Quirks:
-    """Behaviour of a make that the options choose."""
+    """Behaviour that the options select."""
 
     make: str
     header: str
@@ -38,7 +42,7 @@ class _Quirks:
 
 @dataclass(frozen=True, slots=True)
 class _Make:
-    """Commands of a make, its line end and the rate of its serial line in baud."""
+    """Commands of a make, its line ending, and the rate of its serial line in bit/s."""
 
     table: Callable[[_Quirks, TwinSettings, BankDevice, WrongReply, ErrorQueue], Mapping[str, Handler]]
     end: str
@@ -47,20 +51,20 @@ class _Make:
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated bank; `size` 2x16 is two switches 1x8. Raises `SettingError`."""
-    chosen = _quirks(settings)
+    """Return a simulated unit; size 2x16 means two 1x8 switches. Raise `SettingError` for invalid settings."""
+    quirks = _quirks(settings)
     device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong, errors = WrongReply(device), ErrorQueue()
-    make = _MAKES[chosen.make]
-    table = make.table(chosen, settings, device, wrong, errors)
-    end = _ENDS[chosen.end]
+    make = _MAKES[quirks.make]
+    table = make.table(quirks, settings, device, wrong, errors)
+    end = _ENDS[quirks.end]
     answer_end = end if "end" in settings.options else make.answer_end or end
     instrument = Instrument(table, Style(end[-1:].encode(), answer_end), errors)
-    options = {"banks": str(device.banks), "channels": str(device.channels), **_words(chosen)}
+    options = {"banks": str(device.banks), "channels": str(device.channels), **_address_options(quirks)}
     scheme, serve = "scpi-1xn", instrument.serve
     frontends = {
         "scpi": Frontend(scheme, serve, options=options),
-        "serial": Frontend(f"{scheme}+serial", serve, wire="serial", baud=chosen.baud, options=options),
+        "serial": Frontend(f"{scheme}+serial", serve, wire="serial", baud=quirks.baud, options=options),
     }
     return SwitchTwin(device, frontends, faults=wrong.faults(), on_boot=errors.clear)
 
@@ -79,38 +83,38 @@ def _quirks(settings: TwinSettings) -> _Quirks:
     )
 
 
-def _words(chosen: _Quirks) -> dict[str, str]:
-    """Return the part of an address that names the commands, as its driver reads it."""
-    options = {} if chosen.end == _MAKES[chosen.make].end else {"end": chosen.end}
-    if chosen.make != "scpi":
-        return {**options, "preset": chosen.make}
-    header = chosen.header.replace("#", "{bank}")
+def _address_options(quirks: _Quirks) -> dict[str, str]:
+    """Return the query parameters of the address, which tell the driver the commands of this make."""
+    options = {} if quirks.end == _MAKES[quirks.make].end else {"end": quirks.end}
+    if quirks.make != "scpi":
+        return {**options, "preset": quirks.make}
+    header = quirks.header.replace("#", "{bank}")
     options |= {"set": f":{header} {{channel}}", "query": f":{header}?"}
-    options |= {"errors": ":SYSTem:ERRor?"} if chosen.has_errors else {}
-    return options | ({} if chosen.has_identity else {"idn": ""})
+    options |= {"errors": ":SYSTem:ERRor?"} if quirks.has_errors else {}
+    return options | ({} if quirks.has_identity else {"idn": ""})
 
 
 def _scpi(
-    chosen: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
+    quirks: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
 ) -> Mapping[str, Handler]:
     def select(numbers: Sequence[int], texts: Sequence[str]) -> None:
-        (channel,) = whole_numbers(texts, 1)
+        (channel,) = parse_whole_numbers(texts, 1)
         device.select(numbers[0] if numbers else 1, channel)
 
     serial = settings.serial_number
     table: dict[str, Handler] = {
-        chosen.header: select,
-        f"{chosen.header}?": lambda numbers, _: str(wrong.channel(numbers[0] if numbers else 1)),
+        quirks.header: select,
+        f"{quirks.header}?": lambda numbers, _: str(wrong.channel(numbers[0] if numbers else 1)),
     }
-    if chosen.has_errors:
+    if quirks.has_errors:
         table["SYSTem:ERRor[:NEXT]?"] = lambda *_: errors.pop()
-    if chosen.has_identity:
+    if quirks.has_identity:
         table["*IDN?"] = lambda *_: f"Simulated,1x{device.channels},{serial},1.0"
     return table
 
 
 def leoni(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mapping[str, Handler]:
-    """Return `ch?` -> `2`, `ch3` silent, `firmware?` -> `ver3.27` (manual, page 8), and `type?` -> `eol 1x8`."""
+    """Return the commands of a Leoni EOL: `ch3` selects, `ch?` -> `2`, `firmware?` -> `ver3.27` (manual, page 8)."""
     del settings
     return {
         "ch#": lambda numbers, _: device.select(1, numbers[0]),
@@ -121,19 +125,20 @@ def leoni(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mapp
 
 
 def thorlabs(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mapping[str, Handler]:
-    """Return `S 2` silent, `S?` -> `2`."""
+    """Return the commands of a Thorlabs OSW: `S 2` selects, `S?` -> `2`."""
     del settings
-    return {"S": _selecting(device), "S?": lambda *_: str(wrong.channel(1))}
+    return {"S": _make_select(device), "S?": lambda *_: str(wrong.channel(1))}
 
 
 def dicon_module(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mapping[str, Handler]:
-    """Return `I1 3` silent, `I1?`, `CF?` with the number of channels second, `ID?`, and `PK`, which parks the mirror.
+    """Return the commands of a DiCon module: `I1 3` selects, `I1?`, `CF?`, `ID?`; `PK` parks the mirror.
 
-    Before each answer comes a line feed. What `CF?` says first, and the text of `ID?`, are choices.
+    A line feed precedes each answer. The second value of `CF?` is the number of channels; its first value and the text
+    of `ID?` are our choice.
     """
     serial = settings.serial_number
     return {
-        "I#": _selecting(device, park=0),
+        "I#": _make_select(device, park=0),
         "I#?": lambda *_: f"\n{wrong.channel(1)}",
         "CF?": lambda *_: f"\n1,{device.channels}",
         "ID?": lambda *_: f"\nDiCon MEMS 1x{device.channels} {serial}",
@@ -142,10 +147,10 @@ def dicon_module(settings: TwinSettings, device: BankDevice, wrong: WrongReply) 
 
 
 def jds(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mapping[str, Handler]:
-    """Return `CLOSE 3` silent, `CLOSE?`, `OPC?` without a star, `IDN?`, and `RESET` to channel 0: none."""
+    """Return the commands of a JDS SB: `CLOSE 3` selects, `CLOSE?`, `OPC?` and `IDN?` without `*`; `RESET` opens."""
     serial = settings.serial_number
     return {
-        "CLOSE": _selecting(device, park=0),
+        "CLOSE": _make_select(device, park=0),
         "CLOSE?": lambda *_: str(wrong.channel(1)),
         "OPC?": lambda *_: "0" if device.is_moving(1) else "1",
         "IDN?": lambda *_: f"JDS FITEL SB 1x{device.channels} {serial}",
@@ -154,15 +159,15 @@ def jds(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mappin
 
 
 def santec(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mapping[str, Handler]:
-    """Return `CLOSe 3` silent, `CLOSe` to the next channel, `CLOSe?`, and the questions about its one module."""
+    """Return the commands of a Santec SX1: `CLOSe 3` selects, `CLOSe` selects the next channel, `CLOSe?` and others."""
     serial = settings.serial_number
 
     def close(_: Sequence[int], texts: Sequence[str]) -> None:
         next_channel = device.channel(1) % device.channels + 1
-        device.select(1, whole_numbers(texts, 1)[0] if texts else next_channel)
+        device.select(1, parse_whole_numbers(texts, 1)[0] if texts else next_channel)
 
     def select_module(_: Sequence[int], texts: Sequence[str]) -> None:
-        whole_numbers(texts, 1)  # any number is taken for the one module there is
+        parse_whole_numbers(texts, 1)  # there is one module, which any number selects
 
     return {
         "CLOSe": close,
@@ -180,11 +185,11 @@ def santec(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Map
     }
 
 
-def _selecting(device: BankDevice, park: int | None = None) -> Handler:
-    """Return the handler of a command with the channel as its parameter; `park` is the number that means none."""
+def _make_select(device: BankDevice, park: int | None = None) -> Handler:
+    """Return the handler of a command that selects its parameter as channel; the number `park` opens the switch."""
 
     def select(_: Sequence[int], texts: Sequence[str]) -> None:
-        (channel,) = whole_numbers(texts, 1)
+        (channel,) = parse_whole_numbers(texts, 1)
         if channel == park:
             device.park(1)
         else:
@@ -195,9 +200,9 @@ def _selecting(device: BankDevice, park: int | None = None) -> Handler:
 
 def _dialect(words: Dialect) -> Callable[..., Mapping[str, Handler]]:
     def table(
-        chosen: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
+        quirks: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
     ) -> Mapping[str, Handler]:
-        del chosen, errors
+        del quirks, errors
         return words(settings, device, wrong)
 
     return table

@@ -1,19 +1,18 @@
-"""A Telescent robotic patch panel: a command line over SSH, and one arm behind it.
+"""A simulated Telescent robotic patch panel: a command line over SSH, and one arm that moves fibres.
 
-The published material is one driver of somebody else, so much is left open; the options are:
+The only published document is a third-party driver. Options select behaviour that it leaves open:
 
-    motion=hidden|shown          does the table show what the arm still has to do (letters C and D), or only
-                                 what is plugged
-    simplex_unlock=fails|works   is a port refused by `unallocate` of which one direction only was unlocked
-    unallocate_queued=reject|after is `unallocate` refused while the connect is queued, or done after it
-    when_occupied=reject|replace does `connect --force` refuse a port in use
-    errors=frame|exception       refusals in a frame of `====`, or on one line with `Exception`
+    motion=hidden|shown          does the table show pending moves (letters C and D), or only plugged fibres
+    simplex_unlock=fails|works   does `unallocate` refuse a port of which only one direction is unlocked
+    unallocate_queued=reject|after is `unallocate` refused while the connect is queued, or executed after it
+    when_occupied=reject|replace does `connect --force` refuse or replace a circuit of a port in use
+    errors=frame|exception       are refusals in a frame of `====`, or on one line with `Exception`
     colour=yes|no                are prompt and table coloured
-    sessions=many|one            does a connection take many shells and commands, or end with its first
-    idle_s=180, homing_s=60      when an idle session is ended, how long a homing run takes
+    sessions=many|one            does an SSH connection accept many shells and commands, or end with the first
+    idle_s=180, homing_s=60      idle timeout of a session, and duration of a homing run, in seconds
 
-The time of one move is 60 s unless `--switch-time-ms` says otherwise; `--speed 1000` makes that 60 ms of ours.
-The account is admin, admin (assumption: none has been published).
+A move takes 60 s unless `--switch-time-ms` is set; with `--speed 1000` these 60 s pass in 60 ms of real time.
+The account is admin, admin (assumption: none is published).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sim.twins.frontends.cli import CliFaults, CliFrontend, CommandError, Handler, Manner, Typed
+from sim.twins.frontends.cli import CliFaults, CliFrontend, CliStyle, CommandError, Handler, Typed
 from sim.twins.switch.device import Change, SwitchDevice
 from sim.twins.switch.matrix import Pair, Refused
 from sim.twins.switch.robot import Event, Job, Robot
@@ -53,7 +52,7 @@ _WIDTH = 8
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated Telescent. Raises `SettingError`; a frame has as many inputs as outputs."""
+    """Return a simulated Telescent. Raise `SettingError` for an invalid option, or unequal inputs and outputs."""
     settings.only(*_OPTIONS)
     if settings.inputs != settings.outputs:
         raise SettingError(
@@ -77,7 +76,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         cli.execute,
         wire="ssh",
         one_session=settings.one_session,
-        account=(cli.manner.user, settings.password or "admin"),
+        account=(cli.style.user, settings.password or "admin"),
     )
     return SwitchTwin(
         device,
@@ -98,7 +97,7 @@ def _command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> Cl
     )
     user = settings.user or "admin"
     host = re.sub(r"[^0-9a-zA-Z]", "", settings.name) or "ntm"
-    manner = Manner(
+    style = CliStyle(
         f"{user}@{host}> ",
         user=user,
         greeting="Network Topology Manager (SIMULATED)",
@@ -107,7 +106,7 @@ def _command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> Cl
     )
     return CliFrontend(
         Commands(frame, printer).table(),
-        manner,
+        style,
         clock=settings.clock,
         faults=faults,
         idle_timeout_s=settings.number("idle_s", IDLE_S),
@@ -115,7 +114,7 @@ def _command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> Cl
 
 
 def _verbs(robot: Robot) -> Mapping[str, Verb]:
-    """Return the verbs of a technician at the robot: the published driver has no command for them."""
+    """Return verbs for a technician at the robot, as the published driver has no commands for this."""
 
     def home(_: Request) -> Reply:
         robot.home()
@@ -129,16 +128,16 @@ def _verbs(robot: Robot) -> Mapping[str, Verb]:
 
 
 class Frame:
-    """One frame with one arm: what is locked, and what the arm is asked to do.
+    """A frame with one arm: its locks and its requests to the arm.
 
-    A port has a number from 0, an input and an output; here ports are the simulator's own (inputs 1..N, outputs
-    N+1..2N), and `sides` translates. A finished circuit is locked at both ends; `unlock` opens them, and they are
-    locked again when the next circuit on them is finished, be it the one that is there: the public driver connects
-    without a look at what is there, and waits for a circuit that is allocated and locked. A port without a circuit is
-    locked only when somebody reserved it (the fault `lock_port`).
+    A port of the device has a number from 0, an input and an output; `sides` converts to port numbers of the simulator
+    (inputs 1..N, outputs N+1..2N). Both ends of a circuit are locked. After `unlock`, they are locked again when
+    the next circuit on them is finished, even if it is the same circuit: the public driver connects without checking
+    the present circuit, and waits until it is allocated and locked. A port without a circuit is locked only if it is
+    reserved (the fault `lock_port`).
 
-    `simplex_unlock`: one direction of a port may be unallocated by itself. `unallocates_queued`: a circuit that the
-    arm has yet to make may be unallocated, which the arm then does after it.
+    With `simplex_unlock`, one direction of a port can be unallocated. With `unallocates_queued`, a circuit that is
+    still queued can be unallocated; the arm then makes it first and removes it afterwards.
     """
 
     def __init__(
@@ -158,21 +157,21 @@ class Frame:
         return self.device.matrix.inputs
 
     def source(self, number: int) -> int:
-        """Return the input of port `number`. Raises `CommandError` when there is no such port."""
+        """Return the input of port `number`. Raise `CommandError` if the port does not exist."""
         if number >= self.size:
             raise CommandError(f"port {number} does not exist; ports are 0 to {self.size - 1}")
         return number + 1
 
     def output(self, number: int) -> int:
-        """Return the output of port `number`. Raises `CommandError`."""
+        """Return the output of port `number`. Raise `CommandError` if the port does not exist."""
         return self.source(number) + self.size
 
     def sides(self, number: int) -> tuple[int, int]:
-        """Input and output of port `number`. Raises `CommandError`."""
+        """Return input and output of port `number`. Raise `CommandError` if the port does not exist."""
         return self.source(number), self.output(number)
 
     def number(self, port: int) -> int:
-        """Return the number of the port that an input or output belongs to."""
+        """Return the number of the port that has an input or output."""
         return (port - 1) % self.size
 
     def is_locked(self, port: int) -> bool:
@@ -182,18 +181,18 @@ class Frame:
         return port not in self.unlocked
 
     def job_for(self, output: int) -> Job | None:
-        """Return the job that waits for the arm at an output."""
+        """Return the first queued or running job of an output, or None."""
         return next((job for job in self.robot.queue if job.pair[1] == output), None)
 
-    # -- what may be commanded
+    # -- commands
 
     def unlock(self, *ports: int) -> None:
-        """Open the locks of inputs or outputs, whoever closed them."""
+        """Unlock inputs or outputs, including those locked by the fault `lock_port`."""
         self.device.matrix.locked.difference_update(ports)
         self.unlocked.update(ports)
 
     def connect(self, pair: Pair, user: str) -> None:
-        """Move the arm to make a circuit. Raises `CommandError` if the device would refuse."""
+        """Queue a move that makes a circuit. Raise `CommandError` for a locked or unusable port, or a faulty arm."""
         self._check_arm()
         for port in pair:
             if self.is_locked(port):
@@ -205,30 +204,33 @@ class Frame:
         self.robot.submit("connect", pair, user=user, source="CLI")
 
     def unallocate(self, port: int, user: str) -> None:
-        """Move the arm to remove the circuit of an input or output, if it has one. Raises `CommandError`."""
+        """Queue a move that removes the circuit of an input or output, if it has one.
+
+        Raise `CommandError` if the port is not unlocked, its connect is still queued, or the arm is faulty.
+        """
         pair = self._circuit(port)
         if pair is None:
             return
         self._check_arm()
-        needed = (port,) if self._simplex_unlock else self.sides(self.number(port))
-        if not self.unlocked.issuperset(needed):
+        required_ports = (port,) if self._simplex_unlock else self.sides(self.number(port))
+        if not self.unlocked.issuperset(required_ports):
             raise CommandError(f"port {self.number(port)} is not unlocked")
         self.robot.submit("disconnect", pair, user=user, source="CLI")
 
     def _circuit(self, port: int) -> Pair | None:
-        """Return the circuit that a port has when the arm has done what was asked; None when it has none by then.
+        """Return the circuit that an input or output has after all queued jobs, or None.
 
-        Raises `CommandError` for one that the arm has yet to make.
+        Unless `unallocates_queued`, raise `CommandError` for a circuit that is still to be made.
         """
-        asked = [job for job in self.robot.queue if port in job.pair]
-        if not asked:
+        jobs = [job for job in self.robot.queue if port in job.pair]
+        if not jobs:
             peer = self.device.matrix.peer(port)
             return None if peer is None else (min(port, peer), max(port, peer))
-        if asked[-1].kind == "disconnect":
+        if jobs[-1].kind == "disconnect":
             return None
         if not self._unallocates_queued:
             raise CommandError(f"port {self.number(port)} has a connect in the queue of the robot")
-        return asked[-1].pair
+        return jobs[-1].pair
 
     def _check_arm(self) -> None:
         if self.robot.jammed or not self.robot.enabled:
@@ -239,19 +241,19 @@ class Frame:
             self.unlocked.difference_update(pair)
 
     def _lock_unmoved(self, event: Event, job: Job | None) -> None:
-        """Lock a circuit that the arm was to make and found there."""
+        """Lock a circuit whose job was skipped because it exists already."""
         if event == "skipped" and job is not None and job.kind == "connect":
             self.unlocked.difference_update(job.pair)
 
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """Formats of one device: in colour, with the arm's work shown or hidden, refusals framed or not.
+    """Output formats of one device.
 
     Known: the rows `R<row>#<letter>` with 12 entries of letters and digits, of which `A...` are allocated and
     `U...` are not; the label C12 in the heading; `STATE = ALLOCATED_AND_LOCKED`, `OUTPUT = 321 `; the frame of `====`.
-    Assumptions: the second letter of an entry (locked or unlocked), the letter of a row, what stands for a free
-    output (its own number), F for an output that has failed, C and D for what the arm has yet to make and to clear.
+    Assumptions: the second letter of an entry (locked or unlocked), the letter of a row, the number of a free output
+    (its own), F for a failed output, and C and D for outputs with a queued connect or disconnect.
     """
 
     colour: bool
@@ -259,7 +261,7 @@ class Printer:
     frames_errors: bool
 
     def table(self, frame: Frame) -> str:
-        """Return all outputs, twelve to a row; the last row is short where the size is no multiple of twelve."""
+        """Return the table of all outputs, twelve in each row except possibly the last."""
         heading = "".join(f"C{column + 1}".ljust(_WIDTH) for column in range(COLUMNS))
         rows = [" " * _WIDTH + heading.rstrip()]
         for first in range(0, frame.size, COLUMNS):
@@ -268,7 +270,7 @@ class Printer:
         return "\n".join(rows)
 
     def input_state(self, frame: Frame, number: int) -> str:
-        """Return the state of one input. Raises `CommandError` when there is no such port."""
+        """Return the state of an input. Raise `CommandError` if the port does not exist."""
         port = frame.source(number)
         peer = frame.device.matrix.peer(port)
         allocated = "UNALLOCATED" if peer is None else "ALLOCATED"
@@ -277,21 +279,21 @@ class Printer:
         return "\n".join(lines if peer is None else [*lines, f"OUTPUT = {frame.number(peer)} "])
 
     def error(self, text: str) -> str:
-        """Return a refusal."""
+        """Return the text of a refusal."""
         if self.frames_errors:
             return f"==== ERROR ====\n{text}\n===="
         return f"com.ntm.CommandException: {text}"
 
     def _cell(self, frame: Frame, number: int) -> str:
         output = frame.output(number)
-        letter, belongs_to = self._status(frame, output)
-        text = f"{letter}{'L' if frame.is_locked(output) else 'U'}{belongs_to}"
+        letter, target = self._status(frame, output)
+        text = f"{letter}{'L' if frame.is_locked(output) else 'U'}{target}"
         if not self.colour:
             return text.ljust(_WIDTH - 1)
         return f"{_GREEN if letter == 'U' else _YELLOW}{text}{_PLAIN}".ljust(_WIDTH + 8)
 
     def _status(self, frame: Frame, output: int) -> tuple[str, int]:
-        """Return the first letter of an entry, and the number after its letters."""
+        """Return the first letter of a table entry, and the number after its letters."""
         job = frame.job_for(output) if self.shows_motion else None
         if job is not None:
             return ("C" if job.kind == "connect" else "D"), frame.number(job.pair[0])
@@ -302,14 +304,14 @@ class Printer:
 
 
 class Commands:
-    """The commands of the command line on one frame."""
+    """Command handlers of one frame."""
 
     def __init__(self, frame: Frame, printer: Printer) -> None:
         self._frame = frame
         self._printer = printer
 
     def table(self) -> Mapping[str, Handler]:
-        """Return commands by their pattern."""
+        """Return the command handlers by regular expression."""
         force = r"(?:\s+--force)?"
         side = r"(?:\s+-(?P<side>in|out))?"
         return {
@@ -328,7 +330,7 @@ class Commands:
         }
 
     def _make_question(self, answer: Callable[[Typed], str]) -> Handler:
-        """Return the handler of a question, with refusals as the device prints them."""
+        """Return the handler of a query, which prints refusals in the device's format."""
 
         def handler(typed: Typed) -> str:
             try:
@@ -339,20 +341,20 @@ class Commands:
         return handler
 
     def _make_order(
-        self, do: Callable[[Typed], None], would_do: Callable[[Typed], bool] = lambda _: True
+        self, execute: Callable[[Typed], None], has_effect: Callable[[Typed], bool] = lambda _: True
     ) -> Handler:
-        """Return the handler of an order; a fault may swallow one that would do something."""
+        """Return the handler of a change; the fault `drop_command` discards those that `has_effect` accepts."""
 
         def answer(typed: Typed) -> str:
-            if would_do(typed) and self._frame.device.faults.take_dropped_command():
+            if has_effect(typed) and self._frame.device.faults.take_dropped_command():
                 return ""
-            do(typed)
+            execute(typed)
             return "OK"
 
         return self._make_question(answer)
 
     def _opens(self, typed: Typed) -> bool:
-        """Return True if a lock is closed that this would open."""
+        """Return True if an unlock command names a locked input or output."""
         return any(map(self._frame.is_locked, self._find_ports(typed)))
 
     def _connect(self, typed: Typed) -> None:
@@ -360,7 +362,7 @@ class Commands:
         self._frame.connect(pair, typed.user)
 
     def _connect_both_ways(self, typed: Typed) -> None:
-        """Make two circuits: the input of each port to the output of the other."""
+        """Queue two circuits: from the input of each port to the output of the other."""
         self._connect(typed)
         there, here = int(typed.match["output"]), int(typed.match["source"])
         self._frame.connect((self._frame.source(there), self._frame.output(here)), typed.user)
@@ -370,6 +372,6 @@ class Commands:
             self._frame.unallocate(port, typed.user)
 
     def _find_ports(self, typed: Typed) -> tuple[int, ...]:
-        """Return the inputs and outputs that a command names: one direction of a port, or both."""
+        """Return the input, the output, or both, of the port that a command names."""
         source, output = self._frame.sides(int(typed.match["port"]))
         return {"in": (source,), "out": (output,)}.get(typed.match["side"] or "", (source, output))

@@ -1,1 +1,1 @@
-"""Wire languages that several devices speak: sessions of TL1, SCPI, command lines and HTTP."""
+"""Protocols that several families share: TL1, SCPI, command lines and HTTP."""

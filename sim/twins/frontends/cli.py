@@ -1,7 +1,7 @@
-"""A command line as devices have it: a prompt, what is typed repeated, one command at a time.
+"""An interactive command line of a device: login, prompt, echo, pages, and one command at a time.
 
-A session is plain bytes on a `Line`, the same over SSH, over telnet (`sim.twins.frontends.telnet` around it) and
-in memory. A family brings a table of commands: regular expression -> what it does.
+A session reads and writes plain bytes on a `Line`: over SSH, in memory, or over telnet (wrapped by
+`sim.twins.frontends.telnet`). A family supplies a table that maps regular expressions to command handlers.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from sim.models.clock import Clock
 from sim.twins.switch.fault_list import Fault
 from sim.twins.wire.line import LineFaults
 
-LONGEST_COMMAND = 1 << 16
+MAX_COMMAND_CHARACTERS = 1 << 16
 
 _BLUE, _PLAIN = "\x1b[1;34m", "\x1b[0m"
 _PAGER = "--More--"
 _TABLE_ROWS = 3
-"""Lines from which a reply counts as a table, which noise and truncation may hit."""
+"""Smallest number of lines of a reply that counts as a table, to which the faults of tables apply."""
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
-    """Output of a command, lines parted by LF without a last line end, and its exit status.
+class CommandOutput:
+    """Output of a command and its exit status. LF separates the lines; the last line has no LF.
 
-    `leaves` is True of a command that ends the session.
+    `leaves` is True if the command ends the session.
     """
 
     text: str
@@ -37,59 +37,62 @@ class Printed:
     leaves: bool = False
 
 
-class Left(Exception):
-    """A line that ends the session; the argument is what it printed."""
+class SessionEnded(Exception):
+    """Raised by a command that ends the session; the argument is its output."""
 
 
-Execute = Callable[[str], Awaitable[Printed]]
-Interpreter = Callable[[str, int, Execute], Awaitable[Printed]]
-"""Does a line that may have several commands, given the exit status of what was done before."""
+Execute = Callable[[str], Awaitable[CommandOutput]]
+Interpreter = Callable[[str, int, Execute], Awaitable[CommandOutput]]
+"""Executes a line, which may hold several commands; the second argument is the previous exit status."""
 
 
-async def one_command(line: str, status: int, execute: Execute) -> Printed:
-    """Interpret a line as one command; an empty one leaves the exit status as it is."""
-    return await execute(line) if line else Printed("", status)
+async def run_one_command(line: str, status: int, execute: Execute) -> CommandOutput:
+    """Execute a line as one command; an empty line keeps the exit status."""
+    return await execute(line) if line else CommandOutput("", status)
 
 
 class CommandError(Exception):
-    """A command that the device refuses; the message is what it prints."""
+    """A command that the device refuses; the message is the text that the device prints."""
 
 
 class Terminal(Protocol):
-    """The client's end: `sim.twins.wire.line.Line`, or its like for telnet."""
+    """Connection to a client: `sim.twins.wire.line.Line` or `sim.twins.frontends.telnet.TelnetLine`."""
 
     async def read(self) -> bytes:
-        """Return the bytes that were typed; empty at the end."""
+        """Return the next bytes that the client typed; empty at the end."""
         ...
 
     def send(self, data: bytes) -> None:
-        """Show something at once."""
+        """Send bytes to the client at once."""
 
     async def respond(self, execute: Callable[[], Awaitable[bytes]], ending: bytes = b"") -> None:
-        """Do one command, and show what it prints and then `ending`."""
+        """Execute one command, and send its output followed by `ending`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A command as it came: what the pattern matched, who typed it, and on which command line."""
+    """A command that a handler receives: the match of its pattern, the user, and the name of the frontend."""
 
     match: re.Match[str]
     user: str
     frontend: str
 
 
-Handler = Callable[[Typed], str | Printed | Awaitable[str | Printed]]
-"""Does a command; gives what the device prints. Text alone is that of a command that succeeded."""
+Handler = Callable[[Typed], str | CommandOutput | Awaitable[str | CommandOutput]]
+"""Executes a command and returns its output. Plain text means exit status 0."""
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """Appearance of a command line.
+class CliStyle:
+    """Texts and behaviour of a command line.
 
-    `prompt` is printed as it stands, in colour where `colour`. `account` is asked for on the line itself, the user
-    with `login`, as over telnet; None where the wire has a login of its own, whose user is then `user`. `page_rows`
-    is the length of a page, 0 for no paging. `unknown` is the answer to an unknown command, with that exit status,
-    `noise` the line that the fault of that name throws into a table. `leave` are commands that end the session.
+    - `prompt` is printed unchanged, in blue if `colour`.
+    - `account` is the user name and password of the login on the command line (with the prompt `login`), as over
+      telnet. It is None if the wire has its own login (SSH); `user` is then the user.
+    - `page_rows` is the number of lines of a page; 0 disables paging.
+    - `unknown` and `unknown_status` are the output and exit status of an unknown command.
+    - `noise` is the line that the fault `noise` inserts into a table.
+    - `leave` holds the commands that end the session.
     """
 
     prompt: str
@@ -109,7 +112,7 @@ class Manner:
 
 @dataclass(slots=True)
 class CliFaults:
-    """Faults of tables on a command line: the next so many lose rows, or have noise within."""
+    """Faults of tables on a command line: how many of the next tables are truncated or contain noise."""
 
     device: LineFaults
     truncated_tables: int = 0
@@ -129,15 +132,15 @@ class CliFaults:
             "count",
         )
 
-    def spoil(self, rows: list[str], noise: str) -> list[str]:
-        """Return the rows of a reply as they really come."""
+    def apply_table_faults(self, rows: list[str], noise: str) -> list[str]:
+        """Return the lines of a reply after the active faults: truncated in the middle of a line, or with noise."""
         if len(rows) < _TABLE_ROWS:
             return rows
         if self.truncated_tables:
             self.truncated_tables -= 1
             self.device.fired["truncate_table"] += 1
-            kept = len(rows) // 2
-            rows = [*rows[:kept], rows[kept][: len(rows[kept]) // 2]]
+            complete = len(rows) // 2
+            rows = [*rows[:complete], rows[complete][: len(rows[complete]) // 2]]
         if self.noisy_tables:
             self.noisy_tables -= 1
             self.device.fired["noise"] += 1
@@ -148,24 +151,24 @@ class CliFaults:
 class CliFrontend:
     """State that all sessions of one command line share.
 
-    `commands` are tried in order, each against the whole command. Sessions that are idle for `idle_timeout_s`
-    of the clock are ended; None for never. `name` tells commands of several command lines of a device apart.
-    `interpreter` parts a line into commands, where there can be several.
+    The patterns of `commands` are tried in order and must match the whole command. A session ends after
+    `idle_timeout_s` of `clock` without input; None disables this. `name` tells handlers which of several command
+    lines of a device a command came from. `interpreter` splits a line into commands if it can hold several.
     """
 
     def __init__(
         self,
         commands: Mapping[str, Handler],
-        manner: Manner,
+        style: CliStyle,
         *,
         clock: Clock,
         faults: CliFaults,
         idle_timeout_s: float | None = None,
         name: str = "cli",
-        interpreter: Interpreter = one_command,
+        interpreter: Interpreter = run_one_command,
     ) -> None:
         self.name = name
-        self.manner = manner
+        self.style = style
         self.clock = clock
         self.faults = faults
         self.idle_timeout_s = idle_timeout_s
@@ -179,8 +182,8 @@ class CliFrontend:
         return sum(bool(session.user) for session in self._sessions)
 
     async def serve(self, line: Terminal, echoes: Callable[[], bool] | None = None) -> None:
-        """Serve one client until it leaves, or is idle for too long; `echoes` goes before the manner's `echo`."""
-        session = _Session(self, line, echoes or (lambda: self.manner.echo))
+        """Serve one client until it leaves or the idle timeout passes; `echoes` takes precedence over `style.echo`."""
+        session = _Session(self, line, echoes or (lambda: self.style.echo))
         self._sessions.append(session)
         try:
             await session.run()
@@ -188,66 +191,66 @@ class CliFrontend:
             self._sessions.remove(session)
 
     def announce(self, *lines: str) -> None:
-        """Print lines to every session, asked for or not: right behind the prompt, as captures of a ROME show them."""
+        """Print unsolicited lines to every session, directly after the prompt, as captures of a ROME show them."""
         for session in self._sessions:
             if session.user:
                 session.print("".join(f"{line}\r\n" for line in lines))
 
     def expire(self) -> int:
-        """End all sessions; gives their number."""
+        """End all sessions; return their number."""
         for session in self._sessions:
             session.end()
         return len(self._sessions)
 
     async def execute(self, line: Terminal, command: str) -> int:
-        """Execute one command that comes without a shell, and give its exit status: no greeting, no echo, no prompt."""
-        status = self.manner.unknown_status
+        """Execute one command that comes without a shell: no greeting, echo or prompt. Return its exit status."""
+        status = self.style.unknown_status
 
         async def answer() -> bytes:
             nonlocal status
-            printed = await self.run(command.strip(), self.manner.user)
-            status = printed.status
-            return _wire(self.rows(printed)).encode()
+            output = await self.run(command.strip(), self.style.user)
+            status = output.status
+            return _format_rows(self.rows(output)).encode()
 
         await line.respond(answer)
         return status
 
-    async def run(self, line: str, user: str, status: int = 0) -> Printed:
-        """Do what a line says. `status` is the exit status of what was done before."""
+    async def run(self, line: str, user: str, status: int = 0) -> CommandOutput:
+        """Execute a line and return its output. `status` is the exit status of the previous command."""
         return await self._interpreter(line, status, lambda command: self._do(command, user))
 
-    def rows(self, printed: Printed) -> list[str]:
-        """Return the lines of an output as they really come, with the faults of tables."""
-        return self.faults.spoil(printed.text.splitlines(), self.manner.noise)
+    def rows(self, output: CommandOutput) -> list[str]:
+        """Return the lines of an output, after the faults of tables."""
+        return self.faults.apply_table_faults(output.text.splitlines(), self.style.noise)
 
-    async def _do(self, command: str, user: str) -> Printed:
+    async def _do(self, command: str, user: str) -> CommandOutput:
         for pattern, handler in self._commands:
             match = pattern.fullmatch(command)
             if match:
-                given = handler(Typed(match, user, self.name))
-                printed = given if isinstance(given, str | Printed) else await given
-                return Printed(printed) if isinstance(printed, str) else printed
-        return Printed(self.manner.unknown, self.manner.unknown_status)
+                result = handler(Typed(match, user, self.name))
+                output = result if isinstance(result, str | CommandOutput) else await result
+                return CommandOutput(output) if isinstance(output, str) else output
+        return CommandOutput(self.style.unknown, self.style.unknown_status)
 
 
 class _Session:
-    """One client at the command line. `user` is empty until it has logged in."""
+    """The session of one client. `user` is empty until the client has logged in."""
 
     def __init__(self, frontend: CliFrontend, line: Terminal, echoes: Callable[[], bool]) -> None:
         self.user = ""
         self._status = 0
         self._frontend = frontend
-        self._manner = frontend.manner
+        self._style = frontend.style
         self._line = line
         self._echoes = echoes
         self._keyboard = Keyboard()
         self._lines: list[str] = []
         self._reading: asyncio.Task[bytes] | None = None
-        self._used_s = frontend.clock.now()
+        self._last_activity_s = frontend.clock.now()
         self._ended = asyncio.Event()
 
     def print(self, text: str) -> None:
-        """Show text at once."""
+        """Send text to the client at once."""
         self._line.send(text.encode())
 
     def end(self) -> None:
@@ -257,70 +260,73 @@ class _Session:
             self._reading.cancel()
 
     async def run(self) -> None:
-        """Serve one client, from the greeting to the end."""
-        watching = asyncio.get_running_loop().create_task(self._watch())
+        """Run the session: login, greeting and commands, until it ends."""
+        idle_watch = asyncio.get_running_loop().create_task(self._watch())
         try:
-            self.user = self._manner.user if self._manner.account is None else await self._login()
+            self.user = self._style.user if self._style.account is None else await self._login()
             if self.user:
                 await self._serve()
         finally:
-            watching.cancel()
+            idle_watch.cancel()
 
     async def _watch(self) -> None:
-        """End the session when nothing was typed for too long."""
+        """End the session after `idle_timeout_s` without input."""
         limit_s, clock = self._frontend.idle_timeout_s, self._frontend.clock
         while limit_s is not None:
-            if self._reading is None:  # it is at work
-                self._used_s = clock.now()
-            left_s = self._used_s + limit_s - clock.now()
-            if left_s <= 0:
+            if self._reading is None:  # a command is running: not idle
+                self._last_activity_s = clock.now()
+            remaining_s = self._last_activity_s + limit_s - clock.now()
+            if remaining_s <= 0:
                 self.end()
                 return
-            await clock.sleep(left_s)
+            await clock.sleep(remaining_s)
 
     async def _serve(self) -> None:
-        self.print(_wire([self._manner.greeting] if self._manner.greeting else []) + self._prompt())
+        self.print(_format_rows([self._style.greeting] if self._style.greeting else []) + self._prompt())
         while (command := await self._read_line()) is not None:
-            if command.strip() in self._manner.leave:
+            if command.strip() in self._style.leave:
                 return
             prompt = self._prompt().encode()
             try:
                 await self._line.respond(lambda command=command: self._answer(command), prompt)  # type: ignore[misc]
-            except Left as left:
-                self.print(str(left))
+            except SessionEnded as ending:
+                self.print(str(ending))
                 return
 
     async def _login(self) -> str:
-        """Return the user who has logged in; empty when the client left or guessed three times."""
+        """Return the user who has logged in; empty if the client left or failed three times."""
         for _ in range(3):
-            self.print(self._manner.login)
+            self.print(self._style.login)
             user = await self._read_line()
             self.print("Password: ")
             password = await self._read_line(secret=True)
             if user is None or password is None:
                 return ""
-            if (user, password) == self._manner.account:
+            if (user, password) == self._style.account:
                 return user
-            self.print(f"{self._manner.rejected}\r\n")
+            self.print(f"{self._style.rejected}\r\n")
         return ""
 
     def _prompt(self) -> str:
-        prompt = self._manner.prompt
-        return f"{_BLUE}{prompt}{_PLAIN}" if self._manner.colour else prompt
+        prompt = self._style.prompt
+        return f"{_BLUE}{prompt}{_PLAIN}" if self._style.colour else prompt
 
     async def _answer(self, command: str) -> bytes:
-        printed = await self._frontend.run(command.strip(), self.user, self._status)
-        self._status = printed.status
-        text = _wire(await self._show_pages(self._frontend.rows(printed)))
-        if printed.leaves:
-            raise Left(text)
+        output = await self._frontend.run(command.strip(), self.user, self._status)
+        self._status = output.status
+        text = _format_rows(await self._show_pages(self._frontend.rows(output)))
+        if output.leaves:
+            raise SessionEnded(text)
         return text.encode()
 
     async def _show_pages(self, rows: Sequence[str]) -> Sequence[str]:
-        """Show all pages but the last, which is left for the caller to show."""
-        length = self._manner.page_rows
+        """Print all pages except the last, waiting for a key after each; return the rows that remain to be printed.
+
+        The result is empty if the client leaves, or quits with q or Ctrl-C.
+        """
+        length = self._style.page_rows
         while length and len(rows) > length:
-            self.print(_wire(rows[:length]) + _PAGER)
+            self.print(_format_rows(rows[:length]) + _PAGER)
             rows = rows[length:]
             key = await self._read()
             self.print("\b" * len(_PAGER) + " " * len(_PAGER) + "\b" * len(_PAGER))
@@ -329,18 +335,18 @@ class _Session:
         return rows
 
     async def _read_line(self, *, secret: bool = False) -> str | None:
-        """Return the next line that is typed; None when the client has left or its time is up."""
+        """Return the next line that the client typed; None if the client left or the session has ended."""
         while not self._lines:
             data = await self._read()
             if not data:
                 return None
-            shown = "".join(self._take(data, secret=secret))
+            shown = "".join(self._accept_input(data, secret=secret))
             if self._echoes() or secret:
                 self.print(shown)
         return self._lines.pop(0)
 
-    def _take(self, data: bytes, *, secret: bool) -> Iterator[str]:
-        """Take in what was typed, and give what the device shows of it: of a password, that it has ended."""
+    def _accept_input(self, data: bytes, *, secret: bool) -> Iterator[str]:
+        """Store the lines that `data` completes, and yield the echo; of a secret, only the echo of the line end."""
         for echo, line in self._keyboard.feed(data):
             if line is not None:
                 self._lines.append(line)
@@ -348,7 +354,7 @@ class _Session:
                 yield echo
 
     async def _read(self) -> bytes:
-        """Return the next input; empty when the client has left, was idle for too long, or is to leave."""
+        """Return the next input; empty if the client left, or the session was ended (`end`, idle timeout)."""
         if self._ended.is_set():
             return b""
         self._reading = asyncio.get_running_loop().create_task(self._line.read())
@@ -360,36 +366,36 @@ class _Session:
             return b""
         finally:
             self._reading = None
-            self._used_s = self._frontend.clock.now()
+            self._last_activity_s = self._frontend.clock.now()
 
 
-def _wire(rows: Sequence[str]) -> str:
+def _format_rows(rows: Sequence[str]) -> str:
     return "".join(f"{row}\r\n" for row in rows)
 
 
 class Keyboard:
-    """Bytes as they are typed, to lines; gives what a device repeats of them as well."""
+    """Converter of typed bytes to lines and their echo, with the backspace, Ctrl-C and UTF-8 rules of a terminal."""
 
     def __init__(self) -> None:
-        self._typed = ""
+        self._buffer = ""
         self._after_return = False
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, data: bytes) -> Iterator[tuple[str, str | None]]:
-        """Yield for each character what to repeat, and the line when it ends there."""
+        """Yield, for each character, its echo, and the line if the character ends one (otherwise None)."""
         for character in self._utf8.decode(data):
             after_return, self._after_return = self._after_return, character == "\r"
             if character in "\n\x00" and after_return:
-                continue  # the second half of a line end, in telnet's way or in everybody's
+                continue  # second half of a line end: CR NUL of telnet, or CR LF
             if character in "\r\n":
-                typed, self._typed = self._typed, ""
-                yield "\r\n", typed
+                line, self._buffer = self._buffer, ""
+                yield "\r\n", line
             elif character in "\b\x7f":
-                yield ("\b \b" if self._typed else ""), None
-                self._typed = self._typed[:-1]
+                yield ("\b \b" if self._buffer else ""), None
+                self._buffer = self._buffer[:-1]
             elif character == "\x03":
-                self._typed = ""
+                self._buffer = ""
                 yield "^C\r\n", ""
-            elif character.isprintable() and len(self._typed) < LONGEST_COMMAND:
-                self._typed += character
+            elif character.isprintable() and len(self._buffer) < MAX_COMMAND_CHARACTERS:
+                self._buffer += character
                 yield character, None

@@ -1,4 +1,4 @@
-r"""The REST half of a simulated switch: HTTP/1.1 over a `Line`, on `h11` (extra `sim`).
+r"""HTTP/1.1 server of a simulated switch, over a `Line`, with `h11` (extra `sim`).
 
     server = HttpServer(
         [Route("GET", r"/rest/ports/(\d+)", lambda request: json_answer(port_document(int(request.captured[0]))))],
@@ -6,7 +6,7 @@ r"""The REST half of a simulated switch: HTTP/1.1 over a `Line`, on `h11` (extra
     )
     Frontend("calient+rest", server.serve)
 
-One server for all clients of a frontend. Every fault of `Line` applies: a line may break within an answer.
+One server serves all clients of a frontend. Every fault of `Line` applies: a connection may break within an answer.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 if TYPE_CHECKING:
     from sim.twins.wire.line import Line
 
-LONGEST_BODY_BYTES = 1 << 22
+MAX_BODY_BYTES = 1 << 22
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One request as a handler sees it: `captured` are the groups of the route, `query` is decoded."""
+    """A request as a handler receives it: `captured` holds the decoded groups of the route's pattern."""
 
     method: str
     path: str
@@ -44,7 +44,7 @@ class HttpRequest:
     user: str = ""
 
     def json(self) -> Any:
-        """Return the body as JSON. Raises `HttpRefusal` (400) when it is none."""
+        """Return the body as JSON. Raise `HttpRefusal` (400) if it is not JSON, or nested too deeply."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError) as error:
@@ -53,7 +53,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """Answer of a handler."""
+    """Answer of a handler: status, body and additional headers."""
 
     status: int
     body: bytes = b""
@@ -61,7 +61,7 @@ class HttpAnswer:
 
 
 class HttpRefusal(Exception):
-    """A handler refuses: a status, a text or a JSON document that says why, and headers."""
+    """Refusal by a handler: a status, a text or JSON document that explains it, and headers."""
 
     def __init__(self, status: int, why: Any = "", headers: Iterable[tuple[str, str]] = ()) -> None:
         super().__init__(f"{status}: {why}")
@@ -70,7 +70,7 @@ class HttpRefusal(Exception):
         self.headers = tuple(headers)
 
     def answer(self) -> HttpAnswer:
-        """Return the answer that carries it."""
+        """Return the refusal as an answer: plain text, or JSON if `why` is not a string."""
         if isinstance(self.why, str):
             return HttpAnswer(self.status, self.why.encode(), (("Content-Type", "text/plain"), *self.headers))
         return json_answer(self.why, self.status, headers=self.headers)
@@ -96,7 +96,7 @@ Handler = Callable[[HttpRequest], HttpAnswer | Awaitable[HttpAnswer]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method and a pattern of the whole path (a regular expression), and what answers there."""
+    """A method, a regular expression for the whole path, and the handler that answers."""
 
     method: str
     pattern: str
@@ -104,12 +104,12 @@ class Route:
 
 
 class HttpServer:
-    """Answers requests by a table of routes, after asking who is there.
+    """A server that authenticates each request and answers it from a table of routes.
 
-    `accounts` maps users to passwords for Basic authentication (None: everybody may); those in `read_only`
-    may only read (403). With a `cookie` name, a login hands out a session cookie that stands for it;
-    `expire_sessions` makes all of them stale, and a stale cookie is answered with 401 whatever else is sent
-    (assumption: the vendors say nothing about it, and this is what a client finds hardest).
+    `accounts` maps users to passwords for Basic authentication; None disables authentication. Users in `read_only`
+    get 403 for other methods than GET, HEAD and OPTIONS. With a `cookie` name, a login returns a session cookie,
+    which replaces the password in later requests. After `expire_sessions`, old cookies are answered with 401 even
+    beside a valid password (assumption: vendors do not document this, and it is the hardest case for a client).
     """
 
     def __init__(
@@ -129,94 +129,97 @@ class HttpServer:
         self._sessions: dict[str, str] = {}
 
     def expire_sessions(self) -> int:
-        """Forget all logins that a cookie stands for; gives their number."""
+        """Invalidate all session cookies; return their number."""
         count = len(self._sessions)
         self._sessions.clear()
         return count
 
     async def serve(self, line: Line) -> None:
-        """Serve one client until it leaves or asks for the end."""
+        """Serve one client until it leaves, asks to close the connection, or violates HTTP."""
         connection = _ServerConnection()
         while (request := await connection.next_request(line)) is not None:
             await line.respond(lambda request=request: connection.answer(request, self.answer))  # type: ignore[misc]
-            if not connection.goes_on():
+            if not connection.may_continue():
                 break
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
-        """Return the answer to one request, refusals included."""
+        """Return the answer to one request; a refusal of the handler is an answer too."""
         try:
             user, headers = self._authenticate(request)
             if request.method not in _READS and user in self._read_only:
                 raise HttpRefusal(403, f"user {user} may only read")
-            handler, captured = self._find(request)
+            handler, captured = self._find_route(request)
             decoded = tuple(unquote(group or "") for group in captured)
-            answering = handler(replace(request, captured=decoded, user=user))
-            answer = await answering if isawaitable(answering) else answering
+            pending = handler(replace(request, captured=decoded, user=user))
+            answer = await pending if isawaitable(pending) else pending
         except HttpRefusal as refusal:
             return refusal.answer()
         return HttpAnswer(answer.status, answer.body, (*answer.headers, *headers))
 
-    def _find(self, request: HttpRequest) -> tuple[Handler, tuple[str, ...]]:
+    def _find_route(self, request: HttpRequest) -> tuple[Handler, tuple[str, ...]]:
         allowed: list[str] = []
         for route, pattern in self._routes:
-            found = pattern.fullmatch(request.path)
-            if found and route.method == request.method:
-                return route.handler, found.groups()
-            allowed += [route.method] if found else []
+            match = pattern.fullmatch(request.path)
+            if match and route.method == request.method:
+                return route.handler, match.groups()
+            allowed += [route.method] if match else []
         if allowed:
             raise HttpRefusal(405, "no such method here", [("Allow", ", ".join(sorted(set(allowed))))])
         raise HttpRefusal(404, f"nothing at {request.path}")
 
     def _authenticate(self, request: HttpRequest) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """Return the client's account, and the headers that a login adds to the answer."""
+        """Return the user, and the headers that a new login adds to the answer. Raise `HttpRefusal` (401)."""
         if self._accounts is None:
             return "", ()
-        cookie = self._cookie_of(request)
+        cookie = self._read_cookie(request)
         if cookie is not None:
             if cookie not in self._sessions:
-                raise self._stranger("the session has expired")
+                raise self._make_challenge("the session has expired")
             return self._sessions[cookie], ()
-        user = self._basic(request)
+        user = self._check_password(request)
         if self._cookie is None:
             return user, ()
         token = secrets.token_hex(16)
         self._sessions[token] = user
         return user, (("Set-Cookie", f"{self._cookie}={token}; Path=/; HttpOnly"),)
 
-    def _cookie_of(self, request: HttpRequest) -> str | None:
+    def _read_cookie(self, request: HttpRequest) -> str | None:
         for pair in request.headers.get("cookie", "").split(";"):
             name, _, value = pair.strip().partition("=")
             if self._cookie is not None and name == self._cookie:
                 return value
         return None
 
-    def _basic(self, request: HttpRequest) -> str:
+    def _check_password(self, request: HttpRequest) -> str:
         scheme, _, coded = request.headers.get("authorization", "").partition(" ")
         try:
             user, _, password = b64decode(coded, validate=True).decode().partition(":")
         except (binascii.Error, UnicodeDecodeError):
             user = password = ""
-        assert self._accounts is not None  # or nobody is asked
+        assert self._accounts is not None  # `_authenticate` returns early without accounts
         if scheme.lower() != "basic" or self._accounts.get(user) != password:
-            raise self._stranger("user name and password, please")
+            raise self._make_challenge("user name and password, please")
         return user
 
-    def _stranger(self, why: str) -> HttpRefusal:
+    def _make_challenge(self, why: str) -> HttpRefusal:
         return HttpRefusal(401, why, [("WWW-Authenticate", f'Basic realm="{self._realm}"')])
 
 
 class _ServerConnection:
-    """One client's connection: bytes to requests and answers to bytes."""
+    """HTTP state of one client's connection: converts bytes to requests, and answers to bytes."""
 
     def __init__(self) -> None:
         import h11
 
         self._h11 = h11
         self._connection = h11.Connection(h11.SERVER)
-        self._too_bad: HttpAnswer | None = None
+        self._rejection: HttpAnswer | None = None
 
     async def next_request(self, line: Line) -> HttpRequest | None:
-        """Return the next complete request; None when the client has left."""
+        """Return the next complete request, or None if the client has left.
+
+        For invalid HTTP or too long a body, return a placeholder that `answer` refuses.
+        """
         head: Any = None
         body = bytearray()
         while True:
@@ -229,27 +232,27 @@ class _ServerConnection:
             elif isinstance(event, self._h11.ConnectionClosed):
                 return None
             elif isinstance(event, self._h11.EndOfMessage):
-                return _request(head, bytes(body))
+                return _make_request(head, bytes(body))
             elif isinstance(event, self._h11.Request):
                 head = event
             elif isinstance(event, self._h11.Data):
                 body += event.data
-                if len(body) > LONGEST_BODY_BYTES:
+                if len(body) > MAX_BODY_BYTES:
                     return self._make_refusal(413, "too much")
 
     def _make_refusal(self, status: int, why: str) -> HttpRequest:
-        """Return a request that nobody answers but the connection itself, before it ends."""
-        self._too_bad = HttpRefusal(status, why, [("Connection", "close")]).answer()
+        """Store a refusal for `answer`, and return an empty request; the connection closes afterwards."""
+        self._rejection = HttpRefusal(status, why, [("Connection", "close")]).answer()
         return HttpRequest("", "")
 
     async def answer(
         self, request: HttpRequest, respond: Callable[[HttpRequest], Awaitable[HttpAnswer]]
     ) -> bytes:
-        """Return the bytes of the answer to one request."""
-        answer = self._too_bad or await respond(request)
+        """Return the encoded answer to one request: from `respond`, or the stored refusal."""
+        answer = self._rejection or await respond(request)
         h11 = self._h11
         headers = list(answer.headers)
-        if answer.status != 204:
+        if answer.status != 204:  # RFC 9110, 8.6: no Content-Length with 204
             headers.append(("Content-Length", str(len(answer.body))))
         head = h11.Response(
             status_code=answer.status,
@@ -260,8 +263,8 @@ class _ServerConnection:
         events = [head, h11.Data(data=body), h11.EndOfMessage()]
         return b"".join(self._connection.send(event) or b"" for event in events)
 
-    def goes_on(self) -> bool:
-        """Return True if another request may follow."""
+    def may_continue(self) -> bool:
+        """Prepare the connection for the next request; return False if it must close instead."""
         try:
             self._connection.start_next_cycle()
         except self._h11.LocalProtocolError:
@@ -269,7 +272,7 @@ class _ServerConnection:
         return True
 
 
-def _request(head: Any, body: bytes) -> HttpRequest:
+def _make_request(head: Any, body: bytes) -> HttpRequest:
     target = urlsplit(head.target.decode("ascii", "replace"))
     return HttpRequest(
         method=head.method.decode(),

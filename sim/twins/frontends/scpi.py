@@ -1,8 +1,8 @@
-"""A small SCPI instrument: the grammar of its commands, its error queue, a table of commands, sessions with clients.
+"""A small SCPI instrument: command grammar, error queue, command table and client sessions.
 
-Keywords come in short form (the capitals of `SWITch`) or in full, in any case, some with a number behind them
-(`ROUT6`); `;` chains. Commands that set something answer nothing; what is wrong with them goes to the error queue,
-which all clients share. Sources: SCPI-99 volume 1, chapter 6 (grammar); volume 2, chapter 21 (errors and their queue).
+Keywords are accepted in short form (the capitals of `SWITch`) or in full, in any case, some with a numeric suffix
+(`ROUT6`); `;` separates commands of a line. Commands that set a value send no answer; their errors go to the error
+queue, which all clients share. Sources: SCPI-99 volume 1, chapter 6 (grammar); volume 2, chapter 21 (error queue).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _NUMBER_OF: Mapping[Reason, int] = {
     Reason.UNEQUAL: -224,
     Reason.FAILED: -240,
 }
-"""Errors for reasons of the matrix; -221, settings conflict, for all others."""
+"""SCPI error numbers of `Refused` reasons; all others are -221, settings conflict."""
 
 
 class ScpiError(Exception):
-    """An error for the queue: SCPI-99 number and text, and what it is about."""
+    """An error for the queue: SCPI-99 number and text, and optional details (`about`)."""
 
     TEXTS: Mapping[int, str] = {
         -102: "Syntax error",
@@ -60,13 +60,13 @@ class ScpiError(Exception):
         return f'{self.number}, "{quoted}"'
 
 
-def error_of(refusal: Refused) -> ScpiError:
-    """Return the error for what the switch refuses."""
+def make_error(refusal: Refused) -> ScpiError:
+    """Return the SCPI error for a command that the switch refuses."""
     return ScpiError(_NUMBER_OF.get(refusal.reason, -221), str(refusal))
 
 
 class ErrorQueue:
-    """First in, first out; when it is full its last entry becomes -350 and newer ones are lost."""
+    """First-in, first-out queue of errors. In a full queue, a new error changes the last entry to -350 (overflow)."""
 
     def __init__(self, length: int = _QUEUE_LENGTH) -> None:
         self._length = length
@@ -76,35 +76,38 @@ class ErrorQueue:
         return len(self._errors)
 
     def push(self, error: ScpiError) -> None:
-        """Add an error."""
+        """Append an error, or record the overflow if the queue is full."""
         if len(self._errors) < self._length:
             self._errors.append(error)
         else:
             self._errors[-1] = ScpiError(-350)
 
     def pop(self) -> str:
-        """Take the oldest, as text."""
+        """Remove the oldest error and return its text, or that of "No error"."""
         return str(self._errors.popleft()) if self._errors else NO_ERROR
 
     def pop_all(self) -> str:
-        """Take all, as one text."""
+        """Remove all errors and return their texts, separated by commas, or "No error" if there are none."""
         texts = [self.pop() for _ in range(max(1, len(self._errors)))]
         return ",".join(texts)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all errors."""
         self._errors.clear()
 
 
 class LineReader:
-    """Cuts a stream of bytes into lines that end with any of the bytes `ends`, however it was split."""
+    """Splitter of a byte stream, received in chunks of any size, into lines that end with any of the bytes `ends`."""
 
     def __init__(self, ends: bytes) -> None:
         self._end = re.compile(b"[" + re.escape(ends) + b"]")
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """Return the lines that `data` completes, without ends and white space; what grows beyond reason is dropped."""
+        """Return the nonempty lines that `data` completes, stripped of white space.
+
+        An unfinished line of more than `MAX_LINE_BYTES` is dropped.
+        """
         *lines, self._rest = self._end.split(self._rest + data)
         if len(self._rest) > MAX_LINE_BYTES:
             self._rest = b""
@@ -113,29 +116,29 @@ class LineReader:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One command of a line: its header as written, and its parameters as texts."""
+    """One command of a line: the header as received, and the parameters as text."""
 
     header: str
     parameters: tuple[str, ...]
 
 
-def units(line: str) -> list[Unit]:
+def split_units(line: str) -> list[Unit]:
     """Return the commands of one line.
 
-    >>> units("ROUT6:SCAN 2;SCAN?")
+    >>> split_units("ROUT6:SCAN 2;SCAN?")
     [Unit(header='ROUT6:SCAN', parameters=('2',)), Unit(header='SCAN?', parameters=())]
     """
-    return [_unit(text.strip()) for text in line.split(";") if text.strip()]
+    return [_parse_unit(text.strip()) for text in line.split(";") if text.strip()]
 
 
-def _unit(text: str) -> Unit:
+def _parse_unit(text: str) -> Unit:
     header, *rest = text.split(None, 1)
     return Unit(header, tuple(part.strip() for part in rest[0].split(",")) if rest else ())
 
 
 @lru_cache(maxsize=256)
 def header_pattern(definition: str) -> re.Pattern[str]:
-    """Return the pattern that `definition` stands for; `#` is a number that may be left out, and is a group.
+    """Return the regular expression of a header; `#` in `definition` is an optional number, which becomes a group.
 
     >>> header_pattern("ROUTe#:SCAN?").fullmatch("rout6:scan?")[1]
     '6'
@@ -145,26 +148,26 @@ def header_pattern(definition: str) -> re.Pattern[str]:
     True
     """
     pieces = _PIECE.findall(definition)
-    pattern = "".join(_PIECES.get(piece) or _either_form(piece) for piece in pieces)
+    pattern = "".join(_PIECES.get(piece) or _match_either_form(piece) for piece in pieces)
     return re.compile(pattern, re.IGNORECASE)
 
 
-def _either_form(piece: str) -> str:
+def _match_either_form(piece: str) -> str:
     short = piece.rstrip("abcdefghijklmnopqrstuvwxyz")
     rest = piece[len(short) :]
     return f"{re.escape(short)}(?:{rest})?" if rest else re.escape(piece)
 
 
 Handler = Callable[[Sequence[int], Sequence[str]], str | None]
-"""Given the numbers in the header (1 where left out) and the parameters; gives the answer, if any."""
+"""Executes a command, given the numbers in its header (default 1) and its parameters; returns the answer, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
     """Line endings and separators of an instrument.
 
-    A command ends with any of the bytes `ends`, an answer with `answer_end`. Answers to chained queries are
-    joined by `separator`. Where `remembers_path`, the path of the last header stands for the next line, too.
+    A line of commands ends with any of the bytes `ends`, an answer with `answer_end`. `separator` joins the answers
+    to several queries of a line. With `remembers_path`, the path of the last header also applies to the next line.
     """
 
     ends: bytes = b"\n"
@@ -174,7 +177,7 @@ class Style:
 
 
 class Instrument:
-    """Executes lines for all its clients on one table of commands."""
+    """An SCPI instrument: executes the lines of all clients with one table of commands and one error queue."""
 
     def __init__(self, table: Mapping[str, Handler], style: Style, errors: ErrorQueue | None = None) -> None:
         self.errors = ErrorQueue() if errors is None else errors
@@ -189,9 +192,9 @@ class Instrument:
                 await line.respond(lambda text=text: session.execute(text))  # type: ignore[misc]
 
     def find(self, unit: Unit, path: str) -> tuple[Handler, tuple[int, ...], str]:
-        """Return handler, numbers in the header, and the path that a following header may leave out.
+        """Return the handler, the numbers in the header, and the path that the next header may omit.
 
-        A header is looked up below the path, and failing that from the root. Raises `ScpiError`.
+        A header is looked up below `path` first, then from the root. Raise `ScpiError` (-113) if it is unknown.
         """
         rooted = unit.header.removeprefix(":")
         relative = not unit.header.startswith((":", "*"))
@@ -205,36 +208,38 @@ class Instrument:
 
 
 class _Session:
-    """One client: remembers the path of its last header."""
+    """The session of one client, with the path of its last header."""
 
     def __init__(self, instrument: Instrument) -> None:
         self._instrument = instrument
         self._path = ""
 
     async def execute(self, line: str) -> bytes:
-        """Execute one line and give the bytes that answer it, none for a line of set commands."""
+        """Execute one line and return its encoded answer, empty if no command answers."""
         style = self._instrument.style
         if not style.remembers_path:
             self._path = ""
-        answers = [answer for unit in units(line) if (answer := self._run(unit)) is not None]
+        answers = [answer for unit in split_units(line) if (answer := self._run(unit)) is not None]
         return (style.separator.join(answers) + style.answer_end).encode() if answers else b""
 
     def _run(self, unit: Unit) -> str | None:
         errors = self._instrument.errors
         try:
             handler, numbers, path = self._instrument.find(unit, self._path)
-            if not unit.header.startswith("*"):
+            if not unit.header.startswith(
+                "*"
+            ):  # common commands leave the path unchanged (SCPI-99, chapter 6)
                 self._path = path
             return handler(numbers, unit.parameters)
         except Refused as refusal:
-            errors.push(error_of(refusal))
+            errors.push(make_error(refusal))
         except ScpiError as error:
             errors.push(error)
         return None
 
 
-def whole_numbers(texts: Sequence[str], count: int) -> list[int]:
-    """Exactly `count` parameters that are whole numbers. Raises `ScpiError`."""
+def parse_whole_numbers(texts: Sequence[str], count: int) -> list[int]:
+    """Return exactly `count` parameters as nonnegative integers of up to six digits. Raise `ScpiError`."""
     if len(texts) != count:
         raise ScpiError(-109 if len(texts) < count else -108)
     for text in texts:

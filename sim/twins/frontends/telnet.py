@@ -1,7 +1,7 @@
-"""Telnet as a device serves it (RFC 854): what is typed, without the protocol, and answers to the client's wishes.
+"""Server side of telnet (RFC 854): removes protocol bytes from the input, and answers option requests.
 
-The server says at once that it repeats what is typed and will speak at any time, and asks for the terminal's type
-and size, as login servers do; it takes any answer.
+Like a login server, the twin begins by offering to echo and to suppress go-ahead, and by asking for the terminal
+type and window size; it accepts any answer.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _PIECE = re.compile(
     rb"|[\x00-\xf9])|(?P<data>[^\xff]+)",
     re.DOTALL,
 )
-_LONGEST_PIECE = 4096
+_MAX_PIECE_BYTES = 4096
 
 
 class TelnetLine:
-    """A `Line` of a client that speaks telnet. `echo` is whether the device repeats what is typed."""
+    """A `Line` to a telnet client. `echo` is True if the device echoes the input."""
 
     def __init__(self, line: Line) -> None:
         self.echo = True
@@ -36,27 +36,27 @@ class TelnetLine:
         self._rest = b""
 
     def greet(self) -> None:
-        """Say what we do and ask what the client is."""
+        """Send the initial option requests."""
         self._line.send(GREETING)
 
     async def read(self) -> bytes:
-        """Return the bytes that were typed; empty at the end, and for a client that does not speak telnet."""
+        """Return the next bytes that the client typed; empty at the end, or after too long a telnet command."""
         while raw := await self._line.read():
             text, answer = self._parse(raw)
             if answer:
                 self._line.send(answer)
             if text:
                 return text
-            if len(self._rest) > _LONGEST_PIECE:
+            if len(self._rest) > _MAX_PIECE_BYTES:
                 break
         return b""
 
     def send(self, data: bytes) -> None:
-        """Show something at once; text in UTF-8 has no byte that telnet would take for its own."""
-        self._line.send(data)
+        """Send bytes to the client at once."""
+        self._line.send(data)  # no escaping needed: UTF-8 text never contains the byte 0xFF (IAC)
 
     async def respond(self, execute: Callable[[], Awaitable[bytes]], ending: bytes = b"") -> None:
-        """Do one command, and show what it prints and then `ending`."""
+        """Execute one command, and send its output followed by `ending`."""
         await self._line.respond(execute, ending)
 
     def _parse(self, raw: bytes) -> tuple[bytes, bytes]:
@@ -71,6 +71,7 @@ class TelnetLine:
         return text, answer
 
     def _answer(self, verb: int, option: int) -> bytes:
+        # Acknowledge only a change of the echo: otherwise both ends could answer each other for ever (RFC 854).
         if option == ECHO and verb in {DO, DONT}:
             before, self.echo = self.echo, verb == DO
             return b"" if before == self.echo else bytes([IAC, WILL if self.echo else WONT, ECHO])
@@ -81,12 +82,12 @@ class TelnetLine:
         return b""
 
 
-def over_telnet(frontend: CliFrontend) -> Callable[[Line], Awaitable[None]]:
-    """Return the session of a command line with clients that speak telnet, for `Frontend(wire="telnet")`."""
+def make_telnet_server(frontend: CliFrontend) -> Callable[[Line], Awaitable[None]]:
+    """Return a function that serves a command line to one telnet client, for `Frontend(wire="telnet")`."""
 
     async def serve(line: Line) -> None:
         telnet = TelnetLine(line)
         telnet.greet()
-        await frontend.serve(telnet, lambda: telnet.echo and frontend.manner.echo)
+        await frontend.serve(telnet, lambda: telnet.echo and frontend.style.echo)
 
     return serve

@@ -1,9 +1,9 @@
-"""TL1 as seen from the network element, the same for every family: commands read, frames written, logins, reports.
+"""Server side of TL1, common to all families: command parser, response frames, logins and autonomous reports.
 
-A family derives its frontend from `Tl1Frontend` and brings a table of commands, its framing and its texts.
+A family derives its frontend from `Tl1Frontend` and supplies a command table, its framing and its texts.
 
-Input is `VERB:[tid]:[aid]:ctag:[general]:[positional]:[keyword];`, where `;` and `:` inside quotes count as text.
-An answer comes in one or several blocks; one that ends with `>` instead of `;` is continued in another:
+Input is `VERB:[tid]:[aid]:ctag:[general]:[positional]:[keyword];`, where `;` and `:` inside quotes are text.
+An answer has one or more blocks; a block that ends with `>` instead of `;` is continued in the next block:
 
        ocs1 26-01-31 12:00:00
     M  4 COMPLD
@@ -38,11 +38,11 @@ _CODE_OF: Mapping[Reason, str] = {
     Reason.UNEQUAL: "IIAC",
     Reason.FAILED: "SROF",
 }
-"""GR-833's codes for reasons of the matrix; SNVS, status not valid, for all others."""
+"""GR-833 error codes of `Refused` reasons; all others are SNVS, status not valid."""
 
 
 class Denied(Exception):
-    """A command is refused; `code` is the four-letter code, the text goes out as a comment."""
+    """A refused command, with its four-letter error code; the text is sent as a comment."""
 
     def __init__(self, code: str, text: str) -> None:
         self.code = code
@@ -51,7 +51,7 @@ class Denied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command. Quotes around values are gone; `keywords` have upper-case names."""
+    """One parsed command. Values have no quotes around them; names of `keywords` are in upper case."""
 
     verb: str
     tid: str
@@ -61,21 +61,24 @@ class Command:
     keywords: Mapping[str, str]
 
     def keyword(self, name: str) -> str:
-        """Return a keyword that must be there. Raises `Denied` (IPMS)."""
+        """Return the value of a required keyword. Raise `Denied` (IPMS) if it is missing."""
         if name not in self.keywords:
             raise Denied("IPMS", f"{name} is missing")
         return self.keywords[name]
 
 
 class CommandReader:
-    """Cuts a stream of bytes into commands, however it was split on its way."""
+    """Splitter of a byte stream, received in chunks of any size, into commands."""
 
     def __init__(self) -> None:
         self._text = ""
         self._quoted = False
 
     def feed(self, data: bytes) -> list[str]:
-        """Return the commands that `data` completes, without terminator and surrounding white space."""
+        """Return the nonempty commands that `data` completes, without terminator and surrounding white space.
+
+        A command is truncated after `MAX_COMMAND_CHARACTERS`.
+        """
         commands = []
         for character in data.decode("latin-1"):
             if character == '"':
@@ -89,14 +92,13 @@ class CommandReader:
 
 
 def parse(text: str) -> Command:
-    """Return the command that `text` (without `;`) says.
+    """Parse a command (without its `;`). Any text is accepted.
 
     >>> command = parse('ENT-PATCH:"ocs1":1&2,17&18:7:')
     >>> command.verb, command.tid, command.aid, command.ctag
     ('ENT-PATCH', 'ocs1', '1&2,17&18', '7')
 
-    A missing ctag is read as 0. Never fails: what is too much is kept in the last block, where nobody
-    knows it.
+    A missing ctag becomes 0. Surplus fields become part of the keywords, where no command looks them up.
     """
     fields = [field.strip() for field in split_outside_quotes(text, ":")]
     fields += [""] * (_FIELDS - len(fields))
@@ -112,7 +114,7 @@ def parse(text: str) -> Command:
 
 
 def split_outside_quotes(text: str, separator: str) -> list[str]:
-    """Split at separators that stand outside double quotes.
+    """Split a text at each separator outside double quotes.
 
     >>> split_outside_quotes('LABEL="a,b",X=1', ",")
     ['LABEL="a,b"', 'X=1']
@@ -128,13 +130,13 @@ def split_outside_quotes(text: str, separator: str) -> list[str]:
 
 
 def unquote(text: str) -> str:
-    """Return the text without the double quotes around it."""
+    """Return the text without surrounding double quotes."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """Bytes around the blocks of one family: before the name of the device and after the terminator."""
+    """Text before the name of the device and after the terminator of each block, which depends on the family."""
 
     before: str = "\r\n   "
     after: str = ""
@@ -144,34 +146,36 @@ class Framing:
     def answer(
         self, name: str, tag: str, pages: Sequence[Sequence[str]], now: datetime, *, note: str = ""
     ) -> bytes:
-        """Return a completed command: a block for the data lines of each page, and a comment in the last."""
-        bodies = [_rows(page) for page in pages]
+        """Return the frame of a completed command: one block for each page, with `note` in the last block."""
+        bodies = [_quote_rows(page) for page in pages]
         bodies[-1] += [note] if note else []
         ends = [">"] * (len(bodies) - 1) + [";"]
         return b"".join(
-            self._block(name, f"M  {tag} COMPLD", body, now, end)
+            self._encode_block(name, f"M  {tag} COMPLD", body, now, end)
             for body, end in zip(bodies, ends, strict=True)
         )
 
     def denial(self, name: str, tag: str, denied: Denied, now: datetime) -> bytes:
-        """Return a refused command with code and comment."""
-        return self._block(name, f"M  {tag} DENY", [f"   {denied.code}", f"   /* {denied} */"], now)
+        """Return the frame of a refused command, with error code and comment."""
+        return self._encode_block(name, f"M  {tag} DENY", [f"   {denied.code}", f"   /* {denied} */"], now)
 
     def report(self, name: str, tag: int, event: str, lines: Iterable[str], now: datetime) -> bytes:
-        """Return an autonomous message, such as `REPT DBCHG`."""
-        text = self.before_report + _block(name, f"A  {tag} {event}", _rows(lines), now, ";")
+        """Return the frame of an autonomous message, such as `REPT DBCHG`."""
+        text = self.before_report + _format_block(name, f"A  {tag} {event}", _quote_rows(lines), now, ";")
         return (text + self.after_report).encode("latin-1", "replace")
 
-    def _block(self, name: str, head: str, body: Iterable[str], now: datetime, end: str = ";") -> bytes:
-        text = self.before + _block(name, head, body, now, end) + self.after
+    def _encode_block(
+        self, name: str, head: str, body: Iterable[str], now: datetime, end: str = ";"
+    ) -> bytes:
+        text = self.before + _format_block(name, head, body, now, end) + self.after
         return text.encode("latin-1", "replace")
 
 
-def _rows(lines: Iterable[str]) -> list[str]:
+def _quote_rows(lines: Iterable[str]) -> list[str]:
     return [f'   "{line}"' for line in lines]
 
 
-def _block(name: str, head: str, body: Iterable[str], now: datetime, end: str) -> str:
+def _format_block(name: str, head: str, body: Iterable[str], now: datetime, end: str) -> str:
     return "\r\n".join([f"{name or '( nil )'} {now:%y-%m-%d %H:%M:%S}", head, *body, end])
 
 
@@ -181,15 +185,16 @@ Send = Callable[[bytes], None]
 
 
 def local_time() -> datetime:
-    """Return the local time, which a switch prints."""
-    return datetime.now()  # noqa: DTZ005 - without a zone, as the device
+    """Return the local time without a time zone, as switches print it."""
+    return datetime.now()  # noqa: DTZ005 - devices print no zone
 
 
 class Tl1Frontend(ABC):
     """State that all TL1 sessions of one switch share: account, idle limit, numbering of reports.
 
-    `account` is (user, password). The idle limit is counted on the device's clock; 0 means none. With `page_rows`,
-    answers of more lines than that come in pages. Without `own_reports`, a session is not told of changes that it made.
+    `account` is (user, password). `idle_timeout_s` is measured on the device's clock; 0 disables it. Answers of more
+    than `page_rows` lines are split into pages; 0 disables this. Without `own_reports`, a session gets no reports of
+    its own changes.
     """
 
     framing: ClassVar[Framing] = Framing()
@@ -197,7 +202,7 @@ class Tl1Frontend(ABC):
     login_denied: ClassVar[str] = "login incorrect"
     unknown_command: ClassVar[str] = "no command {verb}"
     noise: ClassVar[tuple[str, str]] = ("", "")
-    """Event and line of a report that has nothing to do with the command at hand, for the fault `report_noise`."""
+    """Event and line of an unrelated report, for the fault `report_noise`."""
 
     def __init__(
         self,
@@ -220,14 +225,14 @@ class Tl1Frontend(ABC):
 
     @abstractmethod
     def table(self, session: Tl1Session) -> Mapping[str, Handler]:
-        """Return the commands of a session that is logged in, by verb."""
+        """Return the command handlers of a logged-in session, by verb."""
 
     def canonical(self, verb: str) -> str:
-        """Return the verb as the table has it."""
+        """Return the verb as the table spells it."""
         return verb
 
     def check_target(self, command: Command) -> None:
-        """Raise `Denied` for a command that names another device; most families take any name."""
+        """Raise `Denied` if a command names another device; most families accept any name."""
         del command
 
     def welcome(self, session: Tl1Session) -> Lines:
@@ -236,12 +241,12 @@ class Tl1Frontend(ABC):
         return ()
 
     def note(self, command: Command) -> str:
-        """Return the comment that an answer carries."""
+        """Return the comment of the answer to a command; empty for none."""
         del command
         return ""
 
     def tag(self, command: Command) -> str:
-        """Return the tag that the answer to a command carries."""
+        """Return the tag of the answer to a command."""
         return command.ctag
 
     def describe(self, refusal: Refused) -> str:
@@ -253,7 +258,7 @@ class Tl1Frontend(ABC):
     async def serve(
         self, line: Line, *, greeting: bytes = b"", prompt: bytes = b"", echo: bool = False
     ) -> None:
-        """Serve one client until it leaves; with `echo`, repeat each command before it is answered."""
+        """Serve one client until it leaves; with `echo`, send each command back before its answer."""
         session = Tl1Session(self, line.send)
         self.sessions.append(session)
         if greeting:
@@ -269,14 +274,14 @@ class Tl1Frontend(ABC):
             self.sessions.remove(session)
 
     def expire(self) -> int:
-        """End all logins, leaving the connections; return their number."""
+        """Log all sessions out, keeping their connections; return the number of logins."""
         logged_in = [session for session in self.sessions if session.user]
         for session in logged_in:
             session.user = ""
         return len(logged_in)
 
     def check_account(self, session: Tl1Session, command: Command) -> str:
-        """Return the user that a login command brings to a session. Raises `Denied`."""
+        """Return the user of a login command. Raise `Denied` for a wrong account or too many sessions."""
         del session
         limit = self.device.faults.max_sessions
         if limit is not None and sum(bool(session.user) for session in self.sessions) >= limit:
@@ -289,7 +294,7 @@ class Tl1Frontend(ABC):
     # -- frames
 
     def pages(self, lines: Lines) -> list[Lines]:
-        """Return the lines of each block of an answer: `page_rows` of them, or all in one."""
+        """Split the lines of an answer into blocks of `page_rows` lines, or one block if it is 0."""
         size = self.page_rows or max(len(lines), 1)
         return [lines[start : start + size] for start in range(0, len(lines), size)] or [()]
 
@@ -304,17 +309,17 @@ class Tl1Frontend(ABC):
         return self.framing.denial(self.device.name, self.tag(command), denied, local_time())
 
     def make_denial(self, refusal: Refused) -> Denied:
-        """Return a refusal of the switch as TL1 has it."""
+        """Return the TL1 denial for a command that the switch refuses."""
         return Denied(_CODE_OF.get(refusal.reason, "SNVS"), self.describe(refusal))
 
     # -- autonomous reports
 
     def report_changes(self, change: Change, verbs: tuple[str, str], event: str = "REPT DBCHG") -> None:
-        """Report a change to all sessions that listen; `verbs` are those that remove and make a circuit."""
+        """Report a change to all listening sessions; `verbs` are the commands that remove and add a circuit."""
         author = None if self._own_reports else _author.get()
         listening = (session for session in self.sessions if session.user and not session.silenced)
         listeners = [session.send for session in listening if session is not author]
-        if not listeners:  # numbers go on, nothing is formatted
+        if not listeners:  # count the reports, but save the time to format them
             self._reports += len(change.removed) + len(change.made)
             return
         for verb, pairs in zip(verbs, (change.removed, change.made), strict=True):
@@ -326,11 +331,11 @@ class Tl1Frontend(ABC):
         return f"DBCHGSEQ={number}:{verb}:{self.pair_name(pair)}"
 
     def pair_name(self, pair: tuple[int, int]) -> str:
-        """Return a circuit as reports name it."""
+        """Return the name of a circuit in reports."""
         return f"{pair[0]},{pair[1]}"
 
     def report(self, listeners: Sequence[Send], event: str, line: str) -> None:
-        """Send an autonomous message with the next number."""
+        """Send an autonomous message, with the next report number, to each listener."""
         self._reports += 1
         data = self.framing.report(self.device.name, self._reports, event, [line], local_time())
         for send in listeners:
@@ -339,14 +344,14 @@ class Tl1Frontend(ABC):
     # -- a fault that several families have
 
     def noise_fault(self) -> Fault:
-        """Return the fault `report_noise`, for the fault board: reports between a command and its answer."""
+        """Return the fault `report_noise`, for the fault board: unrelated reports between a command and its answer."""
         return Fault(self._set_noise, lambda _: self._set_noise(None))
 
     def _set_noise(self, request: Request | None) -> None:
         self._noisy_commands = request.whole("count", 1) if request else 0
 
     def make_noise(self, send: Send) -> None:
-        """Report something unrelated, where the fault asks for it."""
+        """Send one unrelated report if the fault `report_noise` is set."""
         if self._noisy_commands:
             self._noisy_commands -= 1
             self.device.faults.fired["report_noise"] += 1
@@ -354,11 +359,11 @@ class Tl1Frontend(ABC):
 
 
 _author: ContextVar[Tl1Session | None] = ContextVar("author", default=None)
-"""Session whose command is being executed, and with it the author of what it changes."""
+"""Session whose command is being executed: the author of the changes it causes."""
 
 
 class Tl1Session:
-    """One connection: commands to answers."""
+    """State of one connection: the login, and whether reports are silenced."""
 
     def __init__(self, frontend: Tl1Frontend, send: Send) -> None:
         self.user = ""
@@ -366,7 +371,7 @@ class Tl1Session:
         self.send = send
         self._frontend = frontend
         self._clock = frontend.device.clock
-        self._used_s = self._clock.now()
+        self._last_activity_s = self._clock.now()
         self._table = frontend.table(self)
 
     async def execute(self, text: str) -> bytes:
@@ -385,7 +390,7 @@ class Tl1Session:
         return self._frontend.answer(command, lines)
 
     def silence(self, *, silenced: bool) -> Lines:
-        """Keep reports from this session, or let them through again."""
+        """Silence autonomous reports to this session, or enable them again. Return an empty answer."""
         self.silenced = silenced
         return ()
 
@@ -393,14 +398,14 @@ class Tl1Session:
         self._frontend.check_target(command)
         if command.verb == "ACT-USER":
             self.user = self._frontend.check_account(self, command)
-            self._used_s = self._clock.now()
+            self._last_activity_s = self._clock.now()
             return self._frontend.welcome(self)
-        limit_s, idle_s = self._frontend.idle_timeout_s, self._clock.now() - self._used_s
+        limit_s, idle_s = self._frontend.idle_timeout_s, self._clock.now() - self._last_activity_s
         if limit_s and idle_s > limit_s:
             self.user = ""
         if not self.user:
             raise Denied(*self._frontend.not_logged_in)
-        self._used_s = self._clock.now()
+        self._last_activity_s = self._clock.now()
         if command.verb == "CANC-USER":
             self.user = ""
             return ()

@@ -1,1 +1,1 @@
-"""Simulated servers: network namespaces of the kernel, and redirects between them in place of light."""
+"""Simulated servers: kernel network namespaces, with kernel redirects between them in place of optical links."""

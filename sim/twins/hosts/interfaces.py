@@ -1,6 +1,6 @@
-"""Lasers follow interfaces: a NIC that is set down administratively sends no light.
+"""Observation of hosts' interfaces, because a NIC that is set down administratively sends no light.
 
-The kernel tells a netlink socket in the host's own network namespace of every change; nothing runs on the host.
+A netlink socket in the network namespace of the host receives every change from the kernel; nothing runs on the host.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _BUFFER_BYTES = 1 << 20
 Changed = Callable[[Mapping[str, bool]], None]
 
 
-def interface_states(data: bytes) -> Iterator[tuple[str, bool]]:
-    """Yield the name of every interface of a netlink datagram, and whether it is set up.
+def parse_interface_states(data: bytes) -> Iterator[tuple[str, bool]]:
+    """Yield name and administrative state (True if up) of every interface in a netlink datagram.
 
-    Messages of another type are left out, and so is the rest of a datagram that was cut off.
+    Messages of other types, and a truncated message at the end, are skipped.
     """
     at = 0
     while at + _HEADER.size <= len(data):
@@ -37,13 +37,13 @@ def interface_states(data: bytes) -> Iterator[tuple[str, bool]]:
             return
         if kind == _RTM_NEWLINK and length >= _HEADER.size + _LINK.size:
             _, _, _, flags, _ = _LINK.unpack_from(data, at + _HEADER.size)
-            name = _name(data[at + _HEADER.size + _LINK.size : at + length])
+            name = _parse_name(data[at + _HEADER.size + _LINK.size : at + length])
             if name:
                 yield name, bool(flags & _IFF_UP)
         at += -(-length // 4) * 4
 
 
-def _name(attributes: bytes) -> str:
+def _parse_name(attributes: bytes) -> str:
     at = 0
     while at + _ATTRIBUTE.size <= len(attributes):
         length, kind = _ATTRIBUTE.unpack_from(attributes, at)
@@ -56,40 +56,45 @@ def _name(attributes: bytes) -> str:
 
 
 class InterfaceWatch:
-    """A watch over the NICs of one host; `changed` gets the states of those that were set up or down since.
+    """An observer of the NICs of one host, which calls `changed` with the new states of NICs set up or down.
 
-    Changes that come together are told together. Works on the running event loop until it is closed.
+    Keys are `host/nic`. Changes that arrive together are passed in one call. The observer uses the running event loop
+    until `close`. NICs are assumed to be up at the start.
     """
 
     def __init__(self, namespace: str, host: str, nics: Iterable[str], changed: Changed) -> None:
         self._labels = {nic: f"{host}/{nic}" for nic in nics}
         self._states: dict[str, bool] = {}
         self._changed = changed
-        self._socket = netns.call_in(namespace, _link_socket)
+        self._socket = netns.call_in(namespace, _open_link_socket)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._read)
 
     def close(self) -> None:
-        """End the watch."""
+        """Stop the observation."""
         self._loop.remove_reader(self._socket)
         self._socket.close()
 
     def _read(self) -> None:
-        news: dict[str, bool] = {}
+        updates: dict[str, bool] = {}
         while True:
             try:
                 data = self._socket.recv(_BUFFER_BYTES)
-            except OSError:  # nothing more, or more than the kernel keeps: later news say the same again
+            except (
+                OSError
+            ):  # no more data, or the buffer overflowed: later messages carry the full state again
                 break
-            news |= {self._labels[nic]: up for nic, up in interface_states(data) if nic in self._labels}
-        changed = {nic: up for nic, up in news.items() if self._states.get(nic, True) != up}
+            updates |= {
+                self._labels[nic]: up for nic, up in parse_interface_states(data) if nic in self._labels
+            }
+        changed = {nic: up for nic, up in updates.items() if self._states.get(nic, True) != up}
         if changed:
             self._states |= changed
             self._changed(changed)
 
 
-def _link_socket() -> socket.socket:
-    listening = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
-    listening.bind((0, _RTMGRP_LINK))
-    return listening
+def _open_link_socket() -> socket.socket:
+    sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+    sock.bind((0, _RTMGRP_LINK))
+    return sock

@@ -1,7 +1,7 @@
-"""SSH keys of a lab's hosts: a server key for each, and one with which root logs in from any host to any other.
+"""SSH keys of a lab's hosts: a server key for each host, and one key for root to log in from any host to any other.
 
-They are made in a memory file system that nobody else sees, and live as long as the lab: no private key is ever on
-a disk of the machine.
+The keys are generated in a private memory file system and exist as long as the lab, so no private key is ever on a
+disk of the machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOGIN = "root@lab"
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A key pair in OpenSSH's form: `private` as a file's content, `public` as one line without its end."""
+    """A key pair in OpenSSH format: `private` is the content of a file, `public` a line without line ending."""
 
     private: str
     public: str
@@ -29,20 +29,20 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class LabKeys:
-    """Keys of a lab: `login` of root on every host, `servers` by host."""
+    """Keys of a lab: `login` for root on every host, and `servers` by host name."""
 
     login: KeyPair
     servers: Mapping[str, KeyPair]
 
 
 def make_keys(hosts: Sequence[str], tools: Mapping[str, str]) -> LabKeys:
-    """Make all keys of a lab. Raises `KernelFault` with what the tools said."""
+    """Generate all keys of a lab. Raise `KernelFault` with the error output of the tools."""
     make = f"{tools['ssh-keygen']} -q -t ed25519 -N ''"
     lines = [
         "set -eu; mount -t tmpfs -o mode=700,size=4m tmpfs /run; cd /run",
         *(f"{make} -C {name} -f key; cat key key.pub; rm key key.pub" for name in (_LOGIN, *hosts)),
     ]
-    done = subprocess.run(
+    process = subprocess.run(
         [tools["unshare"], "--mount", "--propagation", "private", "/bin/sh", "-s"],
         input="\n".join((*lines, "")),
         capture_output=True,
@@ -51,32 +51,35 @@ def make_keys(hosts: Sequence[str], tools: Mapping[str, str]) -> LabKeys:
         check=False,
         env={"PATH": SEARCH_PATH},
     )
-    pairs = [KeyPair(private, public) for private, public in _PAIR.findall(done.stdout)]
-    if done.returncode != 0 or len(pairs) != len(hosts) + 1:
-        raise KernelFault(f"ssh-keygen made no keys for the hosts: {done.stderr.strip()}", code="host")
+    pairs = [KeyPair(private, public) for private, public in _PAIR.findall(process.stdout)]
+    if process.returncode != 0 or len(pairs) != len(hosts) + 1:
+        raise KernelFault(f"ssh-keygen made no keys for the hosts: {process.stderr.strip()}", code="host")
     return LabKeys(pairs[0], dict(zip(hosts, pairs[1:], strict=True)))
 
 
 def ssh_files(
-    spec: HostSpec, everybody: Sequence[HostSpec], keys: LabKeys, authorized_key: str
+    spec: HostSpec, hosts: Sequence[HostSpec], keys: LabKeys, authorized_key: str
 ) -> Mapping[str, str]:
-    """Return the files of a host, by path, that let us and every other host log in, and it log in to the others."""
+    """Return the SSH files of a host by path: the operator and all hosts can log in to it, and it to all hosts.
+
+    `authorized_key` is the public key of the operator.
+    """
     return {
         f"{ETC}/ssh_host_ed25519_key": keys.servers[spec.name].private,
         f"{ETC}/authorized_keys": f"{authorized_key}\n{keys.login.public}\n",
         f"{HOME}/.ssh/id_ed25519": keys.login.private,
         f"{HOME}/.ssh/id_ed25519.pub": f"{keys.login.public}\n",
-        f"{HOME}/.ssh/known_hosts": "".join(_known(host, keys) for host in everybody),
+        f"{HOME}/.ssh/known_hosts": "".join(_format_known_host(host, keys) for host in hosts),
         f"{HOME}/.ssh/config": "".join(
             f"Host {host.name} {host.address.ip}\n  Port {host.ssh_port}\n"
-            for host in everybody
+            for host in hosts
             if host.ssh_port != 22
         ),
     }
 
 
-def _known(host: HostSpec, keys: LabKeys) -> str:
-    """Return the line of known_hosts, which writes a port other than 22 as `[name]:port`."""
+def _format_known_host(host: HostSpec, keys: LabKeys) -> str:
+    """Return the line of known_hosts for a host; a port other than 22 is written as `[name]:port`."""
     names = [host.name, str(host.address.ip)]
     if host.ssh_port != 22:
         names = [f"[{name}]:{host.ssh_port}" for name in names]

@@ -1,8 +1,8 @@
-"""Kernel network namespaces: made by name, entered by one thread at a time, removed with all that runs in them.
+"""Named kernel network namespaces: creation, removal with all their processes, and calls inside them.
 
-Everything here needs root and Linux. `batch` runs one `ip` or `tc` process for any number of lines;
-`call_in` and `socket_in` enter a namespace without a process, in a thread of their own: the kernel keeps
-a network namespace per thread, so the rest of the program stays where it is.
+All functions need Linux, and most need root. `batch` runs one `ip` or `tc` process for any number of commands.
+`call_in` and `socket_in` enter a namespace without a process, in a separate thread: the kernel has one current network
+namespace for each thread, so the rest of the program is not affected.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ T = TypeVar("T")
 
 
 class KernelFault(LightbedError):
-    """The kernel, or a program that we run on it, did not do what we asked.
+    """A failure of the kernel, or of a program that configures it.
 
-    `code` is a stable word for programs, `hint` says what a person can do.
+    `code` is a stable identifier for programs, and `hint` tells a person what to do.
     """
 
     def __init__(self, what: str, *, hint: str = "", code: str = "kernel") -> None:
@@ -52,16 +52,16 @@ class KernelFault(LightbedError):
 
 
 def batch(tool: Literal["ip", "tc"], lines: Sequence[str], namespace: str | None = None) -> None:
-    """Run `lines` in order as one `ip -batch` or `tc -batch`; stop at the first that fails.
+    """Run `lines` in order with one `ip -batch` or `tc -batch`; stop at the first line that fails.
 
-    Raises `KernelFault` naming the line and the error of the tool. No lines, no process.
+    Raise `KernelFault` with the line and the tool's error. Without lines, start no process.
     """
     if not lines:
         return
     command = [tool, *(["-n", namespace] if namespace else []), "-batch", "-"]
     text = "".join(f"{line}\n" for line in lines)
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, input=text, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False
         )
     except FileNotFoundError as error:
@@ -69,51 +69,51 @@ def batch(tool: Literal["ip", "tc"], lines: Sequence[str], namespace: str | None
         raise KernelFault(f"{tool} is not installed", hint=hint, code="no_tools") from error
     except subprocess.TimeoutExpired as error:
         raise KernelFault(f"`{tool} -batch` gave no answer for {_COMMAND_TIMEOUT_S:g} s") from error
-    if done.returncode != 0:
-        raise KernelFault(_find_failed_line(tool, lines, done.stderr))
+    if process.returncode != 0:
+        raise KernelFault(_find_failed_line(tool, lines, process.stderr))
 
 
 def _find_failed_line(tool: str, lines: Sequence[str], stderr: str) -> str:
-    """Return the line of a batch that failed, as the tool numbers it, with the tool's own words."""
-    at = re.search(r"Command failed -:(\d+)", stderr)
-    line = lines[int(at.group(1)) - 1] if at else lines[0]
+    """Return a message with the failed line of a batch, found by the tool's line number, and the tool's output."""
+    match = re.search(r"Command failed -:(\d+)", stderr)
+    line = lines[int(match.group(1)) - 1] if match else lines[0]
     output = " ".join(part for part in stderr.splitlines() if not part.startswith("Command failed"))
     return f"`{tool} {line}` failed: {output.strip()}"
 
 
 def add(names: Iterable[str]) -> None:
-    """Make network namespaces of these names. Raises `KernelFault` with code `no_namespaces` if it may not."""
+    """Create named network namespaces. Raise `KernelFault` with code `no_namespaces` if that is not permitted."""
     try:
         batch("ip", [f"netns add {name}" for name in names])
     except KernelFault as error:
-        hint = "Run where root may make network namespaces (CAP_SYS_ADMIN), or choose hosts_mode model"
+        hint = "Run where root may create network namespaces (CAP_SYS_ADMIN), or choose hosts_mode model"
         raise KernelFault(error.what, hint=hint, code="no_namespaces") from error
 
 
 def delete(names: Iterable[str]) -> None:
-    """Remove the named namespaces that exist. Their links go with them once nothing runs there."""
+    """Remove the named namespaces that exist. The kernel removes their links once no process uses them."""
     present = set(list_namespaces())
     batch("ip", [f"netns del {name}" for name in names if name in present])
 
 
 def list_namespaces(prefix: str = "") -> tuple[str, ...]:
-    """Return names of the machine's named network namespaces that start with `prefix`, sorted."""
+    """Return the sorted names of the machine's network namespaces that start with `prefix`."""
     with suppress(FileNotFoundError):
         return tuple(sorted(path.name for path in _NAMED.iterdir() if path.name.startswith(prefix)))
     return ()
 
 
-def pids(names: Iterable[str]) -> tuple[int, ...]:
-    """Return processes that live in any of the named namespaces, in one pass over /proc."""
-    wanted = {identity for name in names if (identity := _identity(_NAMED / name)) is not None}
-    if not wanted:
+def list_processes(names: Iterable[str]) -> tuple[int, ...]:
+    """Return the ids of the processes in any of the named namespaces, with one pass over /proc."""
+    namespaces = {identity for name in names if (identity := _identity(_NAMED / name)) is not None}
+    if not namespaces:
         return ()
     processes = (path for path in Path("/proc").iterdir() if path.name.isdecimal())
-    return tuple(int(path.name) for path in processes if _identity(path / "ns/net") in wanted)
+    return tuple(int(path.name) for path in processes if _identity(path / "ns/net") in namespaces)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode, which identify a namespace; None when it is gone."""
+    """Return device and inode, which identify a namespace; None if it does not exist."""
     try:
         status = path.stat()
     except OSError:
@@ -122,22 +122,22 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def end_processes(names: Sequence[str], timeout_s: float = 5.0) -> None:
-    """Kill everything that runs in the named namespaces and wait until it is gone.
+    """Kill all processes in the named namespaces and wait until they have ended.
 
-    Raises `KernelFault` naming what is left after `timeout_s`.
+    Raise `KernelFault` with the remaining processes after `timeout_s`.
     """
     deadline = time.monotonic() + timeout_s
-    while left := pids(names):
+    while remaining := list_processes(names):
         if time.monotonic() > deadline:
-            raise KernelFault(f"processes {left} in {', '.join(names)} do not end", code="stuck")
-        for pid in left:
+            raise KernelFault(f"processes {remaining} in {', '.join(names)} do not end", code="stuck")
+        for pid in remaining:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
 
 
 def call_in(namespace: str, function: Callable[[], T]) -> T:
-    """Call `function` in a thread that has entered the named network namespace, and end the thread."""
+    """Return the result of `function`, called in a new thread inside the named network namespace."""
 
     def enter() -> T:
         _enter(namespace)
@@ -148,31 +148,31 @@ def call_in(namespace: str, function: Callable[[], T]) -> T:
 
 
 def await_ready(namespace: str, links: Iterable[str]) -> None:
-    """Wait until those of `links` that are set up, and whose far ends are, can send.
+    """Wait until every link that is up, with its far end up, can send.
 
-    A link shows its carrier at once, but the kernel attaches its queue later, in a worker, and drops without a word
-    what is sent before. Raises `KernelFault` when that takes too long.
+    A link shows its carrier at once, but a kernel worker attaches its queue later, and until then packets are
+    silently dropped. Raise `KernelFault` if this takes longer than `_READY_TIMEOUT_S`.
     """
     call_in(namespace, lambda: _await_ready(namespace, links))
 
 
 def _await_ready(namespace: str, links: Iterable[str]) -> None:
     deadline = time.monotonic() + _READY_TIMEOUT_S
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for link in links:
-            while not _is_ready(asking, link):
+            while not _is_ready(sock, link):
                 if time.monotonic() > deadline:
                     raise KernelFault(f"{link} in {namespace} has light, but does not come up", code="stuck")
                 time.sleep(0.001)
 
 
-def _is_ready(asking: socket.socket, link: str) -> bool:
-    """Return True if a link can send; so is one that is gone or set down, for there is nothing to wait for."""
+def _is_ready(sock: socket.socket, link: str) -> bool:
+    """Return True if a link can send, or is missing or set down, so that there is nothing to wait for."""
     try:
-        flags = _flags(asking, link)
-        # Asking for the carrier makes new kernels (6.8) attach the queue now, and others finish what they have begun.
+        flags = _read_flags(sock, link)
+        # Reading the carrier makes newer kernels (6.8) attach the queue now; older kernels attach it by themselves.
         carrier = array.array("I", [_ETHTOOL_GLINK, 0])
-        fcntl.ioctl(asking, _SIOCETHTOOL, struct.pack("16sP", link.encode(), carrier.buffer_info()[0]))
+        fcntl.ioctl(sock, _SIOCETHTOOL, struct.pack("16sP", link.encode(), carrier.buffer_info()[0]))
     except OSError as error:
         if error.errno == errno.ENODEV:
             return True
@@ -180,17 +180,17 @@ def _is_ready(asking: socket.socket, link: str) -> bool:
     return not flags & _IFF_UP or bool(flags & _IFF_RUNNING)
 
 
-def _flags(asking: socket.socket, link: str) -> int:
-    reply = fcntl.ioctl(asking, _SIOCGIFFLAGS, struct.pack("16sh14x", link.encode(), 0))
+def _read_flags(sock: socket.socket, link: str) -> int:
+    reply = fcntl.ioctl(sock, _SIOCGIFFLAGS, struct.pack("16sh14x", link.encode(), 0))
     return int(struct.unpack_from("16sh", reply)[1])
 
 
 def _enter(namespace: str) -> None:
-    """Move the calling thread into the named namespace, for good."""
+    """Move the calling thread into the named namespace permanently. Raise `KernelFault`."""
     try:
         handle = os.open(_NAMED / namespace, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError as error:
-        raise KernelFault(f"there is no network namespace {namespace}") from error
+        raise KernelFault(f"network namespace {namespace} does not exist") from error
     try:
         if _libc.setns(handle, _CLONE_NEWNET) != 0:
             reason = os.strerror(ctypes.get_errno())
@@ -200,11 +200,11 @@ def _enter(namespace: str) -> None:
 
 
 def socket_in(namespace: str | None, host: str, port: int) -> socket.socket:
-    """Return a TCP socket bound to `host:port` inside the namespace (None: where we are), ready to listen.
+    """Return a TCP socket bound to `host:port` inside a namespace (None for the current one), ready to listen.
 
-    Raises `KernelFault`, with code `address_in_use` when somebody else has the address.
+    Raise `KernelFault`, with code `address_in_use` if the address is in use.
     """
-    from sim.twins.wire.listener import bind_socket  # imports asyncio, which listing labs does without
+    from sim.twins.wire.listener import bind_socket  # imports asyncio, which is not needed to list labs
 
     try:
         if namespace is None:
@@ -221,8 +221,8 @@ def socket_in(namespace: str | None, host: str, port: int) -> socket.socket:
 def set_sysctls(namespace: str, values: Mapping[str, object]) -> None:
     """Write kernel parameters under `net/` of the namespace; keys are paths such as `ipv6/conf/all/x`.
 
-    A parameter that this kernel lacks is left out: there is nothing to switch off then. Raises `KernelFault`
-    where /proc/sys may not be written, as in many containers.
+    Parameters that the kernel does not have are skipped. Raise `KernelFault` if /proc/sys is not writable, as in many
+    containers.
     """
 
     def write() -> None:
@@ -233,7 +233,7 @@ def set_sysctls(namespace: str, values: Mapping[str, object]) -> None:
 
 
 def write_sysctl(key: str, value: object) -> None:
-    """Write one kernel parameter in the network namespace of the calling thread; see `set_sysctls`."""
+    """Write one kernel parameter in the network namespace of the calling thread, as `set_sysctls` does."""
     try:
         Path("/proc/sys/net", key).write_text(f"{value}\n")
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""A root of its own for a host: the machine's file systems below, a memory file system of limited size above.
+"""A separate root file system for each host: an overlay of a limited memory file system over those of the machine.
 
-What a host writes lands in its memory file system; what it reads and has not written is the machine's. /proc/sys is
-read-only but for what belongs to the host's own namespaces; /dev holds no disk of the machine. This keeps programs that
-mean well apart. Root on a host is still root of the machine's kernel: it is no prison.
+Writes of a host go to its memory file system; files that it has not written are the machine's. /proc/sys is read-only
+except for parameters of the host's own namespaces, and /dev contains no disk of the machine. Well-behaved programs are
+kept apart, but this is not a security boundary: root on a host is still root for the machine's kernel.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from sim.twins.hosts.netns import KernelFault
 
 OVERLAY_SIZE = "512m"
 _PROBE_TIMEOUT_S = 20.0
-# Made by the kernel, or by us in a way of their own. autofs would mount something as soon as it is looked at.
+# Mount points that each host gets separately, and file systems without files. Reading an autofs point would mount it.
 _OWN_FOLDERS = ("/proc", "/sys", "/dev", "/run")
 _NO_FILES = ("autofs", "nsfs")
-# No disk, no memory of the machine, no console; accelerators and tunnels as far as the machine has them.
+# No disks, no memory devices, no console; accelerators and tunnels only if the machine has them.
 _DEVICES = "null zero full random urandom tty fuse net/tun kfd nvidia* dri infiniband"
 _NUMBERS = {
     "null": (1, 3),
@@ -33,19 +33,19 @@ _NUMBERS = {
     "urandom": (1, 9),
     "tty": (5, 0),
 }
-# `net` is of the network namespace, host and domain name of the UTS namespace, the others of the IPC namespace.
+# `net` belongs to the network namespace, host and domain name to the UTS namespace, the others to the IPC namespace.
 _OWN_SYSCTLS = (
     "net fs/mqueue kernel/hostname kernel/domainname kernel/shm* kernel/msg* kernel/sem* kernel/auto_msgmni"
 )
-# Of these the last lies among the settings of the network, and is the whole kernel's all the same.
+# The last one is below the network settings, but applies to the whole kernel.
 _READ_ONLY = "sysrq-trigger irq mtrr bus fs acpi scsi sys/net/netfilter/nf_hooks_lwtunnel"
-# Clock, modules, ports, log and device nodes are the machine's.
-LEFT_OUT = "-sys_time,-sys_module,-sys_rawio,-syslog,-mknod,-wake_alarm"
+# Capabilities over what hosts share with the machine: clock, modules, I/O ports, kernel log, device nodes, wake alarms.
+DROPPED_CAPABILITIES = "-sys_time,-sys_module,-sys_rawio,-syslog,-mknod,-wake_alarm"
 
 
 @dataclass(frozen=True, slots=True)
 class MachineMount:
-    """A mount of the machine that a host sees: a folder with its owner and mode, or a single file."""
+    """A mount of the machine that a host sees: a directory with its owner and mode, or a single file."""
 
     point: str
     is_folder: bool
@@ -55,33 +55,33 @@ class MachineMount:
 
 
 def machine_mounts(mountinfo: str) -> tuple[MachineMount, ...]:
-    """Return mounts of the machine that hold files, the outer before the inner; `mountinfo` is of /proc/self.
+    """Return the machine's mounts that contain files, outer before inner, from the content of /proc/self/mountinfo.
 
-    What we may not look at is left out: a host sees the empty folder below it.
+    Mounts without read permission are skipped: a host sees the empty directory below them.
     """
-    found = {}
+    mounts = {}
     for line in mountinfo.splitlines():
         fields, _, kind = line.partition(" - ")
         point = _unescape(fields.split(" ")[4])
         if kind.split(" ")[0] not in _NO_FILES and not _is_below(point, _OWN_FOLDERS):
-            found[point] = _mount_at(point)
-    return tuple(mount for _, mount in sorted(found.items()) if mount is not None)
+            mounts[point] = _inspect_mount(point)
+    return tuple(mount for _, mount in sorted(mounts.items()) if mount is not None)
 
 
 def _unescape(point: str) -> str:
-    r"""Return a path of mountinfo, which writes spaces and the like as octal numbers.
+    r"""Decode a path of mountinfo, which contains special characters such as spaces as octal numbers.
 
     >>> _unescape(r"/mnt/a\040b")
     '/mnt/a b'
     """
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), point)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), point)
 
 
 def _is_below(point: str, folders: Iterable[str]) -> bool:
     return any(point == folder or point.startswith(f"{folder}/") for folder in folders)
 
 
-def _mount_at(point: str) -> MachineMount | None:
+def _inspect_mount(point: str) -> MachineMount | None:
     try:
         status = Path(point).stat()
     except OSError:
@@ -93,10 +93,10 @@ def _mount_at(point: str) -> MachineMount | None:
 
 
 def own_root_script(mounts: Sequence[MachineMount]) -> tuple[str, ...]:
-    """Return lines of shell that give fresh namespaces a root of their own, and move into it.
+    """Return shell lines that build a separate root file system in new namespaces, and make it the root.
 
-    They stop (`set -e`) where the kernel refuses the root's overlay. Another file system that no overlay takes is
-    read-only on the host.
+    With `set -e`, the script stops if the kernel refuses the overlay of `/`. Other file systems that do not support an
+    overlay are read-only on the host.
     """
     return (
         f"mount -t tmpfs -o mode=755,size={OVERLAY_SIZE} tmpfs /run",
@@ -119,7 +119,7 @@ def _mount_lines(at: int, mount: MachineMount) -> list[str]:
     source, target = shlex.quote(mount.point), shlex.quote(f"/run/root{mount.point}")
     if not mount.is_folder:
         return [f"cp -p --remove-destination {source} {target}"]
-    # The machine's path may hold what the options of an overlay cannot; a number never does.
+    # Use numbers instead of the machine's path, which may contain characters that overlay options cannot.
     lower, upper, work = (f"/run/{part}/{at}" for part in ("lower", "upper", "work"))
     overlay = f"mount -t overlay -o lowerdir={lower},upperdir={upper},workdir={work} overlay {target}"
     if mount.point != "/":
@@ -134,7 +134,7 @@ def _mount_lines(at: int, mount: MachineMount) -> list[str]:
 
 
 def _device_lines() -> list[str]:
-    """Return lines that fill dev: nodes that harm nobody, terminals, shared memory and queues of its own."""
+    """Return shell lines that fill dev with harmless device nodes, and separate terminals, shared memory and queues."""
     return [
         "mount -t tmpfs -o mode=755,size=64k tmpfs dev",
         f"set --; for node in $(cd /dev && echo {_DEVICES}); do",
@@ -150,7 +150,7 @@ def _device_lines() -> list[str]:
 
 
 def _kernel_lines() -> list[str]:
-    """Return lines that mount proc and sys, read-only where they are the machine's."""
+    """Return shell lines that mount proc and sys, read-only except for parts that belong to the host."""
     return [
         "mount -t proc -o nosuid,nodev,noexec proc proc",
         "mount --bind proc/sys proc/sys",
@@ -166,28 +166,28 @@ def _kernel_lines() -> list[str]:
 
 
 def check_device_nodes(folder: Path = Path("/dev")) -> None:
-    """Raise `KernelFault` for a node of the machine that is not the device of its name: hosts get copies of them."""
+    """Raise `KernelFault` if a device node of the machine is not the device of its name, as hosts get copies of it."""
     for name, (major, minor) in _NUMBERS.items():
         try:
-            found = (folder / name).stat()
+            status = (folder / name).stat()
         except FileNotFoundError:
             continue
         allowed = [os.makedev(major, minor)] + [os.makedev(1, 9)] * (
             name == "random"
-        )  # as in some containers
-        if not stat.S_ISCHR(found.st_mode) or found.st_rdev not in allowed:
+        )  # some containers have urandom as random
+        if not stat.S_ISCHR(status.st_mode) or status.st_rdev not in allowed:
             node = folder / name
             raise KernelFault(
-                f"{node} of this machine is not the device of that name, and hosts would get a copy of it",
+                f"{node} of this machine is not the device of that name; hosts would get a copy of the wrong device",
                 hint=f"As root: rm {node}; mknod -m 666 {node} c {major} {minor}",
             )
 
 
-def refusal_of_own_root(mounts: Sequence[MachineMount], tools: Mapping[str, str]) -> str:
-    """Return why this kernel gives a host no root of its own, by trying; empty where it does."""
+def probe_own_root(mounts: Sequence[MachineMount], tools: Mapping[str, str]) -> str:
+    """Try to build a separate root; return the error, or an empty text if the kernel supports it."""
     fresh = ["--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
     try:
-        tried = subprocess.run(
+        process = subprocess.run(
             [tools["unshare"], *fresh, "--propagation", "private", "/bin/sh", "-eus"],
             input="\n".join((*own_root_script(mounts), "")),
             capture_output=True,
@@ -197,7 +197,7 @@ def refusal_of_own_root(mounts: Sequence[MachineMount], tools: Mapping[str, str]
             env={"PATH": os.environ.get("PATH", os.defpath)},
         )
     except subprocess.TimeoutExpired:
-        return f"no root of its own within {_PROBE_TIMEOUT_S:g} s"
-    if tried.returncode == 0:
+        return f"building a separate root took more than {_PROBE_TIMEOUT_S:g} s"
+    if process.returncode == 0:
         return ""
-    return " ".join(tried.stderr.split()) or f"exit status {tried.returncode}"
+    return " ".join(process.stderr.split()) or f"exit status {process.returncode}"

@@ -1,13 +1,13 @@
-"""The optical fabric as the kernel's own: far ends of the hosts' NICs, and one-way redirects between them.
+"""The optical fabric in the kernel: far ends of the hosts' NICs, and one-way redirects between them.
 
-Each host NIC is one end of a veth pair; the other, its *far end*, lies in the fabric namespace. Light from the
-transmitter of NIC x that reaches the receiver of NIC y is one traffic-control filter: whatever enters at the far
-end of x leaves at the far end of y, whatever its ethertype. A receiver without light has its far end set down, so
-that the host sees NO-CARRIER.
+Each host NIC is one end of a veth pair; the other end, its *far end*, is in the fabric namespace. Light from the
+transmitter of NIC x to the receiver of NIC y becomes one traffic-control filter, which sends all packets that enter at
+the far end of x out of the far end of y, whatever their ethertype. The far end of a dark receiver is set down,
+so that the host sees NO-CARRIER.
 
-Where this differs from glass: a veth pair loses carrier in both directions at once. A NIC whose receiver is dark
-therefore cannot transmit either, even where its own light still arrives somewhere. Ethernet NICs behave so too
-as a rule: loss of receive light takes the link down (local fault), and the MAC stops sending.
+Difference from fibres: a veth pair loses carrier in both directions at once, so a NIC whose receiver is dark cannot
+transmit either, even if its own light still arrives somewhere. Ethernet NICs usually behave in the same way: a loss of
+receive light takes the link down (local fault), and the MAC stops sending.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from dataclasses import dataclass
 
 from sim.twins.hosts import netns
 
-# Interface numbers are counted per namespace. When a NIC and its far end happen to have the same number the kernel
-# takes the pair for a plain device and reports its loss of carrier up to a second late; so far ends start high.
+# Interface numbers are separate for each namespace. If a NIC and its far end have the same number, the kernel treats
+# the pair as a plain device and reports a loss of carrier up to a second late. Therefore far ends get high numbers.
 _FIRST_INDEX = 1001
 _FILTER = "ingress protocol all pref 1"
 
 
 @dataclass(frozen=True, slots=True)
 class LinkShape:
-    """Shape of the traffic on a NIC of the lab.
+    """Traffic shaping of a NIC: a token bucket with rate, burst (in units of 1024 bytes) and latency, and fair queues.
 
-    Token bucket `rate_mbps` with `burst_kb` (1024 bytes) and `latency_ms`. Packets wait as they do in `fq_codel`, which
-    hosts have by default: connections take turns, so that each gets its share of a link, and acknowledgements without
-    data, and pings, pass those that wait, or they would slow down connections whose own links are free. Connections are
-    told apart by their source port; what carries data of one stays in its order.
+    Queues behave like `fq_codel`, the default of hosts: connections take turns, so that each gets its share of a link.
+    Acknowledgements without data, and pings, overtake waiting packets, because they would otherwise slow down
+    connections whose own links are free. The source port of a packet selects its queue; data packets of a connection
+    stay in order.
     """
 
     rate_mbps: float
@@ -40,7 +40,7 @@ class LinkShape:
 
     @property
     def token_bucket(self) -> str:
-        """The queueing discipline as `tc` writes it.
+        """The queueing discipline in the syntax of `tc`.
 
         >>> LinkShape(rate_mbps=100, mtu=9000).token_bucket
         'tbf rate 100000kbit burst 128kb latency 50000us'
@@ -52,15 +52,15 @@ class LinkShape:
 
     @property
     def queue_bytes(self) -> int:
-        """Bytes that wait at most in each turn: four times those of the latency, and of the burst.
+        """Size of each queue in bytes: four times the sum of the bytes sent during the latency and the burst.
 
-        A connection over several hops fills the queue of the hop that it shares: with less it loses packets there, and
-        waits for them (of 8 MiB in groups of four over two hops 83 % of the link limit instead of 96 %).
+        A connection over several hops fills the queue of a shared hop; a smaller queue loses packets there. (Measured:
+        8 MiB in groups of four over two hops reach 83 % of the link limit with a smaller queue, and 96 % with this.)
         """
         return 4 * (round(self.rate_mbps * 1e3 / 8 * self.latency_ms) + self.burst_kb * 1024)
 
     def queues(self, nic: str) -> tuple[str, ...]:
-        """Return the commands of `tc` that shape a NIC. `testbed/node/queues.py` makes them again, see its tests."""
+        """Return the `tc` commands that shape a NIC; `testbed/node/queues.py` has a copy, which its tests compare."""
         own = f"dev {nic} parent 2:"
         classes = range(1, 2 + TURNS)
         return (
@@ -85,24 +85,26 @@ class LinkShape:
 
 
 TURNS, QUANTUM = 16, 18_000
-"""Classes over which connections are spread, and bytes that each sends in its turn: two packets of 9,000."""
+"""Number of classes for connections, and bytes that each class sends in its turn: two packets of 9000 bytes."""
 _TABLE = "9:"
 _HAS_PORTS = "match u8 0x45 0xff at 0 match u8 6 0xff at 9"
-_SOURCE_PORT = "hashkey mask 0x001e0000 at 20"  # without its lowest bit, in which those of one side are alike
+_SOURCE_PORT = (
+    "hashkey mask 0x001e0000 at 20"  # without the lowest bit, which is the same for all ports of one side
+)
 _PASSING = (
     "match u8 1 0xff at 9 match u16 0 0xff00 at 2",  # ICMP of less than 256 bytes
-    *(  # TCP with the flag ACK alone, whose packet ends with its header of so many words
+    *(  # TCP with only the flag ACK and no data: the packet ends after a header of `words` 32-bit words
         f"match u16 {20 + 4 * words} 0xffff at 2 match u8 0x45 0xff at 0 match u8 6 0xff at 9"
         f" match u8 {words << 4} 0xf0 at 32 match u8 0x10 0xff at 33"
         for words in range(5, 16)
     ),
 )
-"""Packets that pass those that wait, as `u32` matches them. None carries data that could overtake its own."""
+"""`u32` matches of packets that overtake others. None carries data, so the data of a connection stay in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class FarEnd:
-    """The fabric's end of one host NIC: `nic` is its label `host/name`, `link` the interface in the fabric."""
+    """The fabric's end of a host NIC: `nic` is its label `host/name`; `link` and `index` are its interface there."""
 
     nic: str
     link: str
@@ -113,15 +115,15 @@ class FarEnd:
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """One change of light as commands to the kernel, in this order: far ends down, filters, far ends up."""
+    """A change of light as kernel commands, in order of execution: far ends down, filters, far ends up."""
 
     down: tuple[str, ...]
     filters: tuple[str, ...]
     up: tuple[str, ...]
 
 
-def far_ends(nics_of: Mapping[str, tuple[str, Sequence[str]]]) -> tuple[FarEnd, ...]:
-    """Far ends of all NICs, from host name to (its namespace, its NIC names); the names are short and stable."""
+def make_far_ends(nics_of: Mapping[str, tuple[str, Sequence[str]]]) -> tuple[FarEnd, ...]:
+    """Return the far ends of all NICs; `nics_of` maps a host to its namespace and NICs. Names are short and stable."""
     pairs = [
         (host, host_at, namespace, nic, nic_at)
         for host_at, (host, (namespace, nics)) in enumerate(nics_of.items())
@@ -133,20 +135,24 @@ def far_ends(nics_of: Mapping[str, tuple[str, Sequence[str]]]) -> tuple[FarEnd, 
     )
 
 
-def changes(before: Mapping[str, str], after: Mapping[str, str], link_of: Mapping[str, str]) -> Rendering:
+def render_changes(
+    before: Mapping[str, str], after: Mapping[str, str], link_of: Mapping[str, str]
+) -> Rendering:
     """Return the difference between two states of light (receiver NIC -> transmitter NIC) as kernel commands.
 
     >>> links = {"a/nic1": "h0n0", "b/nic1": "h1n0"}
-    >>> changes({}, {"b/nic1": "a/nic1"}, links).up
+    >>> render_changes({}, {"b/nic1": "a/nic1"}, links).up
     ('link set h1n0 up',)
-    >>> changes({"b/nic1": "a/nic1"}, {}, links).filters
+    >>> render_changes({"b/nic1": "a/nic1"}, {}, links).filters
     ('filter del dev h0n0 ingress protocol all pref 1',)
     """
-    old = {transmitter: receiver for receiver, transmitter in before.items()}
-    new = {transmitter: receiver for receiver, transmitter in after.items()}
-    removed = [_removal(link_of[end]) for end in old if end not in new]
+    old_target = {transmitter: receiver for receiver, transmitter in before.items()}
+    new_target = {transmitter: receiver for receiver, transmitter in after.items()}
+    removed = [_format_removal(link_of[end]) for end in old_target if end not in new_target]
     placed = [
-        _redirect(link_of[end], link_of[target]) for end, target in new.items() if old.get(end) != target
+        _format_redirect(link_of[end], link_of[target])
+        for end, target in new_target.items()
+        if old_target.get(end) != target
     ]
     return Rendering(
         down=tuple(f"link set {link_of[end]} down" for end in before if end not in after),
@@ -155,14 +161,14 @@ def changes(before: Mapping[str, str], after: Mapping[str, str], link_of: Mappin
     )
 
 
-def _removal(source: str) -> str:
+def _format_removal(source: str) -> str:
     return f"filter del dev {source} {_FILTER}"
 
 
-def _redirect(source: str, target: str) -> str:
-    """Return the command that makes everything that enters at `source` leave at `target` from now on.
+def _format_redirect(source: str, target: str) -> str:
+    """Return the command that redirects all packets that enter at `source` to `target`.
 
-    The fixed handle makes it the far end's only filter: `replace` without one would add a second.
+    The fixed handle makes this the only filter of the far end: `replace` without a handle would add a second filter.
     """
     return (
         f"filter replace dev {source} {_FILTER} handle 800::800 u32 match u32 0 0"
@@ -171,7 +177,7 @@ def _redirect(source: str, target: str) -> str:
 
 
 class Fabric:
-    """The fabric namespace of one lab: a renderer of the plant, whose light it turns into redirects."""
+    """The fabric namespace of one lab: a renderer of the plant, which turns light into redirects."""
 
     def __init__(self, namespace: str, ends: Iterable[FarEnd]) -> None:
         self.namespace = namespace
@@ -179,9 +185,10 @@ class Fabric:
         self._link_of = {end.nic: end.link for end in self.ends}
 
     def build(self, shape: LinkShape) -> None:
-        """Make the veth pairs, dark: far ends here and down, host ends in the hosts' namespaces.
+        """Create the veth pairs, dark: far ends in the fabric, set down, and host ends in the namespaces of hosts.
 
-        The fabric has no addresses of its own: IPv6 is off before any link exists, or it would announce itself.
+        IPv6 is disabled before any link exists, because the kernel would otherwise give the far ends addresses and
+        announce them.
         """
         off = {f"ipv6/conf/{scope}/disable_ipv6": 1 for scope in ("all", "default")}
         netns.set_sysctls(self.namespace, off)
@@ -194,9 +201,11 @@ class Fabric:
         self._prepare_redirects()
 
     def _prepare_redirects(self) -> None:
-        """Try one redirect: a kernel that cannot must say so now, not when the first light arrives."""
+        """Prepare all far ends, and try one redirect, so that a missing kernel feature is reported now."""
         trial = [
-            line for end in self.ends[:1] for line in (_redirect(end.link, end.link), _removal(end.link))
+            line
+            for end in self.ends[:1]
+            for line in (_format_redirect(end.link, end.link), _format_removal(end.link))
         ]
         try:
             netns.batch(
@@ -207,18 +216,18 @@ class Fabric:
             raise netns.KernelFault(error.what, hint=hint, code="no_redirects") from error
 
     def render(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        """Make the kernel forward as the light goes; done when it returns.
+        """Make the kernel forward packets along the light paths, and return when this is complete.
 
-        Light goes out first: a receiver loses its carrier before its redirect, and gets it after.
+        A receiver loses its carrier before its redirect changes, and regains it afterwards.
         """
-        rendering = changes(before, after, self._link_of)
+        rendering = render_changes(before, after, self._link_of)
         netns.batch("ip", rendering.down, self.namespace)
         netns.batch("tc", rendering.filters, self.namespace)
         netns.batch("ip", rendering.up, self.namespace)
         self._await_ready(after.keys() - before.keys())
 
     def _await_ready(self, receivers: Collection[str]) -> None:
-        """Wait until the NICs that have just got their carrier can send."""
+        """Wait until NICs that have just got a carrier can send."""
         links: dict[str, list[str]] = {}
         for end in self.ends:
             if end.nic in receivers:

@@ -1,4 +1,4 @@
-"""Names and addresses of a simulated host, and the places of its own files."""
+"""Names and addresses of a simulated host, and the paths of its own files."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ipaddress import IPv4Interface
 HOME = "/run/home"
 ETC = "/run/etc"
 COMMANDS = "/run/sbin"
-"""Programs that a host has of its own; first in the PATH."""
+"""Directory of the host's own programs, first in its PATH."""
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
 class HostSpec:
-    """One host to be: its name, management address with prefix length, SSH port and NICs.
+    """Specification of a host: name, network namespace, management address with prefix length, SSH port and NICs.
 
-    `fabric` are addresses in the optical fabric with their names; nobody has them before a topology is applied.
+    `fabric` holds (address, name) pairs for the optical fabric; no NIC has one before a topology is applied.
     """
 
     name: str
@@ -28,10 +28,10 @@ class HostSpec:
     fabric: tuple[tuple[str, str], ...] = ()
 
 
-def hosts_file(everybody: Iterable[HostSpec]) -> str:
-    """Return /etc/hosts: names of the management network as they are, those of the fabric beside them."""
+def hosts_file(hosts: Iterable[HostSpec]) -> str:
+    """Return the content of /etc/hosts, with the names of the management network and of the fabric."""
     lines = ["127.0.0.1 localhost"]
-    for host in everybody:
+    for host in hosts:
         lines.append(f"{host.address.ip} {host.name}")
         lines += [f"{address} {name}" for address, name in host.fabric]
     return "\n".join(lines) + "\n"

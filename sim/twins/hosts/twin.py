@@ -1,12 +1,12 @@
-"""Hosts that are real: a kernel namespace of every kind that tells two machines apart, and an OpenSSH server in it.
+"""Simulated hosts as sets of kernel namespaces, each with an OpenSSH server.
 
-A host has its own network, hostname, processes, /run, /dev/shm, home, and its own /etc/hostname, hosts, passwd and
-shadow. Its root is its own too (`own_root`) where the kernel has overlays; where it has none the host shares the
-machine's, writable, and TMPDIR points to a folder of its own.
+A host has its own network, hostname, processes, /run, /dev/shm, home directory, and /etc/hostname, hosts, passwd
+and shadow. If the kernel supports overlays, it also has its own root file system (`own_root`). Otherwise the host uses
+the machine's root, writable, and TMPDIR is a directory of its own.
 
-Nothing is written on the machine: the whole set-up is one shell script on the standard input of the host's
-first process, and lives in memory file systems that end with it. When the supervisor ends, however it ends, the
-kernel kills the host's first process, and with that every other process of the host.
+Nothing is written on the machine: a shell script on the standard input of the host's first process does the whole
+set-up, in memory file systems that end with the process. When the supervisor ends for any reason, the kernel kills
+the first process of each host, and with it all other processes of the host.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from sim.twins.hosts.netns import KernelFault, batch, set_sysctls
-from sim.twins.hosts.own_root import LEFT_OUT
+from sim.twins.hosts.own_root import DROPPED_CAPABILITIES
 from sim.twins.hosts.redirects import LinkShape
 from sim.twins.hosts.spec import COMMANDS, ETC, HOME, SEARCH_PATH, HostSpec, hosts_file
 
 MANAGEMENT_LINK = "mgmt"
 _START_TIMEOUT_S = 20.0
-# All hosts share a few processors, and these save a fifth of what a collective costs them. A host would have the
-# machine's congestion control: BBR paces with a timer for each flow, where the NIC's queue has a rate already.
-# Without a least number of segments, TCP cuts what a slow link carries in a millisecond into packets of their own;
-# seven of 9000 bytes, the MTU of labs, are the 64 KiB that the kernel passes on at once.
+# All hosts share a few processors, and these settings save a fifth of the processor time of a collective. The machine's
+# congestion control may be BBR, which paces each flow with a timer although the NIC's queue limits the rate already.
+# Without a minimum number of segments, TCP splits the data that a slow link carries in a millisecond into single
+# packets; seven packets of 9000 bytes, the MTU of labs, are the 64 KiB that the kernel passes on at once.
 _TCP = {"ipv4/tcp_congestion_control": "reno", "ipv4/tcp_min_tso_segs": 7}
 _TOOLS = {
     "sshd": "openssh-server",
@@ -45,29 +45,29 @@ _TOOLS = {
 
 
 def find_tools(search_path: str = SEARCH_PATH) -> dict[str, str]:
-    """Return the paths of the machine's programs that a host needs.
+    """Return the paths of the programs that a host needs, by name.
 
-    Raises `KernelFault` naming those that are missing and the one apt line that brings them.
+    Raise `KernelFault` with the missing programs, and the apt command that installs them as hint.
     """
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for tool in _TOOLS:
         places = (Path(folder, tool) for folder in search_path.split(":"))
         path = next((str(place) for place in places if os.access(place, os.X_OK)), None)
         if path:
-            found[tool] = path
-    missing = [tool for tool in _TOOLS if tool not in found]
+            paths[tool] = path
+    missing = [tool for tool in _TOOLS if tool not in paths]
     if missing:
         packages = " ".join(sorted({_TOOLS[tool] for tool in missing}))
         raise KernelFault(
-            f"the machine lacks {', '.join(missing)}",
+            f"not installed on this machine: {', '.join(missing)}",
             hint=f"apt-get install --no-install-recommends {packages}",
             code="no_sshd" if "sshd" in missing else "no_tools",
         )
-    return found
+    return paths
 
 
 def build_network(spec: HostSpec, shape: LinkShape) -> None:
-    """Bring up loopback, the management address and the NICs; the NICs get their rate but no address."""
+    """Configure loopback, the management address and the NICs, and set all up; NICs get a rate but no address."""
     set_sysctls(spec.namespace, _TCP)
     batch(
         "ip",
@@ -83,7 +83,7 @@ def build_network(spec: HostSpec, shape: LinkShape) -> None:
 
 
 def sshd_config(spec: HostSpec) -> str:
-    """Return the server's configuration: root by key alone, its own files, room for many sessions at once."""
+    """Return the configuration of the SSH server: login of root by key only, and up to 200 sessions at once."""
     return f"""\
 Port {spec.ssh_port}
 ListenAddress {spec.address.ip}
@@ -110,13 +110,13 @@ Subsystem sftp internal-sftp
 
 
 def etc_files(
-    spec: HostSpec, everybody: Iterable[HostSpec], machine_passwd: str, shell: str
+    spec: HostSpec, hosts: Iterable[HostSpec], machine_passwd: str, shell: str
 ) -> Mapping[str, str]:
-    """Content of the host's own files in /etc, by name."""
+    """Return the content of the host's own files in /etc, by name."""
     accounts = [line for line in machine_passwd.splitlines() if line and not line.startswith("root:")]
     return {
         "hostname": f"{spec.name}\n",
-        "hosts": hosts_file(everybody),
+        "hosts": hosts_file(hosts),
         "passwd": "\n".join([f"root:x:0:0:root:{HOME}:{shell}", *accounts]) + "\n",
         # A locked root ("!") is refused by sshd even with a key; "*" only means that no password fits.
         "shadow": "root:*:19000:0:99999:7:::\n",
@@ -131,10 +131,10 @@ def boot_script(
     own_root: Sequence[str] = (),
     commands: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the shell script that turns a set of fresh namespaces into the host and becomes its SSH server.
+    """Return the shell script that sets up a host in new namespaces, and then becomes its SSH server.
 
-    `etc` are files of /etc by name, `ssh` others by path, `commands` programs by name; without `own_root` the host
-    has the machine's root.
+    `etc` holds files of /etc by name, `ssh` other files by path, and `commands` programs by name. Without `own_root`
+    (shell lines), the host has the machine's root.
     """
     files = {
         **{f"{ETC}/{name}": text for name, text in etc.items()},
@@ -166,29 +166,33 @@ def boot_script(
 
 
 def _etc_lines(names: Iterable[str], *, is_own: bool) -> list[str]:
-    """Return lines that put files into /etc: as its own, or over the machine's."""
+    """Return shell lines that install files in /etc: copies in an own root, otherwise bind mounts."""
     if is_own:
         return [f"cp -p --remove-destination {' '.join(f'{ETC}/{name}' for name in names)} /etc/"]
     return [f"[ ! -e /etc/{name} ] || mount --bind {ETC}/{name} /etc/{name}" for name in names]
 
 
 def _command_lines(names: Iterable[str], *, is_own: bool) -> list[str]:
-    """Return lines that let programs run, and in a root of its own be found without the PATH of SSH sessions."""
+    """Return shell lines that make programs executable and, in an own root, link them into /usr/local/sbin.
+
+    The links let programs be found without the PATH of SSH sessions.
+    """
     paths = [f"{COMMANDS}/{name}" for name in names]
-    linked = [f"ln -sf {' '.join(paths)} /usr/local/sbin/"] if paths and is_own else []
-    return [f"chmod 755 {' '.join(paths)}", *linked] if paths else []
+    links = [f"ln -sf {' '.join(paths)} /usr/local/sbin/"] if paths and is_own else []
+    return [f"chmod 755 {' '.join(paths)}", *links] if paths else []
 
 
 def _server_lines(server: str, tools: Mapping[str, str]) -> list[str]:
-    """Return lines that become the server, without the rights that reach beyond the host where that is possible."""
-    less = f"{tools['setpriv']} --bounding-set {LEFT_OUT}"
+    """Return shell lines that become the SSH server, if possible without the capabilities that affect the machine."""
+    less = f"{tools['setpriv']} --bounding-set {DROPPED_CAPABILITIES}"
     return [f"less='{less}'; $less true 2>/dev/null || less=", f"exec $less {server} </dev/null"]
 
 
 def _command(spec: HostSpec, tools: Mapping[str, str]) -> list[str]:
-    """Into the network namespace, then fresh ones of the other kinds, then a shell that reads the boot script.
+    """Return the command that enters the network namespace, creates the others, and runs a shell for the boot script.
 
-    The chain of kills: the supervisor's end kills `unshare` (setpriv), whose end kills the host's process 1.
+    The end of the supervisor kills `unshare` (by `setpriv --pdeathsig`), and its end kills process 1 of the host
+    (`--kill-child`).
     """
     enter = [tools["setpriv"], "--pdeathsig", "KILL", tools["nsenter"], f"--net=/run/netns/{spec.namespace}"]
     fresh = ["--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -196,7 +200,7 @@ def _command(spec: HostSpec, tools: Mapping[str, str]) -> list[str]:
 
 
 class HostTwin:
-    """One running host. Start it from the main thread: the kernel ends it when the starting thread ends."""
+    """A running host. Start it from the main thread: the kernel kills the host when the starting thread ends."""
 
     def __init__(self, spec: HostSpec, process: Process) -> None:
         self.spec = spec
@@ -207,7 +211,7 @@ class HostTwin:
 
     @classmethod
     async def start(cls, spec: HostSpec, script: str, tools: Mapping[str, str]) -> HostTwin:
-        """Boot the host; returns when its SSH server listens. Raises `KernelFault` with its output."""
+        """Boot a host, and return when its SSH server listens. Raise `KernelFault` with the output of the host."""
         process = await asyncio.create_subprocess_exec(
             *_command(spec, tools),
             stdin=PIPE,
@@ -240,7 +244,7 @@ class HostTwin:
             raise KernelFault(f"host {self.spec.name} did not start; it printed: {output}", code="host")
 
     async def _read_log(self) -> None:
-        """Keep the last lines of the server's log, and note when it listens."""
+        """Store the last lines of the server's log, and set `_listening` when the server listens."""
         assert self._process.stderr is not None
         async for line in self._process.stderr:
             text = line.decode(errors="replace").strip()
@@ -249,7 +253,7 @@ class HostTwin:
                 self._listening.set()
 
     async def stop(self) -> None:
-        """Kill the host at once, with everything that runs on it."""
+        """Kill the host with all its processes, and wait for its end."""
         with suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()

@@ -1,9 +1,9 @@
-"""One twin of a QICK board as a process of its own: an address in, one JSON line out, and an end.
+"""Run one simulated QICK board in its own process.
 
     python -m sim.twins.rfsoc sim://kit --port 8888
 
-Serves QICK's Pyro4 name server and the board on the loopback interface, prints one JSON line when both answer, and
-ends when its standard input closes. What QICK's server prints goes to standard error.
+The program serves QICK's Pyro4 name server and the board on the loopback interface, prints one JSON line when both
+accept clients, and ends when its standard input closes. Output of QICK's server goes to standard error.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from sim.twins.rfsoc.address import AddressError
 
 
 def arguments() -> argparse.ArgumentParser:
-    """Return the command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m sim.twins.rfsoc", description=__doc__.partition("\n")[0])
     parser.add_argument(
         "address", nargs="?", default="sim://kit", help="sim://kit, sim://loopback?delay_ns=35.5"
     )
-    parser.add_argument("--port", type=int, default=0, help="of the name server; default: any free one")
-    parser.add_argument("--name", default="myqick", help="of the board, as the name server is to know it")
+    parser.add_argument("--port", type=int, default=0, help="port of the name server; default: any free port")
+    parser.add_argument("--name", default="myqick", help="name of the board at the name server")
     return parser
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Serve one twin; ends with 2 for an address that names none, and 1 when it cannot serve."""
+    """Serve one twin. Exit with status 2 for an invalid address, and 1 if the twin cannot be served."""
     parser = arguments()
     options = parser.parse_args(words)
     try:

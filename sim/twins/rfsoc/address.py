@@ -1,4 +1,4 @@
-"""Addresses of twins: `sim://kit?seed=1&adc_bits=16`, taken apart."""
+"""Parsing of addresses of twins, such as `sim://kit?seed=1&adc_bits=16`, and the profiles of boards."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ DEFAULT_PROFILES = {"kit": "lightning-zcu111", "loopback": "zcu111"}
 
 
 class AddressError(ValueError):
-    """An address that names no twin, or an option that none has."""
+    """An address that is not that of a twin, an unknown board, or an invalid option."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address of a twin: what is cabled to the board, which board, and options."""
+    """Parsed address of a twin: the plant connected to the board, the board's profile, and the other options."""
 
     plant: str
     profile: str
@@ -27,7 +27,7 @@ class Address:
 
 
 def parse(address: str) -> Address:
-    """Raise `AddressError`.
+    """Parse an address. Raise `AddressError` if it is not valid.
 
     >>> parse("sim://kit?seed=2&profile=zcu216")
     Address(plant='kit', profile='zcu216', options={'seed': '2'})
@@ -35,7 +35,7 @@ def parse(address: str) -> Address:
     parts = urlsplit(address)
     if parts.scheme != "sim" or parts.netloc not in PLANTS or parts.path not in {"", "/"}:
         raise AddressError(
-            f"{address!r} is not a valid twin; there are " + " and ".join(f"sim://{name}" for name in PLANTS)
+            f"{address!r} is not a valid twin; known: " + " and ".join(f"sim://{name}" for name in PLANTS)
         )
     try:
         options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
@@ -45,7 +45,7 @@ def parse(address: str) -> Address:
 
 
 def whole(name: str, text: str, low: int = 0) -> int:
-    """Return the whole number that an option is. Raises `ValueError`.
+    """Return the value of an integer option. Raise `ValueError` if it is not an integer of at least `low`.
 
     >>> whole("seed", "7")
     7
@@ -56,7 +56,7 @@ def whole(name: str, text: str, low: int = 0) -> int:
 
 
 def profiles() -> list[str]:
-    """Return names of the boards that there are configurations of."""
+    """Return the sorted names of all board profiles."""
     folder = resources.files(__package__) / "profiles"
     return sorted(
         entry.name.removesuffix(".json") for entry in folder.iterdir() if entry.name.endswith(".json")
@@ -64,7 +64,7 @@ def profiles() -> list[str]:
 
 
 def configuration(profile: str) -> dict[str, Any]:
-    """Return a board's configuration, as QICK writes it. Raises `AddressError`."""
+    """Return the configuration of a board in QICK's format. Raise `AddressError` for an unknown profile."""
     if profile not in profiles():
         raise AddressError(f"unknown board {profile!r}; known: {', '.join(profiles())}")
     text = (resources.files(__package__) / "profiles" / f"{profile}.json").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A board and what is cabled to it, put together from an address."""
+"""Assembly of a twin from its address: the board and the plant that is connected to it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sim.twins.rfsoc.plant import Plant
 from sim.twins.rfsoc.signals.playback import HOST_TUNED, PROGRAM_TUNED
 
 CONVERTER_BITS = {0: 12, 1: 12, 2: 14}
-"""Of the analogue-to-digital converters, by generation of the chip (`ip_type`)."""
+"""Bits of the analogue-to-digital converters, by generation of the chip (`ip_type`)."""
 KNOB_OPTIONS = ("adc_bits", "filter", "fault")
 BOARD_OPTIONS = (*KNOB_OPTIONS, "instruction_limit")
-"""All others are the plant's, but `seed` is the board's too."""
+"""Options of the board only. All others are options of the plant; `seed` applies to both."""
 
 
 class TunablePlant(Plant, Protocol):
@@ -41,28 +41,30 @@ class Assembly:
 
 
 def assemble(address: str) -> Assembly:
-    """Return the twin that an address describes. Raises `AddressError`, `NotSimulated`."""
-    where = parse(address)
-    cfg = configuration(where.profile)
+    """Return the twin that an address describes. Raise `AddressError`, or `NotSimulated` for an unsupported board."""
+    parsed = parse(address)
+    cfg = configuration(parsed.profile)
     check_blocks(cfg)
-    options = {name: value for name, value in where.options.items() if name in KNOB_OPTIONS}
-    with _translate_errors(where):
-        seed = whole("seed", where.options.get("seed", "1"))
-        limit = where.options.get("instruction_limit")
-        most = None if limit is None else whole("instruction_limit", limit, low=1)
-        plant = _plant(where, cfg)
+    options = {name: value for name, value in parsed.options.items() if name in KNOB_OPTIONS}
+    with _translate_errors(parsed):
+        seed = whole("seed", parsed.options.get("seed", "1"))
+        limit = parsed.options.get("instruction_limit")
+        max_instructions = None if limit is None else whole("instruction_limit", limit, low=1)
+        plant = _make_plant(parsed, cfg)
         knobs = BoardKnobs(CONVERTER_BITS[cfg["rf"]["ip_type"]], plant.knobs, options)
-    identity = str(getattr(plant, "identity", f"sim-{where.plant}-0001"))
-    return Assembly(identity, plant, knobs, Board(cfg, plant, knobs, seed=seed, instruction_limit=most))
+    identity = str(getattr(plant, "identity", f"sim-{parsed.plant}-0001"))
+    return Assembly(
+        identity, plant, knobs, Board(cfg, plant, knobs, seed=seed, instruction_limit=max_instructions)
+    )
 
 
-def _plant(where: Address, cfg: Mapping[str, Any]) -> TunablePlant:
-    """Return the plant that is cabled to the board. Raises `KeyError` and `ValueError` for options that are none."""
-    options = {name: value for name, value in where.options.items() if name not in BOARD_OPTIONS}
-    if where.plant == "kit":
+def _make_plant(parsed: Address, cfg: Mapping[str, Any]) -> TunablePlant:
+    """Return the plant connected to the board. Raise `KeyError` for an unknown option, `ValueError` for its value."""
+    options = {name: value for name, value in parsed.options.items() if name not in BOARD_OPTIONS}
+    if parsed.plant == "kit":
         from sim.twins.rfsoc.kit import photonic_kit
 
-        board = "" if where.profile == DEFAULT_PROFILES["kit"] else where.profile
+        board = "" if parsed.profile == DEFAULT_PROFILES["kit"] else parsed.profile
         return cast("TunablePlant", photonic_kit(options, board=board))
     plant = Loopback(len(cfg["gens"]), len(cfg["readouts"]))
     for name, value in options.items():
@@ -72,16 +74,16 @@ def _plant(where: Address, cfg: Mapping[str, Any]) -> TunablePlant:
 
 
 @contextmanager
-def _translate_errors(where: Address) -> Iterator[None]:
-    """Report what an option of an address cannot be as a mistake of the address."""
+def _translate_errors(parsed: Address) -> Iterator[None]:
+    """Raise `AddressError` instead of the `KeyError` or `ValueError` of an invalid option."""
     try:
         yield
     except (KeyError, ValueError) as error:
-        raise AddressError(f"sim://{where.plant}: {error.args[0]}") from error
+        raise AddressError(f"sim://{parsed.plant}: {error.args[0]}") from error
 
 
 def check_blocks(cfg: Mapping[str, Any]) -> None:
-    """Raise `NotSimulated` for readouts of types that the twin has not."""
+    """Raise `NotSimulated` if a readout has a type that is not simulated."""
     for readout in cfg["readouts"]:
         if readout["ro_type"] not in {HOST_TUNED, PROGRAM_TUNED}:
             raise NotSimulated(f"a readout of type {readout['ro_type']}")

@@ -1,4 +1,4 @@
-"""The board itself: processor, generators, readouts, clock, faults, knobs; `soc` gives it QICK's names."""
+"""The simulated board: processor, generators, readouts, clock, faults and knobs; `soc` wraps it in QICK's interface."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from sim.twins.rfsoc.signals.playback import (
 from sim.twins.rfsoc.signals.readout import Converter, Readout
 
 CALL_S = 20e-6
-"""Registers written over a memory bus, Python on the board included."""
+"""Device time of a call that writes registers over a memory bus, including Python on the board."""
 LOOK_S = 50e-6
-"""One look at the counter of shots."""
+"""Device time of one read of the shot counter."""
 TRANSFER_S = 200e-6
-"""One transfer by direct memory access."""
+"""Device time of one DMA transfer."""
 START_S = 5e-6
-"""Between a start and the first instruction."""
+"""Device time between a start and the first instruction."""
 AGE_S = 1.0
-"""Within a run, everything that drifts is updated so often."""
-PATIENCE = 2.0
-"""By how much each look that found nothing new takes longer than the one before."""
+"""Period with which drifting quantities are updated during a run."""
+LOOK_GROWTH = 2.0
+"""Factor by which the device time of a read grows after each read without a new value."""
 
 FAULTS: Mapping[str, str] = {
     "none": "all is well",
@@ -47,16 +47,16 @@ FAULTS: Mapping[str, str] = {
     "wrong_clock": "the reference clock is 5 % low: clocks are not locked, and rates are not those of the profile",
 }
 
-OF_LIGHT = "laser_dropped"
-"""The kit's own: its knob of this name can be set as a fault, too."""
+LIGHT_FAULT = "laser_dropped"
+"""Fault of the photonic kit: its knob of this name can also be set as a fault of the board."""
 OVERRUN_LOOK_S = 1.0
-"""Device time between two looks at the counter under `overrun`."""
+"""Device time between two reads of the counter under the fault `overrun`."""
 WRONG_CLOCK_FACTOR = 0.95
 CONVERTER_BITS = range(4, 17)
 
 
 class DeviceClock:
-    """Seconds since power-on, and those that nobody has accounted for yet."""
+    """Device time in seconds since power-on, and the part of it by which the plant has not advanced yet."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -70,32 +70,32 @@ class DeviceClock:
 
     @property
     def accounted_s(self) -> float:
-        """Time up to which everything that drifts has been updated."""
+        """Time up to which the plant has been advanced."""
         return self.now_s - self._unaccounted_s
 
-    def account(self, most_s: float = math.inf) -> float:
-        """Return the seconds that have passed since the last call; of more than `most_s` the rest at the next call."""
-        passed_s = min(self._unaccounted_s, most_s)
+    def account(self, max_s: float = math.inf) -> float:
+        """Return the unaccounted seconds, at most `max_s`, and count them as accounted; the rest remains."""
+        passed_s = min(self._unaccounted_s, max_s)
         self._unaccounted_s -= passed_s
         return passed_s
 
     def look(self, next_news_s: float | None) -> None:
-        """Note one look at a counter that will change at `next_news_s`, the end of it included; never, for None.
+        """Spend the time of one read of a counter, whose next change (or end) is at `next_news_s`; None for never.
 
-        Looks in vain take ever longer, so that a program that waits for a second needs twenty of them and not
-        twenty thousand, but none goes past the news by more than one look.
+        Reads without a new value take longer and longer, so that a program that waits for a second needs 20 reads
+        instead of 20,000. No read ends later than one `LOOK_S` after the change.
         """
         longest_s = self._look_s if next_news_s is None else max(next_news_s - self.now_s, 0.0) + LOOK_S
         self.spend(min(self._look_s, longest_s))
-        self._look_s = min(self._look_s * PATIENCE, 1.0)
+        self._look_s = min(self._look_s * LOOK_GROWTH, 1.0)
 
     def refresh(self) -> None:
-        """There was something new: looks are short again."""
+        """Make the next reads short again, after a read with a new value."""
         self._look_s = LOOK_S
 
 
 def check_fault(name: str) -> str:
-    """Return the name of a fault. Raises `ValueError` for one that is none.
+    """Return the name of a fault. Raise `ValueError` if it is unknown.
 
     >>> check_fault("dead_board")
     'dead_board'
@@ -106,9 +106,9 @@ def check_fault(name: str) -> str:
 
 
 class BoardKnobs(MutableMapping[str, Any]):
-    """`adc_bits` (4 to 16), `filter` ("fir", "mean") and `fault` are the board's; every other name is the plant's.
+    """Knobs of a board and its plant: `adc_bits` (4 to 16), `filter` ("fir", "mean") and `fault`, then the plant's.
 
-    Raises `KeyError` for a name that neither has, `ValueError` for a value that cannot be.
+    Raise `KeyError` for an unknown name, and `ValueError` for an invalid value. Deleting a knob resets it.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class BoardKnobs(MutableMapping[str, Any]):
         self._plant = plant
         for name, value in (options or {}).items():
             self[name] = value
-        self._made = dict(self._own)
+        self._defaults = dict(self._own)
 
     def __getitem__(self, name: str) -> Any:
         return self._own[name] if name in self._own else self._plant[name]
@@ -134,19 +134,19 @@ class BoardKnobs(MutableMapping[str, Any]):
             decimation.taps(value)
             self._own[name] = value
         elif name == "fault":
-            # a plant that has a knob of this name keeps the fault while it lasts
-            if value != OF_LIGHT or OF_LIGHT not in self._plant:
+            # The plant itself implements this fault, if it has a knob of this name.
+            if value != LIGHT_FAULT or LIGHT_FAULT not in self._plant:
                 check_fault(value)
-            if OF_LIGHT in {value, self._own["fault"]}:
-                self._plant[OF_LIGHT] = value == OF_LIGHT
+            if LIGHT_FAULT in {value, self._own["fault"]}:
+                self._plant[LIGHT_FAULT] = value == LIGHT_FAULT
             self._own["fault"] = value
         else:
             self._plant[name] = value
 
     def __delitem__(self, name: str) -> None:
-        """Back to what it was made with."""
-        if name in self._made:
-            self[name] = self._made[name]
+        """Reset a knob to its initial value."""
+        if name in self._defaults:
+            self[name] = self._defaults[name]
         else:
             del self._plant[name]
 
@@ -160,25 +160,25 @@ class BoardKnobs(MutableMapping[str, Any]):
 
 @dataclass(slots=True)
 class Running:
-    """A program that was started, and may have ended."""
+    """A program that was started, and that may have ended since."""
 
     playback: Playback
     begun_s: float
     ticks_per_s: float
     base: dict[int, tuple[float, int]]
-    """Of a counter: tick from which on changes count, and its value before them."""
+    """For each counter: the tick after which its changes count, and its value before."""
     before: Standings
-    """What stood when it began."""
+    """Pulses and readout settings that were in force at the start."""
     stopped: float | None = None
-    """Tick at which it was stopped."""
+    """Tick at which the program was stopped."""
 
     def tick(self, now_s: float) -> float:
-        """Return ticks of the processor since the beginning."""
+        """Return the time since the start, in ticks of the processor."""
         return (now_s - self.begun_s) * self.ticks_per_s
 
 
 class Board:
-    """One board. Calls come from two threads (QICK's streaming reader is one): they take turns."""
+    """One board. Two threads call it (one is QICK's streaming reader); `lock` serializes them."""
 
     def __init__(
         self,
@@ -205,17 +205,17 @@ class Board:
         self._envelopes_version = 0
         self.standings: Standings = {}
         self._running: Running | None = None
-        self._played: tuple[Run, tuple[Any, ...], Playback] | None = None
+        self._last_playback: tuple[Run, tuple[Any, ...], Playback] | None = None
         self._is_gone = False
-        self.converter = self._present_converter()
+        self.converter = self._make_converter()
 
     @property
     def clock_factor(self) -> float:
-        """Rate of all clocks over what the configuration says."""
+        """Ratio of the clock rates to the configured rates."""
         return WRONG_CLOCK_FACTOR if self.knobs["fault"] == "wrong_clock" else 1.0
 
     def touch(self, seconds: float = CALL_S) -> None:
-        """Somebody calls: time passes. Raises `ConnectionError` for a board that does not answer."""
+        """Spend the device time of a call. Raise `ConnectionError` if a fault makes the board unreachable."""
         if self._is_gone or self.knobs["fault"] == "dead_board":
             raise ConnectionError(
                 "the board does not answer: check its power and its network, then connect again"
@@ -223,13 +223,16 @@ class Board:
         self.clock.spend(seconds)
 
     def elapse(self, seconds: float) -> None:
-        """Advance device time for everything that drifts."""
+        """Advance the device time, and with it the plant."""
         self.clock.spend(seconds)
         self.settle()
         self.plant.elapse(self.clock.account())
 
     def load_envelope(self, generator: int, rows: npt.NDArray[np.int16], address: int) -> None:
-        """Write samples (n, 2) of an envelope. Raises `RuntimeError` for more than the memory holds."""
+        """Write samples (n, 2) of an envelope from `address`.
+
+        Raise `RuntimeError` if they exceed the memory, and `NotImplementedError` for a Q that the generator lacks.
+        """
         self.settle()
         cfg = self.cfg["gens"][generator]
         if len(rows) + address > cfg["maxlen"]:
@@ -245,18 +248,18 @@ class Board:
             self._envelopes_version += 1
 
     def load_program(self, binprog: Any, *, load_mem: bool) -> None:
-        """Take a compiled program in place of the one before. Raises `ProgramError`.
+        """Load a compiled program in place of the previous one. Raise `ProgramError`.
 
-        On version 1 that ends a program that is under way: its words are there no more.
+        With a processor of version 1, this stops a running program, whose memory is overwritten.
         """
         if self.core.version == 1 and self._is_under_way():
             self.stop()
         self.core.load_bin_program(binprog, load_mem=load_mem)
 
     def start(self) -> None:
-        """Start the loaded program at its beginning. Raises `ProgramError`, `NotSimulated`.
+        """Start the loaded program at its beginning. Raise `ProgramError` or `NotSimulated`.
 
-        A processor of version 1 begins only where it waits for a start or has come to `end`.
+        A processor of version 1 ignores a start while its program is running.
         """
         if self.core.version == 1 and self._is_under_way():
             return
@@ -265,23 +268,23 @@ class Board:
         self._running = None
         self.plant.elapse(self.clock.account())
         self.clock.spend(START_S)
-        self.converter = self._present_converter()
+        self.converter = self._make_converter()
         feedback = Feedback(self)
-        done = self.core.run(feedback.read)
-        played = self._playback_of(done.run)
-        for number, (readout, scene) in enumerate(zip(self.readouts, played.scenes, strict=True)):
-            if number in feedback.begun:
+        completed = self.core.run(feedback.read)
+        new_playback = self._find_playback(completed.run)
+        for number, (readout, scene) in enumerate(zip(self.readouts, new_playback.scenes, strict=True)):
+            if number in feedback.started:
                 readout.extend(scene)
             else:
                 readout.begin(scene)
-        base = {address: (-1.0, value) for address, value in done.base.items()}
+        base = {address: (-1.0, value) for address, value in completed.base.items()}
         ticks_per_s = self.cfg["tprocs"][0]["f_time"] * 1e6 * self.clock_factor
-        self._running = Running(played, self.clock.now_s, ticks_per_s, base, self.standings)
-        self.standings = played.standings
+        self._running = Running(new_playback, self.clock.now_s, ticks_per_s, base, self.standings)
+        self.standings = new_playback.standings
         self.clock.refresh()
 
     def stop(self) -> None:
-        """Stop the program; windows that it has opened by now are filled to their ends."""
+        """Stop the program; windows that are open now are still filled to their ends."""
         running = self._running
         if running is not None and running.stopped is None:
             running.stopped = running.tick(self.clock.now_s)
@@ -292,12 +295,12 @@ class Board:
                 self.standings = playback(self.stage(), stopped, running.before).standings
 
     def silence(self) -> None:
-        """Stop, and end whatever generators still play."""
+        """Stop the program and all generators."""
         self.stop()
         self.standings = {}
 
     def counter(self, address: int) -> int:
-        """Return one look at a counter."""
+        """Return the current value of a counter, after the device time of a read."""
         running = self._running
         if self.knobs["fault"] == "gone_in_acquisition" and running is not None:
             self._is_gone = True
@@ -325,7 +328,7 @@ class Board:
         self.core.clear_counter(address)
 
     def settle(self, readout: int | None = None) -> None:
-        """Store what readouts (one, or all) have received by now."""
+        """Store the windows that one readout (or all, for None) has received up to now."""
         running = self._running
         if running is None:
             return
@@ -334,7 +337,7 @@ class Board:
             one.settle(running.tick(self.clock.now_s), self.converter, self.epoch())
 
     def enable(self, readout: int, *, avg: bool, buf: bool) -> None:
-        """Choose whether triggers store sums, samples or both from now on."""
+        """Make later triggers of a readout store sums (`avg`), samples (`buf`) or both."""
         self.settle(readout)
         one = self.readouts[readout]
         one.buffer.enable(avg=avg, buf=buf)
@@ -342,9 +345,9 @@ class Board:
             one.listen(since=self._running.tick(self.clock.now_s))
 
     def _age(self, running: Running) -> None:
-        """Advance the plant by whole seconds, and store first what was received until then.
+        """Advance the plant by whole seconds, after storing the windows that ended before each.
 
-        Seconds in which no window ends pass in one go; what is left of a second waits.
+        Seconds in which no window ends pass in one step; a remaining fraction of a second stays unaccounted.
         """
         while (whole := math.floor((self.clock.now_s - self.clock.accounted_s) / AGE_S)) >= 1:
             ends = [end for one in self.readouts if (end := one.next_end()) is not None]
@@ -356,12 +359,12 @@ class Board:
                     one.settle(running.tick(moment_s), self.converter, self.epoch())
             self.plant.elapse(self.clock.account(max(quiet, 1) * AGE_S))
 
-    def _look(self, running: Running, ticks: npt.NDArray[np.int64], seen: int) -> None:
+    def _look(self, running: Running, ticks: npt.NDArray[np.int64], position: int) -> None:
         if self.knobs["fault"] == "overrun":
             self.clock.spend(OVERRUN_LOOK_S)
             return
-        coming = ticks[seen] if seen < len(ticks) else running.playback.run.end
-        self.clock.look(running.begun_s + float(coming) / running.ticks_per_s)
+        next_tick = ticks[position] if position < len(ticks) else running.playback.run.end
+        self.clock.look(running.begun_s + float(next_tick) / running.ticks_per_s)
 
     def _tick(self, running: Running) -> float:
         now = running.tick(self.clock.now_s)
@@ -373,35 +376,42 @@ class Board:
             running is not None and self._tick(running) < running.playback.run.end and running.stopped is None
         )
 
-    def _present_converter(self) -> Converter:
+    def _make_converter(self) -> Converter:
         return Converter(self.knobs["adc_bits"], decimation.taps(self.knobs["filter"]), self.clock_factor)
 
     def epoch(self) -> tuple[Any, ...]:
-        """Return a value that changes whenever noiseless traces do."""
+        """Return a value that changes whenever noiseless traces may change."""
         return self.plant.version, self._envelopes_version, self.converter.clock_factor, self.converter.bits
 
     def stage(self) -> Stage:
-        """Return the stage that a run plays on now."""
+        """Return the present state of the board, as `playback` needs it."""
         return Stage(self.cfg, self.core.version, self.envelopes, self.converter.clock_factor)
 
-    def _playback_of(self, run: Run) -> Playback:
-        """Return the same as worked out for the last start, when it was of the same run after the same."""
+    def _find_playback(self, run: Run) -> Playback:
+        """Return the playback of a run; reuse the last one if the run and the state before it are the same."""
         before = frozenset((key, one.wave.contents()[0], one.turn) for key, one in self.standings.items())
         conditions = (self.clock_factor, before)
-        if self._played is None or self._played[0] is not run or self._played[1] != conditions:
-            self._played = run, conditions, playback(self.stage(), run, self.standings)
-        return self._played[2]
+        if (
+            self._last_playback is None
+            or self._last_playback[0] is not run
+            or self._last_playback[1] != conditions
+        ):
+            self._last_playback = run, conditions, playback(self.stage(), run, self.standings)
+        return self._last_playback[2]
 
 
 class Feedback:
-    """Answers the program's reads of readouts while it runs: I and Q of the window that has ended last."""
+    """Answers to a running program that reads a readout: I and Q of the last window that has ended."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
-        self.begun: set[int] = set()
+        self.started: set[int] = set()
 
     def read(self, port: int, half: int, tick: int) -> int:
-        """Read an input (`ReadInput`); raise `NotSimulated` if the processor reports no progress."""
+        """Return I (`half` 0) or Q (1) of a readout, as `ReadInput`.
+
+        Raise `NotSimulated` for another input, or if the processor cannot report its run so far.
+        """
         board = self._board
         so_far = getattr(board.core.processor, "so_far", None)
         number = next(
@@ -411,10 +421,10 @@ class Feedback:
             raise NotSimulated(f"input {port} of the processor")
         scene = playback(board.stage(), so_far(), board.standings).scenes[number]
         readout = board.readouts[number]
-        if number in self.begun:
+        if number in self.started:
             readout.extend(scene)
         else:
-            self.begun.add(number)
+            self.started.add(number)
             readout.begin(scene)
         readout.settle(tick, board.converter, board.epoch())
         return int(readout.buffer.last_sum[half])

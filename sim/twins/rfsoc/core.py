@@ -1,7 +1,7 @@
-"""The board's processor, and the run that it need not carry out again.
+"""The board's processor, with reuse of the last run.
 
-A run depends on program and memory alone, so a round that finds them as the round before did gives the same run. What
-that run would have left in memory is then owed, and paid when somebody looks.
+A run depends only on program and memory, so a round with the same program and memory as the round before has the same
+run. Its changes of memory are then pending, and are applied when the memory is next accessed.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from sim.twins.rfsoc.processor import Processor, ReadInput, Run
 
 Words: TypeAlias = npt.NDArray[np.int32]
 Block: TypeAlias = tuple[str, int, Words]
-"""Memory, address, contents."""
+"""Name of a memory, address, and contents."""
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """A run, with what its counters showed before and what it left in memory."""
+class CompletedRun:
+    """A run, with the values of its counters before it (`base`), and its changes of memory."""
 
     run: Run
     base: Mapping[int, int]
-    left: Sequence[Block]
+    memory_changes: Sequence[Block]
     state: int
-    """Of the processor at the start."""
+    """Version of the processor at the start."""
 
 
 class Core:
-    """The processor of a configuration; `version` is 1 or 2. Raises `NotSimulated` for another one."""
+    """The processor of a configuration; `version` is 1 or 2. Raise `NotSimulated` for other processors."""
 
     def __init__(
         self,
@@ -44,86 +44,86 @@ class Core:
         self.version, self.processor = make_processor(cfg, readouts, instruction_limit)
         names = ("dmem",) if self.version == 1 else ("dmem", "wmem")
         self._sizes = {name: int(cfg[f"{name}_size"]) for name in names}
-        self._done: Done | None = None
-        self._owed: Sequence[Block] = ()
+        self._last_run: CompletedRun | None = None
+        self._pending_writes: Sequence[Block] = ()
         self._state: int | None = None
 
     def load_bin_program(self, binprog: Any, *, load_mem: bool) -> None:
-        """Load a compiled program. Raises `ProgramError`."""
-        self._pay()
+        """Load a compiled program. Raise `ProgramError`."""
+        self._apply_pending_writes()
         self._state = None
         self.processor.load_bin_program(binprog, load_mem=load_mem)
 
     def reload_mem(self) -> None:
-        """Load memories as the program brought them (version 2)."""
+        """Restore the memories to the contents that the program was loaded with (version 2; otherwise do nothing)."""
         if self.version == 2:
-            self._pay()
+            self._apply_pending_writes()
             self._state = None
             self.processor.reload_mem()
 
     def load_mem(self, name: str, words: Words, address: int) -> None:
-        """Write a block of memory. Raises `ProgramError`."""
-        self._pay()
+        """Write a block of memory. Raise `ProgramError`."""
+        self._apply_pending_writes()
         self._state = None
         self.processor.load_mem(name, words, address)
 
     def read_mem(self, name: str, length: int, address: int) -> Words:
-        """Read a block of memory. Raises `ProgramError`."""
-        self._pay()
+        """Return a block of memory. Raise `ProgramError`."""
+        self._apply_pending_writes()
         return self.processor.read_mem(name, length, address)
 
     def clear_counter(self, address: int) -> None:
         """Set a word of data memory (version 1) or all registers (version 2) to zero."""
         if self.version == 2:
-            self._pay()
+            self._apply_pending_writes()
             self.processor.reset()
-        elif self._owes_only(address):
-            self._owed = ()
+        elif self._has_only_pending(address):
+            self._pending_writes = ()
         else:
             self.load_mem("dmem", np.zeros(1, np.int32), address)
 
-    def run(self, read: ReadInput) -> Done:
-        """Carry the program out, or find that it would do as before. Raises `ProgramError`, `NotSimulated`."""
-        self._pay()
+    def run(self, read: ReadInput) -> CompletedRun:
+        """Execute the program, or reuse the last run if nothing has changed. Raise `ProgramError`, `NotSimulated`."""
+        self._apply_pending_writes()
         if self._state is None:
             self._state = self.processor.version
-        if self._done is None or self._done.state != self._state:
-            self._done = self._execute(self._state, read)
+        if self._last_run is None or self._last_run.state != self._state:
+            self._last_run = self._execute(self._state, read)
         else:
-            self._owed = self._done.left
-        return self._done
+            self._pending_writes = self._last_run.memory_changes
+        return self._last_run
 
-    def _execute(self, state: int, read: ReadInput) -> Done:
-        before = self._memories()
+    def _execute(self, state: int, read: ReadInput) -> CompletedRun:
+        before = self._read_memories()
         self._state = None
         run = self.processor.run(read)
         counters = np.unique(run.counts["address"]).tolist() if self.version == 1 else []
         base = {address: int(before["dmem"][address]) for address in counters}
-        return Done(run, base, _find_changes(before, self._memories()), state)
+        return CompletedRun(run, base, _find_changes(before, self._read_memories()), state)
 
-    def _pay(self) -> None:
-        for name, address, words in self._owed:
+    def _apply_pending_writes(self) -> None:
+        for name, address, words in self._pending_writes:
             self.processor.load_mem(name, words, address)
             self._state = None
-        self._owed = ()
+        self._pending_writes = ()
 
-    def _owes_only(self, address: int) -> bool:
-        """Return True if clearing a counter would leave what was there before the run that is owed for."""
-        if self._done is None or len(self._owed) != 1 or self._done.base.get(address) != 0:
+    def _has_only_pending(self, address: int) -> bool:
+        """Return True if clearing a counter undoes all pending changes, which can then be dropped."""
+        if self._last_run is None or len(self._pending_writes) != 1 or self._last_run.base.get(address) != 0:
             return False
-        name, first, words = self._owed[0]
+        name, first, words = self._pending_writes[0]
         return (name, first, len(words)) == ("dmem", address, 1)
 
-    def _memories(self) -> dict[str, Words]:
+    def _read_memories(self) -> dict[str, Words]:
         return {name: self.processor.read_mem(name, size, 0) for name, size in self._sizes.items()}
 
 
 def make_processor(
     cfg: Mapping[str, Any], readouts: Sequence[Mapping[str, Any]], instruction_limit: int | None
 ) -> tuple[int, Processor]:
-    """Return the processor of a configuration, with its version. Raises `NotSimulated` for another one.
+    """Return version and processor of a configuration. Raise `NotSimulated` for an unknown type.
 
-    After `instruction_limit` instructions a program is held to be endless; None leaves that to the processor.
+    A program counts as endless after `instruction_limit` instructions; None selects the processor's default.
     """
     if cfg["type"] == "axis_tproc64x32_x8":
         from sim.twins.rfsoc.tproc_v1 import EVENT_LIMIT, TprocV1
@@ -134,7 +134,7 @@ def make_processor(
             cfg["dmem_size"],
             data_ports=pins,
             instruction_limit=instruction_limit,
-            event_limit=max(EVENT_LIMIT, instruction_limit or 0),  # no instruction makes more than one
+            event_limit=max(EVENT_LIMIT, instruction_limit or 0),  # no instruction makes more than one event
         )
     if cfg["type"] == "qick_processor":
         from sim.twins.rfsoc.tproc_v2 import TprocV2
@@ -144,10 +144,10 @@ def make_processor(
 
 
 def _find_changes(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[Block]:
-    """Return one block a memory, from the first word that changed to the last."""
-    left: list[Block] = []
-    for name, was in before.items():
-        rows = np.flatnonzero((was != after[name]).reshape(len(was), -1).any(axis=1))
+    """Return one block for each changed memory, from the first changed word to the last."""
+    blocks: list[Block] = []
+    for name, old in before.items():
+        rows = np.flatnonzero((old != after[name]).reshape(len(old), -1).any(axis=1))
         if len(rows):
-            left.append((name, int(rows[0]), after[name][rows[0] : rows[-1] + 1]))
-    return left
+            blocks.append((name, int(rows[0]), after[name][rows[0] : rows[-1] + 1]))
+    return blocks

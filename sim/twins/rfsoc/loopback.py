@@ -1,8 +1,8 @@
-"""Cables from every generator to every readout: a delay, a gain and a phase for each, and a little noise.
+"""The plant of `sim://loopback`: cables from every generator to every readout, with delay, gain, phase and noise.
 
-The plant of `sim://loopback`, for ordinary QICK programs. What generators put out is taken as band limited: between
-its samples it is interpolated with a windowed sinc, so that delays need not be whole samples. A phase turns all
-frequencies alike (Hilbert transform), and a level at zero frequency has its cosine.
+Signals of generators are treated as band-limited: a windowed sinc interpolates between their samples, so that delays
+can be fractions of a sample. A phase shifts all frequencies alike (Hilbert transform); a level at zero frequency is
+multiplied by its cosine.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from sim.twins.rfsoc.signals.track import whole_ratio
 Samples = npt.NDArray[np.float64]
 
 TAPS = 32
-"""Of `kernel_taps("sinc")`."""
+"""Number of taps of `kernel_taps("sinc")`."""
 HILBERT_MARGIN = 4096
-"""Samples on either side of a stretch whose phase is turned."""
+"""Additional samples on each side of a section whose phase is shifted, against the edge effects of the FFT."""
 
 DEFAULTS: Mapping[str, float] = {"delay_ns": 200.0, "gain": 0.5, "phase_deg": 0.0}
 LIMITS: Mapping[str, tuple[float, float]] = {
@@ -35,12 +35,12 @@ LIMITS: Mapping[str, tuple[float, float]] = {
     "noise_rms": (0.0, 1.0),
 }
 NOISE_RMS = 1e-3
-"""Of full scale: two steps of a converter with 12 bits."""
+"""Default noise as a fraction of full scale: two steps of a 12-bit converter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """From one generator to one readout."""
+    """Cable from one generator to one readout."""
 
     delay_ns: float
     gain: float
@@ -48,10 +48,10 @@ class Cable:
 
 
 class LoopbackKnobs(MutableMapping[str, Any]):
-    """Apply knobs: `delay_ns`, `gain`, `phase_deg` of all cables, or of one (`gain_0_1`: output 0, input 1).
+    """Knobs of the loopback: `delay_ns`, `gain`, `phase_deg` of all cables, or of one (`gain_0_1`: output 0, input 1).
 
-    Noise: `noise` ("on", "off") and `noise_rms` (fraction of full scale). Raises `KeyError` for a knob that
-    is none, `ValueError` for a value that cannot be.
+    Noise: `noise` ("on", "off") and `noise_rms` (fraction of full scale). Raise `KeyError` for an unknown knob, and
+    `ValueError` for an invalid value. `version` increases with every change.
     """
 
     def __init__(self, generators: int, readouts: int) -> None:
@@ -67,7 +67,7 @@ class LoopbackKnobs(MutableMapping[str, Any]):
         return 0.0 if self._noise["noise"] == "off" else float(self._noise["noise_rms"])
 
     def cable(self, generator: int, readout: int) -> Cable:
-        """Return the same as set now."""
+        """Return the cable between a generator and a readout with its current settings."""
         return Cable(*(self._own.get((name, generator, readout), self._common[name]) for name in DEFAULTS))
 
     def __getitem__(self, name: str) -> Any:
@@ -94,7 +94,7 @@ class LoopbackKnobs(MutableMapping[str, Any]):
         self.version += 1
 
     def __delitem__(self, name: str) -> None:
-        """Back to what it was made with."""
+        """Reset a knob to its default; the knob of one cable then follows the common knob."""
         fresh = LoopbackKnobs(0, 0)
         quantity, path = ("noise", None) if name in self._noise else self._split(name)
         if path is not None:
@@ -138,7 +138,7 @@ def _number(name: str, quantity: str, value: Any) -> float:
 
 
 class Loopback:
-    """The plant: what a readout receives is the sum of its cables."""
+    """The loopback plant: a readout receives the sum of its cables."""
 
     def __init__(self, generators: int, readouts: int) -> None:
         self._generators = generators
@@ -146,14 +146,14 @@ class Loopback:
 
     @property
     def version(self) -> int:
-        """Changes with every knob."""
+        """Number that changes with every change of a knob."""
         return self.knobs.version
 
     def elapse(self, seconds: float) -> None:
-        """Do nothing: cables do not age."""
+        """Do nothing: cables do not drift."""
 
     def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
-        """Return the samples that arrive, as `Plant` does."""
+        """Return the received samples, as `Plant.receive` specifies."""
         level = np.zeros(count)
         for generator in range(self._generators):
             cable = self.knobs.cable(generator, readout)
@@ -163,7 +163,7 @@ class Loopback:
 
 
 def carry(outputs: Outputs, generator: int, cable: Cable, rate_hz: float, first: int, count: int) -> Samples:
-    """Return (count,) of what a generator gave, delayed and turned by a cable (its gain left out)."""
+    """Return `count` samples of a generator's signal after the delay and phase of a cable, without its gain."""
     own_hz = outputs.rate_hz(generator)
     step, lanes = whole_ratio(own_hz / rate_hz)
     place = first * step / lanes - cable.delay_ns * 1e-9 * own_hz
@@ -188,21 +188,21 @@ def _turn(outputs: Outputs, generator: int, radians: float, start: int, count: i
 def _pick(samples: Samples, place: float, step: int, lanes: int, count: int) -> Samples:
     """Return `count` values, `step / lanes` samples apart, the first at `place`.
 
-    Of each lane all values lie at the same fraction of a sample, `step` samples apart: one filter serves them all.
+    All values of a lane are at the same fraction of a sample, `step` samples apart, so that they share one filter.
     """
     out = np.empty(count)
-    seen = np.lib.stride_tricks.sliding_window_view(samples, TAPS)
+    sections = np.lib.stride_tricks.sliding_window_view(samples, TAPS)
     for lane in range(min(lanes, count)):
         at = place + lane * step / lanes
         whole = math.floor(at)
-        mine = seen[whole - TAPS // 2 + 1 :: step][: len(range(lane, count, lanes))]
-        out[lane::lanes] = mine @ interpolation(round(at - whole, 9))
+        lane_sections = sections[whole - TAPS // 2 + 1 :: step][: len(range(lane, count, lanes))]
+        out[lane::lanes] = lane_sections @ interpolation(round(at - whole, 9))
     return out
 
 
 @lru_cache(maxsize=256)
 def interpolation(late: float) -> Samples:
-    """Return the taps for the value `late` of a sample behind tap TAPS / 2 - 1: a sinc in a Kaiser window, sum 1.
+    """Return the taps that interpolate `late` samples after tap TAPS / 2 - 1: a Kaiser-windowed sinc with sum 1.
 
     >>> [round(abs(tap), 6) for tap in interpolation(0.0)[14:18].tolist()]
     [0.0, 1.0, 0.0, 0.0]

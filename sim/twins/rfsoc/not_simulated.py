@@ -1,12 +1,12 @@
-"""Refusals: a feature that a board has and its twin has not is refused by name, never imitated by silence."""
+"""Errors for features of a board that its twin lacks: the twin refuses them by name instead of ignoring them."""
 
 from __future__ import annotations
 
 
 class NotSimulated(NotImplementedError):
-    """A function of the board that the twin lacks.
+    """A feature of the board that the twin lacks.
 
-    `what` names it as the board's own documentation does, `hint` says what to do instead.
+    `what` is its name in the documentation of the board, and `hint` says what to do instead.
     """
 
     def __init__(self, what: str, hint: str = "use a board for it, or leave it out of the program") -> None:
@@ -15,9 +15,9 @@ class NotSimulated(NotImplementedError):
         self.hint = hint
 
     def __reduce__(self) -> tuple[type[NotSimulated], tuple[str, str]]:
-        """Return the parts from which Pyro's pickle rebuilds the exception behind a wire."""
+        """Return the arguments from which pickle rebuilds the exception at a Pyro client."""
         return type(self), (self.what, self.hint)
 
 
 class NotSimulatedAttribute(NotSimulated, AttributeError):
-    """An attribute of the board that the twin lacks; `hasattr` says no, and `getattr` takes its default."""
+    """An attribute of the board that the twin lacks: `hasattr` is False, and `getattr` returns its default."""

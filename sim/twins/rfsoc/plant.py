@@ -1,8 +1,8 @@
-"""The plant between the outputs and the inputs of the board: cables, or the photonic kit.
+"""Interface of the plant between the outputs and the inputs of the board: cables, or the photonic kit.
 
-A plant is asked for what arrives at one input over a stretch of samples, and asks in its turn what the outputs
-gave. It answers with the noiseless level and how large the noise of each sample is, that of light and receiver
-and that of the converter; the board draws the noise, again for each round, and converts.
+The board requests the signal at one input for a range of samples; the plant reads the outputs that it depends on. It
+returns the noiseless level, and for each sample the standard deviation of the noise of light and receiver, and of the
+converter. The board draws the noise for each round and converts the sum.
 """
 
 from __future__ import annotations
@@ -15,48 +15,48 @@ import numpy.typing as npt
 
 
 class Outputs(Protocol):
-    """Output of the digital-to-analogue converters, on one time line that begins with the program."""
+    """Signals of the digital-to-analogue converters, on one time line that starts with the program."""
 
     def rate_hz(self, generator: int) -> float:
-        """Return samples per second of this generator's converter."""
+        """Return the sample rate of a generator's converter in Hz."""
         ...
 
     def samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
-        """Return `count` samples from number `first` on, as fractions of the converter's full scale, -1 to 1.
+        """Return `count` samples from number `first`, as fractions of full scale from -1 to 1.
 
-        `first` may be negative: before the program there is silence.
+        `first` may be negative: samples before the program are those of the state that the previous run left.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """Signal at one analogue-to-digital converter, sample by sample, as fractions of its full scale."""
+    """Signal at one analogue-to-digital converter, as fractions of its full scale."""
 
     level: npt.NDArray[np.float64]
-    """(samples,) without noise."""
+    """(samples,) level without noise."""
     noise: npt.NDArray[np.float64]
-    """(samples,) standard deviation of what arrives; zeros for a plant without noise."""
+    """(samples,) standard deviation of the noise before the converter; zeros for a plant without noise."""
     correlation: float
-    """Of that noise at neighbouring samples (an autoregression of first order): what bandwidth leaves."""
+    """Correlation of that noise at neighbouring samples (first-order autoregression), from the limited bandwidth."""
     own: npt.NDArray[np.float64] | None = None
-    """(samples,) standard deviation of the converter's own noise, its rounding included: it comes behind every
-    bandwidth, so neighbouring samples know nothing of each other. None for a converter that only rounds.
+    """(samples,) standard deviation of the converter's own noise, including its rounding. It arises after all
+    bandwidth limits, so neighbouring samples are independent. None for a converter that only rounds.
     """
 
 
 class Plant(Protocol):
-    """Cables or light."""
+    """Interface of a plant: cables or the photonic kit."""
 
     @property
     def version(self) -> int:
-        """Number that changes with the plant (drift, a knob); until then a trace may be reused."""
+        """Number that changes with the plant (drift, a knob); as long as it is the same, traces may be reused."""
         ...
 
     def elapse(self, seconds: float) -> None:
-        """Advance device time: biases drift, polarisation wanders."""
+        """Advance device time by `seconds`: biases and polarisation drift."""
         ...
 
     def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
-        """Return the input of this readout in `count` samples from number `first` on, at `rate_hz`."""
+        """Return the signal at a readout for `count` samples from number `first`, at `rate_hz`."""
         ...

@@ -1,7 +1,7 @@
 """Interface of a timed processor: words on its output ports, levels on its pins, counts in its memory.
 
-Both processors of QICK firmware (`tproc_v1`, `tproc_v2`) are machines of this one shape. They know nothing of
-generators, readouts or light: they turn a compiled program into a `Run`, and the board (`soc`) reads that.
+Both processors of QICK firmware (`tproc_v1`, `tproc_v2`) implement it. They do not depend on generators, readouts or
+light: they turn a compiled program into a `Run`, which the board evaluates.
 """
 
 from __future__ import annotations
@@ -14,79 +14,78 @@ import numpy as np
 import numpy.typing as npt
 
 WRITE = np.dtype([("port", "<i4"), ("time", "<i8"), ("words", "<u4", (6,))])
-"""One word on an output port: the port's number, ticks of the processor's clock since the start at which it takes
-effect, and the word in 32-bit parts, lowest first. Version 1 writes 160 bits (freq, phase, addr, gain, mode: five
-parts, the sixth 0), version 2 a waveform of 168 bits (freq, phase, env, gain, length, conf)."""
+"""A word on an output port: number of the port, time at which it takes effect (in ticks of the processor's clock since
+the start), and the word in 32-bit parts, lowest first. Version 1 writes 160 bits (freq, phase, addr, gain, mode: five
+parts, the sixth is 0), version 2 a waveform of 168 bits (freq, phase, env, gain, length, conf)."""
 
 PIN = np.dtype([("kind", "<i1"), ("port", "<i4"), ("time", "<i8"), ("word", "<u4")])
-"""A digital output that changed at `time`: kind 0 is a data port (version 1 has only these), kind 1 a trigger port
-of version 2, whose word is 0 or 1."""
+"""A change of a digital output at `time`: kind 0 is a data port (the only kind of version 1), kind 1 a trigger port of
+version 2, whose word is 0 or 1."""
 
 COUNT = np.dtype([("address", "<i4"), ("time", "<i8"), ("value", "<i8")])
-"""What became readable from outside: a word of data memory (version 1), or one of the two registers (version 2)."""
+"""A change of a value that is readable from outside: a word of data memory (version 1) or one of two registers (2)."""
 
 ReadInput = Callable[[int, int, int], int]
-"""(input port, which half: 0 low, 1 high, tick) -> what the readout gives back to the program at that time."""
+"""(input port, half (0 low, 1 high), tick) -> value that the readout returns to the program at that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """All that one run of a program sent out, each array in the order of its times."""
+    """All outputs of one run of a program, each array in order of time."""
 
     writes: npt.NDArray[Any]
     pins: npt.NDArray[Any]
     counts: npt.NDArray[Any]
     end: int
-    """Tick at which the program came to its end."""
+    """Tick at which the program ended."""
 
 
-def endless(done: str, steps: int) -> str:
-    """Return the message about a program that has done so much, in so many instructions, and is held to be endless.
+def describe_endless(progress: str, steps: int) -> str:
+    """Return the message about a program that has not ended after `steps` instructions; `progress` says how far it got.
 
-    The hint names the address's option, with ten times as many.
+    The message suggests ten times as many instructions as the option of the address.
     """
     return (
-        f"the program has not ended after {done}; see that its loops end, or, where it is only long, give the twin "
-        f"more in its address, as in sim://kit?instruction_limit={10 * steps}"
+        f"the program has not ended after {progress}; check that its loops end, or, if it is only long, raise the "
+        f"limit in the address of the twin: sim://kit?instruction_limit={10 * steps}"
     )
 
 
 class ProgramError(Exception):
-    """A program that the processor cannot carry out: what, at which address, which word, and what to do."""
+    """A program that the processor cannot execute; the message has the address, the word and a hint."""
 
 
 class Processor(Protocol):
-    """A timed processor with its memories."""
+    """Interface of a timed processor with its memories."""
 
     def load_bin_program(self, binprog: Any, *, load_mem: bool = True) -> None:
-        """Take a compiled program as QICK hands it over. Raises `ProgramError` when it does not fit."""
+        """Load a compiled program in QICK's format. Raise `ProgramError` if it does not fit."""
         ...
 
     def reload_mem(self) -> None:
-        """Write waveform and data memory as loaded, over what the program changed (version 2)."""
+        """Restore waveform and data memory to the loaded contents (version 2)."""
         ...
 
     def load_mem(self, mem_sel: str, data: npt.NDArray[np.int32], addr: int = 0) -> None:
-        """Write a block of "pmem", "dmem" or "wmem"; version 1 has only "dmem" open."""
+        """Write a block of "pmem", "dmem" or "wmem"; in version 1, only "dmem" is accessible."""
         ...
 
     def read_mem(self, mem_sel: str, length: int, addr: int = 0) -> npt.NDArray[np.int32]:
-        """Read a block of memory."""
+        """Return a block of memory."""
         ...
 
     def reset(self) -> None:
-        """Set registers to zero and the program counter to the beginning; memories stay."""
+        """Set registers and program counter to zero, and keep the memories."""
         ...
 
     def run(self, read: ReadInput) -> Run:
-        """Carry the loaded program out from its beginning to its end.
+        """Execute the loaded program from its beginning to its end.
 
-        Raises `ProgramError` for an opcode or address that is none (naming address and word), and for a program
-        that does not end within the machine's limit of instructions.
+        Raise `ProgramError` for an invalid opcode or address, and for a program that exceeds the instruction limit.
         """
         ...
 
     @property
     def version(self) -> int:
-        """Changes with every change of program or memory: a run may be reused while it stands."""
+        """Number that changes with every change of program or memory; a run may be reused while it is the same."""
         ...

@@ -1,7 +1,7 @@
-"""QICK's own Pyro4 server with a twin in the place of the board, and a name server with it.
+"""QICK's own Pyro4 server with a twin instead of the board, and its name server.
 
-Both speak pickle and know no passwords: whoever reaches their ports can run anything here. So they are bound to the
-loopback interface, and nothing else is offered.
+Both use pickle without passwords: a client that reaches their ports can execute any code. Therefore they are bound to
+the loopback interface, and no other interface can be selected.
 """
 
 from __future__ import annotations
@@ -13,42 +13,42 @@ from dataclasses import dataclass
 HOST = "127.0.0.1"
 INTERFACE = "lo"
 READY_S = 30.0
-"""After which a server that has not registered its board is held to have failed."""
+"""Time limit for the server to register its board."""
 POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Place where a twin is served."""
+    """Address of a served twin."""
 
     port: int
-    """Of the name server."""
+    """Port of the name server."""
     name: str
-    """Of the board, as the name server knows it."""
+    """Name of the board at the name server."""
 
     @property
     def url(self) -> str:
-        """The address for `lightning.connect`."""
+        """Address for `lightning.connect`."""
         return f"qick://{HOST}:{self.port}/{self.name}"
 
 
 def serve(address: str, *, port: int = 0, name: str = "myqick") -> Serving:
-    """Serve a twin from threads of this process until it ends; `port` is the name server's, 0 any free one.
+    """Serve a twin in daemon threads of this process; `port` is that of the name server, 0 for any free port.
 
-    QICK's server prints to standard output while it starts. Raises what `connect` does, `OSError` for a port that is
-    taken, `ModuleNotFoundError` without Pyro4, and `RuntimeError` when the server does not come up.
+    QICK's server prints to standard output while it starts. Raise the errors of `connect`, `OSError` if the port is in
+    use, `ModuleNotFoundError` without Pyro4, and `RuntimeError` if the server does not start within `READY_S`.
     """
     from sim.twins.rfsoc.soc import SimulatedSoc
 
-    served = SimulatedSoc(address)
-    taken = _name_server(port)
+    soc = SimulatedSoc(address)
+    ns_port = _start_name_server(port)
     failures: list[BaseException] = []
-    threading.Thread(target=_serve_board, args=(served, taken, name, failures), daemon=True).start()
-    _wait_for(taken, name, failures)
-    return Serving(taken, name)
+    threading.Thread(target=_serve_board, args=(soc, ns_port, name, failures), daemon=True).start()
+    _wait_for(ns_port, name, failures)
+    return Serving(ns_port, name)
 
 
-def _name_server(port: int) -> int:
+def _start_name_server(port: int) -> int:
     import Pyro4
     import Pyro4.naming
 
@@ -59,12 +59,12 @@ def _name_server(port: int) -> int:
     return int(daemon.locationStr.rpartition(":")[2])
 
 
-def _serve_board(served: object, port: int, name: str, failures: list[BaseException]) -> None:
+def _serve_board(soc: object, port: int, name: str, failures: list[BaseException]) -> None:
     from qick import pyro
 
     try:
-        pyro.start_server(HOST, ns_port=port, proxy_name=name, soc_class=lambda: served, iface=INTERFACE)
-    except Exception as error:  # noqa: BLE001 - reported by whoever waits
+        pyro.start_server(HOST, ns_port=port, proxy_name=name, soc_class=lambda: soc, iface=INTERFACE)
+    except Exception as error:  # noqa: BLE001 - `_wait_for` raises it
         failures.append(error)
 
 

@@ -1,10 +1,9 @@
-"""`SimulatedSoc`: the twin under the names of QICK's `QickSoc`, which is what QICK's programs call.
+"""`SimulatedSoc`: the twin with the interface of QICK's `QickSoc`, which QICK's programs call.
 
-What is simulated takes what QICK's takes, returns the same types in the same shapes, and refuses what QICK's driver
-refuses. The other names are in `LACKING`, and raise `NotSimulated` when they are used; what is neither there nor in
-the class does not exist in QICK 0.2.436 (a test compares with its source). Each name is there: a proxy over Pyro4
-knows only what it finds in the class, and would call a missing one unknown. The streaming readout is QICK's own
-`DataStreamer`.
+Simulated methods accept the same arguments as QICK's, return the same types and shapes, and refuse what QICK's driver
+refuses. All other names of QICK 0.2.436 are in `LACKING`, and raise `NotSimulated` when they are used (a test compares
+with QICK's source). These names exist in the class because a Pyro4 proxy reports a name that the class lacks as
+unknown. The streaming readout is QICK's own `DataStreamer`.
 """
 
 from __future__ import annotations
@@ -72,30 +71,30 @@ LACKING: Mapping[str, str] = {
 ATTRIBUTES = frozenset(
     {"avg_bufs", "gens", "ip_dict", "iqs", "metadata", "readouts", "rf", "time_taggers", "tproc"}
 )
-"""Those that are no methods: looking at them is refused, and `hasattr` says no."""
+"""Names of `LACKING` that are attributes: reading them is refused, and `hasattr` is False."""
 
 
 class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
-    """A simulated board with what is cabled to it, as the configuration that QICK's programs are compiled for.
+    """A simulated board with its plant; as a `QickConfig`, it is the configuration that QICK compiles programs for.
 
-    Raises `AddressError` for an address that names none.
+    Raise `AddressError` for an invalid address.
     """
 
     def __init__(self, address: str) -> None:
-        made = assemble(address)
-        cfg = made.board.cfg
+        assembly = assemble(address)
+        cfg = assembly.board.cfg
         cfg["sw_version"] = qick.get_version()
         super().__init__(cfg)
         self.address = address
-        self.knobs = made.knobs
-        self._identity = made.identity
-        self._plant = made.plant
-        self._board = made.board
-        self.TPROC_VERSION = made.board.core.version
+        self.knobs = assembly.knobs
+        self._identity = assembly.identity
+        self._plant = assembly.plant
+        self._board = assembly.board
+        self.TPROC_VERSION = assembly.board.core.version
 
     @property
     def simulated(self) -> bool:
-        """True: no result of this device is a measurement."""
+        """Always True: no result of this device is a measurement."""
         return True
 
     @property
@@ -104,55 +103,55 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
         return self._identity
 
     def factory_calibration(self) -> dict[str, Any] | None:
-        """Return the calibration document that came with this device; None for one without."""
-        made = getattr(self._plant, "factory_calibration", None)
-        return None if made is None else cast("dict[str, Any] | None", made())
+        """Return the factory calibration document of this device, or None."""
+        method = getattr(self._plant, "factory_calibration", None)
+        return None if method is None else cast("dict[str, Any] | None", method())
 
     def bench(self) -> dict[str, str]:
-        """VISA resources of the laboratory instruments around the kit, by role; they begin to serve when asked for."""
-        made = getattr(self._plant, "bench", None)
-        return {} if made is None else cast("dict[str, str]", made())
+        """Return the VISA resources of the kit's laboratory instruments by role; the first call starts them."""
+        method = getattr(self._plant, "bench", None)
+        return {} if method is None else cast("dict[str, str]", method())
 
     def close(self) -> None:
-        """Stop the instruments of the bench; does nothing where there are none."""
-        closed = getattr(self._plant, "close", None)
-        if closed is not None:
-            closed()
+        """Stop the laboratory instruments, if there are any."""
+        method = getattr(self._plant, "close", None)
+        if method is not None:
+            method()
 
     def elapse(self, seconds: float) -> None:
-        """Advance device time for everything that drifts."""
+        """Advance the device time, and with it the plant."""
         self._board.elapse(seconds)
 
     def pulse_start_pin(self) -> None:
-        """Start the program by a pulse at its pin, where the start source is "external"."""
+        """Send a pulse to the start pin, which starts the program if the start source is "external"."""
         if self._board.source == "external":
             self._board.start()
 
     def get_knob(self, name: str) -> Any:
-        """Return the position of a knob."""
+        """Return the value of a knob. Raise `KeyError`."""
         return self.knobs[name]
 
     def set_knob(self, name: str, value: Any) -> None:
-        """Turn a knob. Raises `KeyError` and `ValueError`."""
+        """Set a knob. Raise `KeyError` for an unknown name, and `ValueError` for an invalid value."""
         self.knobs[name] = value
 
 
-def refusing(owner: Class) -> Class:
-    """Return the class with everything that is lacking, to be refused by its name when it is used."""
+def add_refusals(owner: Class) -> Class:
+    """Add all names of `LACKING` to a class, as members that raise `NotSimulated`, and return the class."""
     for name, about in LACKING.items():
         what = f"QickSoc.{name} ({about})"
-        setattr(owner, name, _attribute(what) if name in ATTRIBUTES else _method(name, what))
+        setattr(owner, name, _make_attribute(what) if name in ATTRIBUTES else _make_method(name, what))
     return owner
 
 
-def _attribute(what: str) -> property:
+def _make_attribute(what: str) -> property:
     def refuse(_: object) -> NoReturn:
         raise NotSimulatedAttribute(what)
 
     return property(refuse, doc=f"Refused: {what}.")
 
 
-def _method(name: str, what: str) -> Callable[..., NoReturn]:
+def _make_method(name: str, what: str) -> Callable[..., NoReturn]:
     def refuse(_: object, *__: Any, **___: Any) -> NoReturn:
         raise NotSimulated(what)
 
@@ -161,16 +160,16 @@ def _method(name: str, what: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-@refusing
+@add_refusals
 class SimulatedSoc(TwinDevice):
-    """The methods of `QickSoc` that programs, and people, call."""
+    """A simulated board with the methods of `QickSoc` that programs and users call."""
 
     def __init__(self, address: str = "sim://kit") -> None:
         super().__init__(address)
         self._streaming: Streaming | None = None
 
     def close(self) -> None:
-        """End what runs in parallel: the reader of sums and the bench; both begin again when they are asked for."""
+        """Stop the streaming reader and the laboratory instruments; both start again when they are next used."""
         if self._streaming is not None:
             self._streaming.close()
             self._streaming = None
@@ -184,12 +183,12 @@ class SimulatedSoc(TwinDevice):
 
     # -------------------------------------------------------------------------------- clocks
     def clocks_locked(self) -> bool:
-        """Return True if all converters follow the reference clock."""
+        """Return True if all converters are locked to the reference clock."""
         self._board.touch()
         return self._board.clock_factor == 1.0
 
     def get_sample_rates(self) -> dict[str, dict[int, float]]:
-        """Return megasamples per second, by kind of converter and tile."""
+        """Return the sample rates in MS/s, by kind of converter and tile."""
         self._board.touch()
         factor = self._board.clock_factor
         tiles = self["rf"]["tiles"]
@@ -199,12 +198,12 @@ class SimulatedSoc(TwinDevice):
 
     # ---------------------------------------------------------------------------- generators
     def load_envelope(self, ch: int, data: Any, addr: int) -> None:
-        """Envelope samples (n, 2), I and Q of 16 bits, from address `addr` on."""
+        """Write envelope samples (n, 2), I and Q of 16 bits, from address `addr`."""
         self._board.touch(TRANSFER_S)
         self._board.load_envelope(ch, np.array(obtain(data), dtype=np.int16).reshape(-1, 2), addr)
 
     def set_nyquist(self, ch: int, nqz: int, force: bool = False) -> None:
-        """Nyquist zone 1 or 2; the twin's converters are flat, so it is checked and otherwise means nothing."""
+        """Check the Nyquist zone (1 or 2); it has no effect, because the twin's converters are flat."""
         self._board.touch()
         if nqz not in {1, 2}:
             raise RuntimeError(f"the Nyquist zone must be 1 or 2, not {nqz}")
@@ -213,19 +212,19 @@ class SimulatedSoc(TwinDevice):
     def set_mixer_freq(
         self, ch: int, f: float, ro_ch: int | None = None, phase_reset: bool = True, fullscale: bool = False
     ) -> None:
-        """Refuse: no generator of the twin's boards has a mixer."""
+        """Raise `RuntimeError` for a frequency other than 0, because the twin's generators have no mixer."""
         self._board.touch()
         if f != 0:
             raise RuntimeError(f"generator {ch} has no mixer: its mixer frequency must be 0, not {f}")
 
     def reset_gens(self) -> None:
-        """End what generators still play."""
+        """Stop the program and all generators."""
         self._board.touch()
         self._board.silence()
 
     # ------------------------------------------------------------------------------ readouts
     def configure_readout(self, ch: int, ro_regs: Mapping[str, Any]) -> None:
-        """Downconversion and output of a readout that the host configures."""
+        """Set downconversion and output of a readout that the host configures."""
         self._board.touch()
         self._board.settle(ch)
         self._board.readouts[ch].configure(obtain(ro_regs))
@@ -239,7 +238,7 @@ class SimulatedSoc(TwinDevice):
         high_threshold: int = 1000,
         low_threshold: int = 0,
     ) -> None:
-        """Set where sums go and over how many samples; must then be enabled."""
+        """Set address and window length of sums; afterwards, `enable_buf` must be called."""
         self._board.touch()
         if edge_counting and self["readouts"][ch]["has_edge_counter"]:
             raise NotSimulated("counting of edges in a readout", "sum the samples instead")
@@ -247,34 +246,34 @@ class SimulatedSoc(TwinDevice):
         self._board.readouts[ch].buffer.config_avg(address, length)
 
     def config_buf(self, ch: int, address: int = 0, length: int = 1) -> None:
-        """Set where samples go and how many; must then be enabled."""
+        """Set address and window length of samples; afterwards, `enable_buf` must be called."""
         self._board.touch()
         self._board.settle(ch)
         self._board.readouts[ch].buffer.config_buf(address, length)
 
     def enable_buf(self, ch: int, enable_avg: bool = True, enable_buf: bool = True) -> None:
-        """Choose whether triggers store sums, samples or both."""
+        """Make triggers store sums (`enable_avg`), samples (`enable_buf`) or both."""
         self._board.touch()
         self._board.enable(ch, avg=enable_avg, buf=enable_buf)
 
     def get_decimated(self, ch: int, address: int = 0, length: int | None = None) -> npt.NDArray[np.int16]:
-        """Return (length, 2), I and Q of 16 bits."""
+        """Return stored samples (length, 2), I and Q of 16 bits."""
         return cast("npt.NDArray[np.int16]", self._transfer(ch, "samples", address, length, "buf_maxlen"))
 
     def get_accumulated(self, ch: int, address: int = 0, length: int | None = None) -> npt.NDArray[np.int32]:
-        """Return (length, 2), I and Q of 32 bits."""
+        """Return stored sums (length, 2), I and Q of 32 bits."""
         return cast("npt.NDArray[np.int32]", self._transfer(ch, "sums", address, length, "avg_maxlen"))
 
-    def _transfer(self, ch: int, what: str, address: int, length: int | None, most: str) -> Any:
+    def _transfer(self, ch: int, what: str, address: int, length: int | None, size_key: str) -> Any:
         with self._board.lock:
             self._board.touch(TRANSFER_S)
             self._board.settle(ch)
-            asked = self["readouts"][ch][most] if length is None else int(length)
-            return getattr(self._board.readouts[ch].buffer, what)(int(address), asked)
+            count = self["readouts"][ch][size_key] if length is None else int(length)
+            return getattr(self._board.readouts[ch].buffer, what)(int(address), count)
 
     # ----------------------------------------------------------------------------- processor
     def load_bin_program(self, binprog: Any, load_mem: bool = True) -> None:
-        """Program memory, and waveform and data memory where there are some. Raises `ProgramError`."""
+        """Load a program, and its waveform and data memory if it has any. Raise `ProgramError`."""
         self._board.touch(TRANSFER_S)
         program = obtain(binprog)
         if self.TPROC_VERSION == 2 and not isinstance(program, Mapping):
@@ -285,30 +284,30 @@ class SimulatedSoc(TwinDevice):
         self._board.load_program(program, load_mem=load_mem)
 
     def reload_mem(self) -> None:
-        """Waveform and data memory as the program brought them (version 2)."""
+        """Restore waveform and data memory to the contents that the program was loaded with (version 2)."""
         self._board.touch()
         self._board.core.reload_mem()
 
     def load_mem(self, data: Any, mem_sel: str = "dmem", addr: int = 0) -> None:
         """Write a block of memory: (n,) for "dmem", (n, 8) for "pmem" and "wmem"."""
         self._board.touch(TRANSFER_S)
-        self._known_memory(mem_sel)
+        self._check_memory(mem_sel)
         self._board.core.load_mem(mem_sel, np.array(obtain(data), dtype=np.int32), addr)
 
     def read_mem(self, length: int, mem_sel: str = "dmem", addr: int = 0) -> npt.NDArray[np.int32]:
-        """Read a block of memory."""
+        """Return a block of memory, in the shapes of `load_mem`."""
         self._board.touch(TRANSFER_S)
-        self._known_memory(mem_sel)
+        self._check_memory(mem_sel)
         return self._board.core.read_mem(mem_sel, length, addr)
 
-    def _known_memory(self, mem_sel: str) -> None:
+    def _check_memory(self, mem_sel: str) -> None:
         if mem_sel not in ({"dmem"} if self.TPROC_VERSION == 1 else {"pmem", "dmem", "wmem"}):
             raise RuntimeError(
                 f"a processor of version {self.TPROC_VERSION} has no accessible memory {mem_sel!r}"
             )
 
     def start_src(self, src: str) -> None:
-        """Set whether the program is started by `start_tproc` ("internal") or by a pin ("external")."""
+        """Set whether `start_tproc` ("internal") or a pin ("external") starts the program."""
         if src not in {"internal", "external"}:
             raise RuntimeError(f"a program starts from 'internal' or 'external', not {src!r}")
         self._board.touch()
@@ -317,9 +316,9 @@ class SimulatedSoc(TwinDevice):
         self._board.source = src
 
     def start_tproc(self) -> None:
-        """Start the program at its beginning, unless a pin is to start it.
+        """Start the program at its beginning, unless the start source is a pin.
 
-        A processor of version 1 whose program is under way goes on with it.
+        A processor of version 1 ignores this while its program is running.
         """
         with self._board.lock:
             self._board.touch()
@@ -327,21 +326,21 @@ class SimulatedSoc(TwinDevice):
                 self._board.start()
 
     def stop_tproc(self, lazy: bool = False) -> None:
-        """Stop the program; `lazy` stops only a processor of version 2, where it is easy."""
+        """Stop the program; with `lazy`, only on a processor of version 2, as in QICK."""
         with self._board.lock:
             self._board.touch()
             if self.TPROC_VERSION == 2 or not lazy:
                 self._board.stop()
 
     def clear_tproc_counter(self, addr: int) -> None:
-        """Counter of shots to zero."""
+        """Set the shot counter at an address to zero."""
         self._board.touch()
         self._board.clear_counter(addr)
 
     def get_tproc_counter(self, addr: int) -> int:
-        """Return the counter of shots as it is now; looking takes device time.
+        """Return the current shot counter; the read takes device time.
 
-        Raises `KeyError` on a processor of version 2 for another than 1 and 2.
+        Raise `KeyError` on a processor of version 2 for an address other than 1 and 2.
         """
         with self._board.lock:
             self._board.touch(0.0)
@@ -350,20 +349,20 @@ class SimulatedSoc(TwinDevice):
             return self._board.counter(addr)
 
     def prepare_round(self) -> None:
-        """Do nothing, as on a board."""
+        """Do nothing, as `QickSoc` does."""
 
     def cleanup_round(self) -> None:
-        """Do nothing, as on a board."""
+        """Do nothing, as `QickSoc` does."""
 
     # ----------------------------------------------------------------------------- streaming
     @property
     def autoproxy(self) -> list[Any]:
-        """Objects that QICK's server registers besides."""
+        """Additional objects that QICK's server registers."""
         return [self.streamer]
 
     @property
     def streamer(self) -> Any:
-        """QICK's reader of sums."""
+        """QICK's streaming reader of sums; created on first use."""
         if self._streaming is None:
             self._streaming = Streaming(self)
         return self._streaming.streamer
@@ -376,7 +375,7 @@ class SimulatedSoc(TwinDevice):
         reads_per_shot: int | Sequence[int] = 1,
         stride: int | None = None,
     ) -> None:
-        """Start the program and read sums while it runs."""
+        """Start the program, and read sums in a thread while it runs; `poll_data` returns them."""
         channels = [0, 1] if ch_list is None else obtain(ch_list)
         reads = obtain(reads_per_shot)
         if isinstance(reads, int):
@@ -386,21 +385,21 @@ class SimulatedSoc(TwinDevice):
         self._streaming.start(total_shots, counter_addr, channels, reads, stride)
 
     def poll_data(self, totaltime: float = 0.1, timeout: float | None = None) -> list[tuple[int, Any]]:
-        """Return (shots, (sums by readout, statistics)), oldest first."""
+        """Return new data as (shots, (sums by readout, statistics)), oldest first."""
         assert self.streamer is not None
         assert self._streaming is not None
         return self._streaming.poll(totaltime, timeout)
 
 
-class Ended(BaseException):
-    """The reader's board is there no more. QICK's loop goes on after every `Exception`."""
+class BoardGone(BaseException):
+    """The board of a reader has been deleted. A `BaseException`, because QICK's loop survives any `Exception`."""
 
 
 class Reader:
-    """The board as QICK's streaming reader sees it, and no reason for the board to live on.
+    """The board as QICK's streaming reader accesses it, through a weak reference.
 
-    The reader's last word in every case is to set the start source; where the board has gone, that must not end its
-    thread with an exception of its own, which would hide the first.
+    The reader always sets the start source at its end. If the board has been deleted, this must not raise an exception
+    in the thread, because it would hide the first one.
     """
 
     def __init__(self, soc: Any) -> None:
@@ -413,42 +412,42 @@ class Reader:
         return self._board()[key]
 
     def start_src(self, src: str) -> None:
-        """Set the start source as the board does; do nothing when it has gone."""
-        with contextlib.suppress(ConnectionError, Ended):
+        """Set the start source of the board, if the board still exists and answers."""
+        with contextlib.suppress(ConnectionError, BoardGone):
             self._board().start_src(src)
 
     def _board(self) -> Any:
         soc = self._soc()
         if soc is None:
-            raise Ended
+            raise BoardGone
         return soc
 
 
 class LastJob:
-    """Whoever unpacks it is at its end."""
+    """A job that ends the reader's thread: unpacking it raises `BoardGone`."""
 
     def __iter__(self) -> Iterator[Any]:
-        raise Ended
+        raise BoardGone
 
 
 class ReaderThread(threading.Thread):
-    """The reader's thread, which can end."""
+    """The reader's thread, which `BoardGone` ends quietly."""
 
     def run(self) -> None:
-        """Run as `Thread` says."""
-        with contextlib.suppress(Ended):
+        """Run the thread until `BoardGone` or its normal end."""
+        with contextlib.suppress(BoardGone):
             super().run()
 
 
 def _end(streamer: Any) -> None:
-    """End a thread that waits for a job; one that is at work ends when it next asks the board."""
+    """End the reader's thread: at once if it waits for a job, otherwise when it next accesses the board."""
     streamer.job_queue.put(LastJob())
 
 
 class Streaming:
-    """Reader of sums, in a thread of its own while the program runs.
+    """Streaming reader of sums, in a separate thread while the program runs.
 
-    It begins with the first readout, and ends with the board.
+    The thread starts with the first readout, and ends with the board.
     """
 
     def __init__(self, soc: Any) -> None:
@@ -460,7 +459,7 @@ class Streaming:
         self._end.atexit = False
 
     def close(self) -> None:
-        """End the reader and its thread; what it is at is left there."""
+        """End the reader and its thread, and abandon its current job."""
         self.streamer.stop_readout()
         self._end()
         self.streamer.readout_worker.join()
@@ -468,7 +467,7 @@ class Streaming:
     def start(
         self, shots: int, counter: int, channels: Sequence[int], reads: Sequence[int], stride: int | None
     ) -> None:
-        """Begin to read so many shots; a readout that still runs is ended."""
+        """Start to read `shots` shots; stop a readout that is still running first."""
         streamer = self.streamer
         if not streamer.readout_worker.is_alive():
             streamer.start_worker()
@@ -488,11 +487,11 @@ class Streaming:
     def poll(self, totaltime: float, timeout: float | None) -> list[tuple[int, Any]]:
         """Return new data, oldest first; wait as `QickSoc.poll_data` does.
 
-        Raises `RuntimeError` when reading failed.
+        Raise `RuntimeError` if the reader failed.
         """
         streamer = self.streamer
         end = time.monotonic() + totaltime
-        found: list[tuple[int, Any]] = []
+        results: list[tuple[int, Any]] = []
         while totaltime < 0 or (streamer.count < streamer.total_count and time.monotonic() < end):
             self._raise_failure()
             try:
@@ -503,8 +502,8 @@ class Streaming:
                 break
             self._raise_failure()
             streamer.count += length
-            found.append((length, data))
-        return found
+            results.append((length, data))
+        return results
 
     def _raise_failure(self) -> None:
         try:

@@ -1,1 +1,1 @@
-"""Common parts of every simulated switch: state, motion, light, faults, clients, and the way to serve them."""
+"""Parts that all simulated switches share: state, motion, light, faults and the server for their clients."""

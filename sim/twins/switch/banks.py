@@ -1,4 +1,4 @@
-"""A bank of 1xN switches as a device: common port b is input b and reaches its own block of outputs only."""
+"""A device made of 1xN switches (banks): input b is the common port of bank b, which reaches only its own outputs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from sim.twins.wire.control import Request
 
 
 class BankDevice(SwitchDevice):
-    """State and motion of banks that all have as many channels.
+    """State and motion of several banks, each with the same number of channels.
 
-    After power on every bank goes to channel 1, unless the boot mode remembers another (an assumption: no
-    public text says where they rest). Only another operator, and makes that park, leave one open, at channel 0.
+    At power-on every bank moves to channel 1, unless the boot mode restores another channel (an assumption: no
+    public document states the rest position). Channel 0 means an open bank: only the control socket's `operator`
+    verb, and models that can park, open a bank.
     """
 
     @property
@@ -25,11 +26,11 @@ class BankDevice(SwitchDevice):
 
     @property
     def channels(self) -> int:
-        """Number of outputs of each."""
+        """Number of outputs of each bank."""
         return self.matrix.outputs // self.matrix.inputs
 
     def output(self, bank: int, channel: int) -> int:
-        """Return the output port of a channel. Raises `Refused` when there is no such bank or channel."""
+        """Return the output port of a channel of a bank. Raise `Refused` if the bank or channel does not exist."""
         if not 1 <= bank <= self.banks:
             raise Refused(Reason.NO_SUCH_PORT, bank)
         if not 1 <= channel <= self.channels:
@@ -37,72 +38,72 @@ class BankDevice(SwitchDevice):
         return self.banks + (bank - 1) * self.channels + channel
 
     def channel(self, bank: int) -> int:
-        """Return the position of a bank, 0 when it is open. Raises `Refused` when there is no such bank."""
+        """Return the channel that a bank is set to, 0 if it is open. Raise `Refused` if the bank does not exist."""
         first = self.output(bank, 1)
         return self.matrix.connections.get(bank, first - 1) - first + 1
 
     def select(self, bank: int, channel: int) -> None:
-        """Send a bank to a channel, unless a fault swallows the command. Raises `Refused`."""
+        """Set a bank to a channel, unless the fault `drop_command` discards the command. Raise `Refused`."""
         after = self.matrix.add([bank], [self.output(bank, channel)], "replace")
         if not self.faults.take_dropped_command():
             self.change(after)
 
     def park(self, bank: int) -> None:
-        """Leave a bank at no channel, unless a fault swallows the command. Raises `Refused`."""
+        """Open a bank (channel 0), unless the fault `drop_command` discards the command."""
         after = {source: output for source, output in self.matrix.connections.items() if source != bank}
         if not self.faults.take_dropped_command():
             self.change(after)
 
     def change(self, after: Connections, *, whole: bool = False) -> asyncio.Task[None] | None:
-        """Return the same as any switch, but no bank reaches the channels of another. Raises `Refused`."""
+        """Change the connections like `SwitchDevice.change`. Raise `Refused` for an output of another bank."""
         for source, output in after.items():
             if not self.output(source, 1) <= output <= self.output(source, self.channels):
                 raise Refused(Reason.WRONG_SIDE, output)
         return super().change(after, whole=whole)
 
     def boot(self) -> None:
-        """Come back with what the boot mode keeps, the other banks at channel 1."""
+        """Restore the connections that the boot mode keeps, and move every other bank to channel 1."""
         super().boot()
         self.rest()
 
     def rest(self) -> None:
-        """Send every bank that stands nowhere to channel 1."""
+        """Move every open bank to channel 1."""
         resting = {bank: self.output(bank, 1) for bank in range(1, self.banks + 1)}
         self.change(resting | self.matrix.connections)
 
 
 class WrongReply:
-    """A fault that such a device can have: it answers with a channel that it does not have."""
+    """The fault `wrong_reply`: the device reports a channel that does not exist."""
 
     def __init__(self, device: BankDevice) -> None:
         self._device = device
-        self._left = 0
+        self._remaining_replies = 0
 
     def channel(self, bank: int) -> int:
-        """Return the position of a bank that the device reports. Raises `Refused` when there is no such bank."""
+        """Return the channel that the device reports for a bank. Raise `Refused` if the bank does not exist."""
         channel = self._device.channel(bank)
-        if not self._left:
+        if not self._remaining_replies:
             return channel
-        self._left -= 1
+        self._remaining_replies -= 1
         self._device.faults.fired["wrong_reply"] += 1
         return self._device.channels + 1
 
     def faults(self) -> dict[str, Fault]:
-        """Return faults for the fault board: `wrong_reply`, for the next `count` questions."""
+        """Return the entry of the fault board: `wrong_reply` falsifies the next `count` position replies."""
         return {"wrong_reply": Fault(self._set, self._clear, "count")}
 
     def _set(self, request: Request) -> None:
-        self._left = request.whole("count", 1)
+        self._remaining_replies = request.whole("count", 1)
 
     def _clear(self, request: Request) -> None:
         del request
-        self._left = 0
+        self._remaining_replies = 0
 
 
 def bank_device(settings: TwinSettings, *, switch_time_s: float) -> BankDevice:
-    """Return the device that the settings describe, every bank at channel 1; to be called in a running event loop.
+    """Return the device that the settings describe, with every bank at channel 1. Needs a running event loop.
 
-    Raises `SettingError` unless the outputs are shared out evenly among the inputs.
+    Raise `SettingError` unless the number of outputs is a multiple of the number of inputs.
     """
     if settings.outputs % settings.inputs:
         raise SettingError(

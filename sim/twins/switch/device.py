@@ -1,7 +1,7 @@
-"""The switch behind its wire languages: what was commanded, what is lit, and how long moving takes.
+"""State of a simulated switch, independent of its protocols: commanded connections, lit circuits and switching time.
 
-A change takes effect in the books at once; every circuit it touches goes dark at once and has light again
-when `switch_time_s` have passed on the clock. Reads in between show what was commanded.
+A change updates the commanded connections at once. Every circuit that it affects goes dark at once and passes
+light again `switch_time_s` later on the device's clock. A read in between returns the commanded connections.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _FAULT_OF_A_PORT: Mapping[Reason, str] = {
 class SwitchFaults(LineFaults):
     """Faults that a test or a demonstration may set on a switch.
 
-    `dropped_commands` counts the next changes that are ignored without an error. `stuck` pairs are never made,
-    `lossy_db` pairs lose that much more light, no light comes in at `dark_inputs`, and `swapped` inputs have one
-    another's fibre.
+    `dropped_commands` is how many of the next changes are ignored without an error. `stuck` pairs are never connected.
+    `lossy_db` maps pairs to their additional loss in dB. No light enters at `dark_inputs`. `swapped` maps an
+    input to the input whose fibre is plugged there, and the other way round.
     """
 
     dropped_commands: int = 0
@@ -44,7 +44,7 @@ class SwitchFaults(LineFaults):
     swapped: dict[int, int] = field(default_factory=dict)
 
     def take_dropped_command(self) -> bool:
-        """Return True if this change is to be ignored, and count it."""
+        """Return True if the current change must be ignored, and count it in `fired`."""
         if not self.dropped_commands:
             return False
         self.dropped_commands -= 1
@@ -54,7 +54,7 @@ class SwitchFaults(LineFaults):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change of the configuration by one command, whoever gave it."""
+    """Pairs that one command of any client removed from and added to the configuration, each sorted."""
 
     removed: tuple[Pair, ...]
     made: tuple[Pair, ...]
@@ -63,10 +63,10 @@ class Change:
 class SwitchDevice:
     """State and motion of one simulated switch.
 
-    `hitless` says whether circuits that a whole-configuration command keeps keep their light; nobody has
-    confirmed that of the real device, so it is off unless asked for. `boot_mode` says what a power cycle
-    leaves: nothing, what was connected when the mode was chosen, or what was connected last. A `latching`
-    device (a patch panel: fibres stay plugged) keeps circuits and light without power, whatever the mode.
+    With `hitless`, a command that sets the whole configuration leaves unchanged circuits lit; this is not
+    confirmed for real devices, so families default to False. `boot_mode` selects the connections after a power
+    cycle: none (DARK), those present when the mode was set (RESTORE), or the last ones (AUTOSAVE). A `latching`
+    device (a patch panel, whose fibres stay plugged) keeps circuits and light without power in every mode.
     """
 
     def __init__(
@@ -97,29 +97,29 @@ class SwitchDevice:
         self.last_busy_s = 0.0
         self._boot_mode = boot_mode
         self._saved: Connections = {}
-        self._settled: Connections = {}  # pairs whose mirrors have arrived
+        self._settled: Connections = {}  # pairs whose mirrors are in position
         self._moving: dict[int, int] = {}  # input -> number of the change that moves it
         self._busy_since = 0.0
         self._idle = asyncio.Event()
         self._idle.set()
         self._motions: set[asyncio.Task[None]] = set()
         self.wear: Counter[int] = Counter()
-        self._held: set[int] = set()  # inputs whose fibre is in somebody's hand
+        self._unplugged_inputs: set[int] = set()  # a robot or person holds their fibre
         self._listeners: list[Callable[[Change], None]] = []
         self._when_powerless: list[Callable[[], None]] = []
         self._when_idle: list[Callable[[], None]] = []
 
-    # -- what may be asked
+    # -- queries
 
     @property
     def boot_mode(self) -> BootMode:
-        """Mode that says what a power cycle leaves."""
+        """Rule for the connections after a power cycle."""
         return self._boot_mode
 
     @property
     def lit(self) -> Connections:
-        """The cross-connects that pass light now."""
-        dark = self._held | {s for s in self._settled if self.fibre(s) in self.faults.dark_inputs}
+        """Connections that pass light now, input to output."""
+        dark = self._unplugged_inputs | {s for s in self._settled if self.fibre(s) in self.faults.dark_inputs}
         return {
             source: output
             for source, output in self._settled.items()
@@ -127,20 +127,20 @@ class SwitchDevice:
         }
 
     def fibre(self, source: int) -> int:
-        """Return the input whose light really comes in at `source`: another one where two fibres were swapped."""
+        """Return the input whose fibre is plugged at `source`: differs from `source` after the fault `swap_fibres`."""
         return self.faults.swapped.get(source, source)
 
     @property
-    def really(self) -> Connections:
-        """Output that the light of each input really reaches: the configuration, seen through swapped fibres."""
+    def light_paths(self) -> Connections:
+        """Output that the light of each fibre reaches: `lit`, with the inputs of swapped fibres exchanged."""
         return {self.fibre(source): output for source, output in self.lit.items()}
 
     def is_moving(self, source: int) -> bool:
-        """Return True if the mirrors of an input are still on their way."""
+        """Return True if the mirrors of an input are still moving."""
         return source in self._moving
 
     def power_dbm(self, port: int) -> float:
-        """Return the reading of the power monitor of a port reads. Raises `Refused` for an unknown port."""
+        """Return the reading of the power monitor of a port in dBm. Raise `Refused` if the port does not exist."""
         if self.matrix.is_input(port):
             if self.fibre(port) in self.faults.dark_inputs:
                 self.faults.fired["dark_input"] += 1
@@ -151,92 +151,93 @@ class SwitchDevice:
         return self.plant.output_power_dbm(self.name, port)
 
     def listen(self, listener: Callable[[Change], None]) -> None:
-        """Call `listener` for every change of the configuration."""
+        """Call `listener` after every change of the configuration."""
         self._listeners.append(listener)
 
     def call_when_powerless(self, callback: Callable[[], None]) -> None:
-        """Call `callback` whenever the power goes; motions that `start` began have been stopped then."""
+        """Call `callback` at every power loss, after all motions have been cancelled."""
         self._when_powerless.append(callback)
 
     @property
     def fired(self) -> Counter[str]:
-        """Number of times that each fault took effect, by name; a port that refuses counts for its fault."""
+        """Number of times that each fault took effect, by name, including refusals because of a faulty port."""
         refusals = {name: self.matrix.refusals[reason] for reason, name in _FAULT_OF_A_PORT.items()}
         return self.faults.fired + Counter(refusals)
 
     async def wait_idle(self) -> None:
-        """Return when nothing moves."""
+        """Wait until nothing moves."""
         await self._idle.wait()
 
     def call_when_idle(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when nothing moves: now, or at the end of the motion."""
+        """Call `callback` once, when nothing moves: at once, or at the end of the current motion."""
         if self._idle.is_set():
             callback()
         else:
             self._when_idle.append(callback)
 
-    # -- what may be commanded
+    # -- commands
 
     def change(self, after: Connections, *, whole: bool = False) -> asyncio.Task[None] | None:
-        """Go to `after`; gives the motion, or None when nothing had to move.
+        """Replace the connections by `after`, and return the task of the motion, or None if nothing changes.
 
-        `whole` marks a command that names the whole configuration and therefore disturbs all of it.
+        `whole` marks a command that sets the whole configuration: unless the device is `hitless`, it also darkens
+        the circuits that stay. Stuck pairs that are not connected yet are left out.
         """
         before = self.matrix.connections
         if any(pair in self.faults.stuck for pair in after.items() - before.items()):
             self.faults.fired["stuck"] += 1
-        made = {
+        result = {
             pair[0]: pair[1]
             for pair in after.items()
             if pair not in self.faults.stuck or pair in before.items()
         }
-        if made == before:
+        if result == before:
             return None
-        self.matrix.connections = made
+        self.matrix.connections = result
         if self._boot_mode == "AUTOSAVE":
             self._saved = dict(self.matrix.connections)
-        self._announce(before, made)
-        disturbed = before.items() ^ made.items()
+        self._announce(before, result)
+        disturbed = before.items() ^ result.items()
         if whole and not self.hitless:
-            disturbed = before.items() | made.items()
+            disturbed = before.items() | result.items()
         return self._move({pair[0] for pair in disturbed})
 
     def hold(self, source: int) -> None:
-        """Take the fibre of an input in the hand: its circuit is dark until `release`."""
-        self._held.add(source)
+        """Unplug the fibre of an input: its circuit is dark until `release`."""
+        self._unplugged_inputs.add(source)
         self.republish()
 
     def release(self, source: int) -> None:
-        """Release the fibre of an input; it is where the books say."""
-        self._held.discard(source)
+        """Plug the fibre of an input in again, where the commanded connections say."""
+        self._unplugged_inputs.discard(source)
         self.republish()
 
     def start(self, motion: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin a motion that ends when the power does."""
+        """Start a motion as a task, which `power_off` and `stop` cancel."""
         task = asyncio.get_running_loop().create_task(motion)
         self._motions.add(task)
         task.add_done_callback(self._motions.discard)
         return task
 
     def set_disabled(self, ports: set[int], *, disabled: bool) -> None:
-        """Close or open shutters."""
+        """Close (`disabled`) or open the shutters of ports."""
         (self.matrix.disabled.update if disabled else self.matrix.disabled.difference_update)(ports)
         self.republish()
 
     def set_boot_mode(self, mode: BootMode) -> None:
-        """Choose what a power cycle leaves; RESTORE also saves what is connected now."""
+        """Set the boot mode, and save the current connections for the next boot."""
         self._boot_mode = mode
         self._saved = dict(self.matrix.connections)
 
     def republish(self) -> None:
-        """Tell the plant what passes now."""
+        """Report the circuits that pass light, and their attenuation, to the plant."""
         attenuators: dict[int, Attenuator] = {
             output: self._attenuator((source, output)) for source, output in self.lit.items()
         }
-        self.plant.switch_changed(self.name, self.really, attenuators)
+        self.plant.switch_changed(self.name, self.light_paths, attenuators)
 
     def power_off(self) -> None:
-        """Lose power: motions stop, and all light goes unless the device is latching."""
+        """Cut the power: cancel all motions and, unless the device is latching, darken all circuits."""
         for motion in self._motions:
             motion.cancel()
         self._moving.clear()
@@ -248,7 +249,10 @@ class SwitchDevice:
         self.republish()
 
     def boot(self) -> None:
-        """Come back with what the boot mode keeps; the circuits get light after the switch time."""
+        """Restore the connections that the boot mode keeps; they pass light after `switch_time_s`.
+
+        A latching device restores all its connections, lit at once.
+        """
         if self.latching:
             self._settled = dict(self.matrix.connections)
             self.republish()
@@ -258,7 +262,7 @@ class SwitchDevice:
             self._move(set(self.matrix.connections))
 
     async def stop(self) -> None:
-        """Stop all motion for good."""
+        """Cancel all motions and wait for their end."""
         for motion in list(self._motions):
             motion.cancel()
         await asyncio.gather(*self._motions, return_exceptions=True)
@@ -292,7 +296,7 @@ class SwitchDevice:
         return motion
 
     async def _arrive(self, change: int, arrival_s: float) -> None:
-        """Pass the light of one change at its time, unless a later change moves the port again."""
+        """Light the circuits of one change at `arrival_s`, except inputs that a later change has moved again."""
         await self.clock.sleep(arrival_s - self.clock.now())
         for source in [source for source, mover in self._moving.items() if mover == change]:
             del self._moving[source]

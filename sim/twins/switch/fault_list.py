@@ -1,4 +1,4 @@
-"""The list of faults that every simulated switch has: set and cleared by name, as its control socket asks.
+"""Faults that every simulated switch has, set and cleared by name through its control socket.
 
 {"do": "set_fault", "fault": "drop_command", "count": 1}
 {"do": "clear_fault", "fault": "all"}
@@ -15,29 +15,29 @@ from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.matrix import Pair, Refused
 from sim.twins.wire.control import Reply, Request, VerbError
 
-Act = Callable[[Request], Awaitable[None] | None]
+Action = Callable[[Request], Awaitable[None] | None]
 
 
 class ClientLines(Protocol):
-    """The connections of the wire languages, as far as a fault concerns them."""
+    """Client connections of a twin, as far as faults act on them."""
 
     def accept(self) -> None:
-        """Accept clients."""
+        """Accept new clients again."""
 
     async def refuse(self) -> None:
         """Refuse new clients."""
 
     def drop_clients(self) -> int:
-        """Break all connections; gives their number."""
+        """Break all connections; return their number."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Actions that set and clear a fault; `main` is the field that a bare value on a command line means."""
+    """Actions that set and clear a fault; a command-line value without a name sets the field `main`."""
 
-    set: Act
-    clear: Act
+    set: Action
+    clear: Action
     main: str = "count"
 
 
@@ -60,19 +60,19 @@ class FaultBoard:
 
     @property
     def known(self) -> Mapping[str, Fault]:
-        """All faults of this device by name."""
+        """All faults of this device, by name."""
         return self._known
 
     async def set_fault(self, request: Request) -> Reply:
-        """Set the fault that `request` names."""
-        await self._act(self._find_fault(request).set, request)
+        """Set the fault that `request` names. Raise `VerbError` if it is unknown or a field is invalid."""
+        await self._run_action(self._find_fault(request).set, request)
         return {}
 
     async def clear_fault(self, request: Request) -> Reply:
-        """Clear one fault, or with the name `all` every fault."""
-        everything = request.text("fault") == "all"
-        for fault in self._known.values() if everything else [self._find_fault(request)]:
-            await self._act(fault.clear, Request({}) if everything else request)
+        """Clear the fault that `request` names, or every fault for the name `all`. Raise `VerbError`."""
+        clears_all = request.text("fault") == "all"
+        for fault in self._known.values() if clears_all else [self._find_fault(request)]:
+            await self._run_action(fault.clear, Request({}) if clears_all else request)
         return {}
 
     def _find_fault(self, request: Request) -> Fault:
@@ -81,15 +81,15 @@ class FaultBoard:
             raise VerbError(f"unknown fault {name!r}; this device knows: {', '.join(sorted(self._known))}")
         return self._known[name]
 
-    async def _act(self, act: Act, request: Request) -> None:
+    async def _run_action(self, action: Action, request: Request) -> None:
         try:
-            doing = act(request)
-            if isawaitable(doing):
-                await doing
+            pending = action(request)
+            if isawaitable(pending):
+                await pending
         except Refused as refusal:
             raise VerbError(str(refusal)) from None
 
-    # -- faults of lines and logins
+    # -- faults of connections and logins
 
     def _line_faults(self) -> dict[str, Fault]:
         return {
@@ -147,20 +147,21 @@ class FaultBoard:
         matrix = self._device.matrix
         return {
             "drop_command": self._make_counter("dropped_commands"),
-            "fail_port": self._of_port(matrix.failed),
-            "lock_port": self._of_port(matrix.locked),
-            "disable_port": self._of_port(matrix.disabled),
+            "fail_port": self._make_port_fault(matrix.failed),
+            "lock_port": self._make_port_fault(matrix.locked),
+            "disable_port": self._make_port_fault(matrix.disabled),
+            # Only later changes are refused: a pair that is already connected stays so.
             "stuck": Fault(
                 lambda request: self._faults.stuck.add(request.pair("pair")),
-                lambda request: _forget(self._faults.stuck, request),
+                lambda request: _remove_pair(self._faults.stuck, request),
                 main="pair",
             ),
             "lossy": Fault(self._make_lossy, self._make_clear, main="pair"),
-            "dark_input": self._of_port(self._faults.dark_inputs),
+            "dark_input": self._make_port_fault(self._faults.dark_inputs),
             "swap_fibres": Fault(self._swap, lambda _: self._unswap(), main="pair"),
         }
 
-    def _of_port(self, ports: set[int]) -> Fault:
+    def _make_port_fault(self, ports: set[int]) -> Fault:
         def add(request: Request) -> None:
             port = request.whole("port")
             self._device.matrix.check_port(port)
@@ -182,7 +183,7 @@ class FaultBoard:
             self._device.matrix.check_input(port)
         if one == other:
             raise VerbError("swapping needs two different inputs")
-        for port in (one, other):  # what was swapped with somebody else goes back first
+        for port in (one, other):  # undo earlier swaps with a third input first
             self._faults.swapped.pop(self._faults.swapped.pop(port, port), None)
         self._faults.swapped.update({one: other, other: one})
         self._faults.fired["swap_fibres"] += 1
@@ -204,7 +205,7 @@ class FaultBoard:
         self._device.republish()
 
 
-def _forget(pairs: set[Pair], request: Request) -> None:
+def _remove_pair(pairs: set[Pair], request: Request) -> None:
     if "pair" in request:
         pairs.discard(request.pair("pair"))
     else:

@@ -1,8 +1,8 @@
-"""Rules of a switch: ports, their states, and the arithmetic of cross-connects.
+"""Rules of a switch: ports, their states, and which connections a command would result in.
 
-Pure: every operation gives the configuration that would follow, or raises `Refused` and nothing has happened.
-All wire languages share these rules and translate `Refused` into their own codes. Inputs are 1..N, outputs
-N+1..N+M for every family; a frontend translates from and to the names of its vendor.
+Operations change no connection: each returns the resulting connections, or raises `Refused`. All protocols
+share these rules and translate `Refused` into their own error codes. Inputs are 1..N and outputs N+1..N+M for
+every family; each frontend converts between these numbers and the port names of its vendor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WhenOccupied = Literal["reject", "replace"]
 
 
 class Reason(Enum):
-    """Why a switch refuses."""
+    """Reason why a switch refuses a command."""
 
     NO_SUCH_PORT = "port {port} does not exist"
     WRONG_SIDE = "port {port} is on the other side"
@@ -33,7 +33,7 @@ class Reason(Enum):
 
 
 class Refused(Exception):
-    """The switch will not do it; `reason` says why and `port` where."""
+    """A command that the switch refuses, with the reason and the port (0 if none is concerned)."""
 
     def __init__(self, reason: Reason, port: int = 0) -> None:
         self.reason = reason
@@ -43,10 +43,11 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Matrix:
-    """Size, commanded connections and port states of one switch; `refusals` counts what unfit ports refused.
+    """Size, commanded connections and port states of one switch.
 
-    `when_occupied` is what `add` does on a port that carries another connection: nobody has
-    published what the real device does, so both can be had.
+    `when_occupied` says whether `add` refuses or replaces a connection that already uses a port: the behaviour of
+    real devices is not published, so both are available. `refusals` counts the commands that were refused
+    because a port was failed, disabled or locked.
     """
 
     inputs: int
@@ -60,64 +61,68 @@ class Matrix:
 
     @property
     def ports(self) -> range:
-        """All ports, inputs first."""
+        """Numbers of all ports, inputs first."""
         return range(1, self.inputs + self.outputs + 1)
 
     def is_input(self, port: int) -> bool:
-        """Return True if a port is on the input side. Raises `Refused` when it does not exist."""
+        """Return True if a port is on the input side. Raise `Refused` if it does not exist."""
         self.check_port(port)
         return port <= self.inputs
 
     def check_input(self, port: int) -> None:
-        """Raise `Refused` unless this is an input."""
+        """Raise `Refused` unless the port is an input."""
         self._check_side(port, is_input=True)
 
     def check_port(self, port: int) -> None:
-        """Raise `Refused` when there is no such port."""
+        """Raise `Refused` if the port does not exist."""
         if port not in self.ports:
             raise Refused(Reason.NO_SUCH_PORT, port)
 
     def state(self, port: int) -> Literal["D", "E", "F"]:
-        """Return the device's letter for a port: disabled, enabled or failed."""
+        """Return the state of a port: D (disabled), E (enabled) or F (failed). Raise `Refused` if it does not exist."""
         self.check_port(port)
         if port in self.failed:
             return "F"
         return "D" if port in self.disabled else "E"
 
     def peer(self, port: int) -> int | None:
-        """Return the other end of the connection on a port."""
+        """Return the other end of the connection on a port, or None. Raise `Refused` if the port does not exist."""
         if self.is_input(port):
             return self.connections.get(port)
         return next((source for source, output in self.connections.items() if output == port), None)
 
     def passes(self, pair: Pair) -> bool:
-        """Return True if both ports let light through."""
+        """Return True if neither port of a pair blocks the light by being disabled or failed."""
         return not any(port in self.disabled or port in self.failed for port in pair)
 
     def add(
         self, inputs: Sequence[int], outputs: Sequence[int], when_occupied: WhenOccupied | None = None
     ) -> Connections:
-        """Return the connections after connecting `inputs` to `outputs` one by one, keeping the others."""
-        new = self._pairs(inputs, outputs)
-        kept = dict(self.connections)
-        for source, output in self._in_the_way(new):
+        """Return the connections after connecting each of `inputs` to the output at the same position of `outputs`.
+
+        Other connections stay, except that `when_occupied="replace"` removes those that use one of these ports;
+        None selects the rule of this switch. Raise `Refused`.
+        """
+        added = self._make_connections(inputs, outputs)
+        remaining = dict(self.connections)
+        for source, output in self._find_conflicts(added):
             if (when_occupied or self.when_occupied) == "reject":
-                raise Refused(Reason.OCCUPIED, source if source in new else output)
+                raise Refused(Reason.OCCUPIED, source if source in added else output)
             self._check_unlocked((source, output))
-            del kept[source]
-        return kept | new
+            del remaining[source]
+        return remaining | added
 
     def only(self, inputs: Sequence[int], outputs: Sequence[int]) -> Connections:
-        """Return the connections when nothing but these pairs is to be connected."""
-        new = self._pairs(inputs, outputs)
-        for pair in self.connections.items() - new.items():
+        """Return the connections if only these pairs are to be connected. Raise `Refused`."""
+        target = self._make_connections(inputs, outputs)
+        for pair in self.connections.items() - target.items():
             self._check_unlocked(pair)
-        return new
+        return target
 
     def without(self, inputs: Sequence[int], outputs: Sequence[int] = ()) -> Connections:
-        """Return the connections without those of `inputs`; `outputs` is empty or names their other ends.
+        """Return the connections without those of `inputs`; `outputs` is empty or holds their other ends.
 
-        An input without a connection is no error, a wrong other end is.
+        An input without a connection is accepted. Raise `Refused` if an input is connected to another output.
         """
         if outputs and len(outputs) != len(inputs):
             raise Refused(Reason.UNEQUAL)
@@ -127,38 +132,38 @@ class Matrix:
             self._check_side(output, is_input=False)
             if self.connections.get(source, output) != output:
                 raise Refused(Reason.NOT_CONNECTED, source)
-        return self._dropping(inputs)
+        return self._remove_inputs(inputs)
 
     def without_ports(self, ports: Iterable[int]) -> Connections:
-        """Return the connections without those on `ports`, whichever side they name."""
-        named = set(ports)
-        for port in named:
+        """Return the connections without those that use any of `ports`, inputs or outputs. Raise `Refused`."""
+        removed_ports = set(ports)
+        for port in removed_ports:
             self.check_port(port)
-        return self._dropping(
-            source for source, output in self.connections.items() if named & {source, output}
+        return self._remove_inputs(
+            source for source, output in self.connections.items() if removed_ports & {source, output}
         )
 
     def empty(self) -> Connections:
-        """Return no connections at all."""
-        return self._dropping(tuple(self.connections))
+        """Return the empty configuration. Raise `Refused` if a locked port carries a connection."""
+        return self._remove_inputs(tuple(self.connections))
 
-    def _dropping(self, inputs: Iterable[int]) -> Connections:
-        kept = dict(self.connections)
+    def _remove_inputs(self, inputs: Iterable[int]) -> Connections:
+        remaining = dict(self.connections)
         for source in inputs:
-            output = kept.pop(source, None)
+            output = remaining.pop(source, None)
             if output is not None:
                 self._check_unlocked((source, output))
-        return kept
+        return remaining
 
-    def _in_the_way(self, new: Mapping[int, int]) -> list[Pair]:
-        outputs = set(new.values())
+    def _find_conflicts(self, added: Mapping[int, int]) -> list[Pair]:
+        outputs = set(added.values())
         return [
             pair
             for pair in self.connections.items()
-            if new.get(pair[0]) != pair[1] and (pair[0] in new or pair[1] in outputs)
+            if added.get(pair[0]) != pair[1] and (pair[0] in added or pair[1] in outputs)
         ]
 
-    def _pairs(self, inputs: Sequence[int], outputs: Sequence[int]) -> Connections:
+    def _make_connections(self, inputs: Sequence[int], outputs: Sequence[int]) -> Connections:
         if len(inputs) != len(outputs):
             raise Refused(Reason.UNEQUAL)
         for is_input, ports in ((True, inputs), (False, outputs)):
@@ -166,12 +171,12 @@ class Matrix:
         return dict(zip(inputs, outputs, strict=True))
 
     def _check_usable(self, ports: Sequence[int], *, is_input: bool) -> None:
-        seen: set[int] = set()
+        earlier_ports: set[int] = set()
         for port in ports:
             self._check_side(port, is_input=is_input)
-            if port in seen:
+            if port in earlier_ports:
                 raise Refused(Reason.REPEATED, port)
-            seen.add(port)
+            earlier_ports.add(port)
             self._check_healthy(port)
 
     def _check_healthy(self, port: int) -> None:

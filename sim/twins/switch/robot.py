@@ -1,10 +1,10 @@
-"""A robot that moves fibres one at a time: its queue, its arm, and what can go wrong with it.
+"""The robot of a patch panel, which moves one fibre at a time: its queue, its arm and its failures.
 
-Clients of a robotic patch panel only ask; the arm serves whoever asked first, takes minutes, and may jam.
-The panel itself is a `SwitchDevice` without switching time of its own (`TwinSettings.patch_panel`).
+Clients of a robotic patch panel submit jobs; the arm executes them in order of submission, takes minutes for each,
+and may jam. The panel itself is a `SwitchDevice` with a switching time of zero (`TwinSettings.patch_panel`).
 
-    queued -> running -> done | failed       a move; the fibre is dark while the arm has it
-    queued -> skipped | failed               already so; or the panel refuses
+    queued -> running -> done | failed       a move; the fibre is dark while the arm holds it
+    queued -> skipped | failed               nothing to change; or the panel refuses
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Kind = Literal["connect", "disconnect"]
 State = Literal["queued", "running", "done", "failed", "skipped"]
 Event = Literal["queued", "running", "done", "failed", "skipped", "jammed", "homing", "homed", "enabled"]
 
-_KEPT_JOBS = 1000
+_MAX_JOBS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Request to the robot at one moment. `why` tells why it failed."""
+    """Snapshot of a job of the robot. `why` is the reason of a failure, otherwise empty."""
 
     number: int
     kind: Kind
@@ -45,9 +45,9 @@ Listener = Callable[[Event, Job | None], None]
 
 
 class Robot:
-    """One arm over one panel. A move takes `move_s` of the device's clock, a homing run `homing_s`.
+    """The arm of one panel. A move takes `move_s` on the device's clock, a homing run `homing_s`.
 
-    Belongs to one event loop. A power loss stops the arm and fails all jobs; a jam outlasts it.
+    Use a robot from one event loop only. A power loss stops the arm and fails all jobs; a jam persists.
     """
 
     def __init__(self, device: SwitchDevice, *, move_s: float, homing_s: float = 60.0) -> None:
@@ -58,10 +58,10 @@ class Robot:
         self.jammed = False
         self.homing = False
         self._numbers = itertools.count(1)
-        self._jobs: dict[int, Job] = {}  # the latest, in order of submission
+        self._jobs: dict[int, Job] = {}  # in order of submission; old ones are removed
         self._waiting: deque[int] = deque()
         self._running: int | None = None
-        self._held: set[int] = set()
+        self._gripped_inputs: set[int] = set()
         self._moves_before_jam: int | None = None
         self._worker: asyncio.Task[None] | None = None
         self._homing_run: asyncio.Task[None] | None = None
@@ -70,71 +70,74 @@ class Robot:
         self._listeners: list[Listener] = []
         device.call_when_powerless(self._lose_power)
 
-    # -- what may be asked
+    # -- queries
 
     @property
     def running(self) -> Job | None:
-        """The job under way; the one that got stuck while the arm is jammed."""
+        """The current job; while the arm is jammed, the job that is stuck."""
         return None if self._running is None else self._jobs[self._running]
 
     @property
     def queue(self) -> tuple[Job, ...]:
-        """The job under way and all that wait, in the order of their turns."""
+        """The current job, followed by the waiting jobs in order of execution."""
         turns = ([] if self._running is None else [self._running]) + list(self._waiting)
         return tuple(self._jobs[number] for number in turns)
 
     def job(self, number: int) -> Job:
-        """Return a job as it stands now. Raises `KeyError` when it never was, or ended long ago."""
+        """Return the current state of a job. Raise `KeyError` if it never existed or has been removed.
+
+        The robot keeps at least the latest 1000 jobs.
+        """
         return self._jobs[number]
 
     def listen(self, listener: Listener) -> None:
-        """Call `listener(event, job)` for all that happens; homing and enabling concern no job."""
+        """Call `listener(event, job)` at every event; `job` is None for homing and enabling."""
         self._listeners.append(listener)
 
     async def wait_idle(self) -> None:
-        """Return when nothing runs and nothing waits."""
+        """Wait until no job is running or queued."""
         await self._idle.wait()
 
-    # -- what may be commanded
+    # -- commands
 
     def submit(self, kind: Kind, pair: Pair, *, user: str, source: str) -> Job:
-        """Put a job at the end of the queue; gives it as queued. Nothing is checked before its turn."""
+        """Append a job to the queue and return it. Its ports are not checked before its turn."""
         job = Job(next(self._numbers), kind, pair, user, source)
         self._jobs[job.number] = job
         self._waiting.append(job.number)
         turns = {job.number for job in self.queue}
-        for number in list(self._jobs)[:-_KEPT_JOBS]:  # old ones are forgotten
+        for number in list(self._jobs)[:-_MAX_JOBS]:  # bound the memory; jobs in the queue stay
             if number not in turns:
                 del self._jobs[number]
         self._idle.clear()
-        self._tell("queued", job)
-        self._go()
+        self._notify("queued", job)
+        self._start_worker()
         return job
 
     def home(self) -> asyncio.Task[None]:
-        """Begin a homing run, after the move under way; it frees a jammed arm and fails its job.
+        """Return the task of a homing run, which starts after the current move, frees a jammed arm and fails its job.
 
-        Execution is disabled from now on, until `enable`. A run that is under way already is given again.
+        No job is executed from now on until `enable`. If a homing run is already active, return its task.
         """
         self.enabled = False
         if self._homing_run is None:
-            self._homing_run = self.device.start(self._home())
+            self._homing_run = self.device.start(self._run_homing())
         return self._homing_run
 
     def enable(self) -> None:
-        """Execute jobs again. A jammed arm does not move for that."""
+        """Resume the execution of jobs. A jammed arm stays jammed."""
         self.enabled = True
-        self._tell("enabled", None)
-        self._go()
+        self._notify("enabled", None)
+        self._start_worker()
 
     def jam_after(self, moves: int | None) -> None:
-        """Jam the arm in the middle of a move, after `moves` more of them; None calls it off."""
+        """Jam the arm in the middle of a move, after `moves` further complete moves; None cancels the fault."""
         self._moves_before_jam = moves
 
     # -- for the control socket
 
     def verbs(self) -> Mapping[str, Verb]:
-        """Return verbs of the control socket: another user's job, and how the robot is."""
+        """Return verbs of the control socket: `queue_job` (as another user) and `robot` (its state)."""
         return {
             "queue_job": self._queue_job,
             "robot": lambda _: {
@@ -146,7 +149,7 @@ class Robot:
         }
 
     def faults(self) -> Mapping[str, Fault]:
-        """Return faults of the control socket: `jam`, after `count` more moves."""
+        """Return faults of the control socket: `jam`, after `count` further moves."""
         return {
             "jam": Fault(
                 lambda request: self.jam_after(request.whole("count", 0)), lambda _: self._unjam(), "count"
@@ -162,14 +165,14 @@ class Robot:
         return {"job": asdict(self.submit(kind, request.pair("pair"), user=user, source=source))}
 
     def _unjam(self) -> None:
-        """Clear the jam, or free the arm as a technician does by hand."""
+        """Cancel a planned jam, and free a jammed arm as a technician does by hand: its job fails."""
         self.jam_after(None)
-        self._free("freed by hand")
-        self._go()
+        self._free_arm("freed by hand")
+        self._start_worker()
 
     # -- the arm
 
-    def _go(self) -> None:
+    def _start_worker(self) -> None:
         if self._may_move() and (self._worker is None or self._worker.done()):
             self._worker = self.device.start(self._work())
 
@@ -185,17 +188,17 @@ class Robot:
 
     async def _perform(self, job: Job) -> None:
         try:
-            touched = self.device.matrix.connections.items() ^ self._after(job).items()
+            changed_pairs = self.device.matrix.connections.items() ^ self._compute_result(job).items()
         except Refused as refusal:
-            self._end(job, "failed", str(refusal))
+            self._finish_job(job, "failed", str(refusal))
             return
-        if not touched:
-            self._end(job, "skipped")
+        if not changed_pairs:
+            self._finish_job(job, "skipped")
             return
         self._running = job.number
-        self._tell("running", self._note(job, "running"))
-        for source in {source for source, _ in touched}:
-            self._held.add(source)
+        self._notify("running", self._record_state(job, "running"))
+        for source in {source for source, _ in changed_pairs}:
+            self._gripped_inputs.add(source)
             self.device.hold(source)
         await self._move(job)
 
@@ -204,11 +207,11 @@ class Robot:
         if self._moves_before_jam == 0:
             rest_s = self.move_s / 2
             await self.device.clock.sleep(self.move_s - rest_s)
-            if self._moves_before_jam == 0:  # nobody has called it off meanwhile
+            if self._moves_before_jam == 0:  # the fault may have been cleared meanwhile
                 self._moves_before_jam = None
                 self.jammed = True
                 self.device.faults.fired["jam"] += 1
-                self._tell("jammed", self._jobs[job.number])
+                self._notify("jammed", self._jobs[job.number])
                 return
         elif self._moves_before_jam is not None:
             self._moves_before_jam -= 1
@@ -216,74 +219,74 @@ class Robot:
         await self._plug(job)
 
     async def _plug(self, job: Job) -> None:
-        """Plug the fibre where it belongs, with its light."""
+        """Plug the fibre in at its new place, and finish the job as done, or failed if the panel refuses."""
         try:
-            settling = self.device.change(self._after(job))
-        except Refused as refusal:  # somebody has changed the panel meanwhile
-            self._let_go()
-            self._end(job, "failed", str(refusal))
+            settling = self.device.change(self._compute_result(job))
+        except Refused as refusal:  # the panel was changed meanwhile, by another command
+            self._release_fibres()
+            self._finish_job(job, "failed", str(refusal))
             return
-        self._let_go()
+        self._release_fibres()
         if settling:
             await settling
-        self._end(job, "done")
+        self._finish_job(job, "done")
 
-    def _after(self, job: Job) -> Connections:
-        """Return the connections when a job is done. Raises `Refused`."""
+    def _compute_result(self, job: Job) -> Connections:
+        """Return the connections after a job. Raise `Refused` if the panel refuses the job."""
         (source, output), matrix = job.pair, self.device.matrix
         if job.kind == "connect":
             return matrix.add([source], [output])
         return matrix.without([source], [output])
 
-    def _let_go(self) -> None:
-        while self._held:
-            self.device.release(self._held.pop())
+    def _release_fibres(self) -> None:
+        while self._gripped_inputs:
+            self.device.release(self._gripped_inputs.pop())
 
-    # -- breakdowns
+    # -- failures
 
-    def _free(self, why: str) -> None:
-        """Put the fibre back where it was; the job that got stuck has failed."""
+    def _free_arm(self, why: str) -> None:
+        """Free a jammed arm: plug the fibre back where it was, and fail the stuck job."""
         if not self.jammed:
             return
         self.jammed = False
-        self._let_go()
+        self._release_fibres()
         if (job := self.running) is not None:
-            self._end(job, "failed", why)
+            self._finish_job(job, "failed", why)
 
-    async def _home(self) -> None:
+    async def _run_homing(self) -> None:
         if self._worker is not None and not self._worker.done():
             await asyncio.wait({self._worker})
         self.homing = True
-        self._tell("homing", None)
+        self._notify("homing", None)
         await self.device.clock.sleep(self.homing_s)
-        self._free("the arm was jammed")
+        self._free_arm("the arm was jammed")
         self.homing = self.enabled = False
-        self._homing_run = None  # before the news: who hears it may enable at once
-        self._tell("homed", None)
+        self._homing_run = None  # before the event: a listener may call `enable` at once
+        self._notify("homed", None)
 
     def _lose_power(self) -> None:
-        """Stop the arm; what it held is plugged back by whoever comes first."""
+        """Stop the arm, plug its fibres back where they were, and fail all jobs."""
         self.homing, self.enabled = False, True
         self._worker = self._homing_run = None
-        self._let_go()
-        lost = self.queue
+        self._release_fibres()
+        failed_jobs = self.queue
         self._waiting.clear()
-        for job in lost:
-            self._end(job, "failed", "the power went")
+        for job in failed_jobs:
+            self._finish_job(job, "failed", "the power went")
 
-    # -- books
+    # -- job records
 
-    def _note(self, job: Job, state: State, why: str = "") -> Job:
+    def _record_state(self, job: Job, state: State, why: str = "") -> Job:
         self._jobs[job.number] = replace(job, state=state, why=why)
         return self._jobs[job.number]
 
-    def _end(self, job: Job, state: Literal["done", "failed", "skipped"], why: str = "") -> None:
+    def _finish_job(self, job: Job, state: Literal["done", "failed", "skipped"], why: str = "") -> None:
         if self._running == job.number:
             self._running = None
-        self._tell(state, self._note(job, state, why))
+        self._notify(state, self._record_state(job, state, why))
         if not self.queue:
             self._idle.set()
 
-    def _tell(self, event: Event, job: Job | None) -> None:
+    def _notify(self, event: Event, job: Job | None) -> None:
         for listener in self._listeners:
             listener(event, job)

@@ -13,7 +13,7 @@ from sim.twins.switch.matrix import Matrix, WhenOccupied
 
 
 def serial_number(name: str) -> str:
-    """Return the serial number of a twin of this name: `SIM` and six digits.
+    """Return the serial number of the twin `name`: `SIM` and six digits.
 
     >>> serial_number("ocs1")
     'SIM336831'
@@ -22,15 +22,15 @@ def serial_number(name: str) -> str:
 
 
 class SettingError(Exception):
-    """An option that this family does not have, or a value it cannot have."""
+    """An option that the family of a switch does not have, or an invalid value of an option."""
 
 
 @dataclass(frozen=True, slots=True)
 class TwinSettings:
-    """Name, size, surroundings and character of one twin.
+    """Name, size, plant, clock and behaviour of one twin.
 
-    `switch_time_s` and the account are None for what the family is delivered with. `options` are the
-    family's own, as text: behaviour that the published material leaves open.
+    None for `switch_time_s`, `user` or `password` selects the default of the family. `options` are specific to the
+    family, as text: they select behaviour that published documents leave open.
     """
 
     name: str
@@ -46,42 +46,42 @@ class TwinSettings:
 
     @property
     def serial_number(self) -> str:
-        """Serial number that follows from the name, `SIM` and six digits."""
+        """Serial number derived from the name: `SIM` and six digits."""
         return serial_number(self.name)
 
     def account(self, user: str, password: str) -> tuple[str, str]:
-        """Return the account to log in with: the one given, else the factory's."""
+        """Return user name and password for the login; the arguments are the factory defaults."""
         return self.user or user, password if self.password is None else self.password
 
     def only(self, *known: str) -> TwinSettings:
-        """Return these settings. Raises `SettingError` for an option that is not among `known`."""
+        """Return these settings unchanged. Raise `SettingError` if they have an option that is not in `known`."""
         for name in self.options:
             if name not in known:
-                offered = f"known: {', '.join(known)}" if known else "it has none"
-                raise SettingError(f"this family has no option {name!r}; {offered}")
+                hint = f"known: {', '.join(known)}" if known else "it has none"
+                raise SettingError(f"this family has no option {name!r}; {hint}")
         return self
 
     def choice(self, name: str, *values: str) -> str:
-        """Return an option that is one of `values`; the first is the default. Raises `SettingError`."""
+        """Return an option; the first of `values` is the default. Raise `SettingError` for another value."""
         value = self.options.get(name, values[0])
         if value not in values:
             raise SettingError(f"option {name} must be one of {', '.join(values)}, not {value!r}")
         return value
 
     def flag(self, name: str) -> bool:
-        """Return an option that is yes or no; no is the default. Raises `SettingError`."""
+        """Return True if an option is `yes`; the default is `no`. Raise `SettingError` for another value."""
         return self.choice(name, "no", "yes") == "yes"
 
     @property
     def one_session(self) -> bool:
-        """Option `sessions` of twins on SSH: a connection takes many shells and commands, or ends with its first.
+        """True if an SSH connection ends after its first shell or command (option `sessions`: `many` or `one`).
 
-        Raises `SettingError`.
+        Raise `SettingError` for another value.
         """
         return self.choice("sessions", "many", "one") == "one"
 
     def number(self, name: str, default: float) -> float:
-        """Return an option that is a number. Raises `SettingError`."""
+        """Return the value of a numeric option. Raise `SettingError` if it is not a number."""
         text = self.options.get(name, str(default))
         try:
             return float(text)
@@ -89,13 +89,13 @@ class TwinSettings:
             raise SettingError(f"option {name} must be a number, not {text!r}") from None
 
     def move_s(self, default_s: float) -> float:
-        """Return seconds of one move: what was asked for, else the family's own `default_s`."""
+        """Return the duration of a move in seconds: `switch_time_s` if set, otherwise the family's `default_s`."""
         return default_s if self.switch_time_s is None else self.switch_time_s
 
     def patch_panel(self) -> SwitchDevice:
-        """Return a panel of fibres that stay plugged without power, moved by a robot or a person.
+        """Return a patch panel, whose fibres a robot or a person moves and which stay plugged without power.
 
-        What is changed on it has light at once; whoever moves takes the time, see `move_s`.
+        A change has light at once: the robot or person adds the duration of the move (`move_s`).
         """
         return SwitchDevice(
             self.name,
@@ -112,7 +112,7 @@ class TwinSettings:
     def device(
         self, *, switch_time_s: float, when_occupied: WhenOccupied = "reject", hitless: bool = False
     ) -> SwitchDevice:
-        """Return the switch itself; `switch_time_s` is the family's own, used where none was given."""
+        """Return the switch that the settings describe; `switch_time_s` is the family's default."""
         return SwitchDevice(
             self.name,
             Matrix(self.inputs, self.outputs, when_occupied),

@@ -1,4 +1,4 @@
-"""A simulated switch on the wire: one device, any number of ways in, a control socket and its verbs, a power button."""
+"""A simulated switch as a server: one device behind any number of frontends, with a control socket."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sim.twins.wire.memory import MemoryClient, MemoryListener
 
 _T = TypeVar("_T")
 REFUSED_STATUS = 255
-"""Exit status of a command that a session limit keeps out; a client of SSH gives the same for a broken connection."""
+"""Exit status of a command that the session limit rejects; an SSH client returns the same for a broken connection."""
 
 Wire = Literal["tcp", "telnet", "ssh", "serial"]
 Client = Callable[[Reader, Writer], Awaitable[None]]
@@ -32,15 +32,17 @@ Execution = Callable[[Reader, Writer, str], Awaitable[int]]
 
 @dataclass(frozen=True, slots=True)
 class Frontend:
-    """One way in: `serve` serves one client until it leaves, `wire` says what carries it.
+    """A frontend of a twin: one protocol (`serve`) on one kind of connection (`wire`).
 
-    `scheme` begins the address that is printed (`polatis+scpi`). `account` is for wires that have a login of
-    their own (SSH); `baud` for serial lines. `max_sessions_here` says whether the fault `max_sessions`
-    refuses connections of this frontend (else the frontend's own logins count). `options` are what its address must
-    say besides where it is. Where the client keeps a `file`, the address names one in a directory of the
-    twin's, which goes when it ends, and where we listen is the option `operator`. `execute` does one command that
-    comes without a shell (SSH), and gives its exit status; with `one_session` a connection of SSH ends with its first
-    shell or command.
+    - `scheme` is the scheme of the printed address (`polatis+scpi`); `options` become its query parameters.
+    - `serve` serves one client until it leaves.
+    - `execute` runs one command that an SSH client sends without a shell, and returns its exit status.
+    - `one_session` ends an SSH connection after its first shell or command.
+    - `account` is the user name and password of wires with their own login (SSH).
+    - `baud` is the rate of a serial line in bit/s.
+    - `max_sessions_here` applies the fault `max_sessions` to connections; if False, the frontend counts logins itself.
+    - `file` is for clients that keep a file: the address is then a path of this name in a temporary directory, which
+      is removed when the twin closes, and the listener's address becomes the option `operator`.
     """
 
     scheme: str
@@ -58,7 +60,7 @@ class Frontend:
 def _listener(
     frontend: Frontend, sock: socket.socket | None, client: Client, execution: Execution, clock: Clock
 ) -> AnyListener:
-    """Whatever accepts clients on the wire of a frontend."""
+    """Return the listener for the wire of a frontend."""
     if frontend.wire == "serial":
         from sim.twins.wire.serial_line import SerialLine
 
@@ -67,16 +69,16 @@ def _listener(
     if frontend.wire == "ssh":
         from sim.twins.wire.ssh_server import SshServer
 
-        executes = execution if frontend.execute else None
-        return SshServer(sock, frontend.account, client, executes, one_session=frontend.one_session)
+        handler = execution if frontend.execute else None
+        return SshServer(sock, frontend.account, client, handler, one_session=frontend.one_session)
     return Listener(sock, client)
 
 
 class SwitchTwin:
     """One simulated switch: one state behind all its frontends, for several clients at once.
 
-    `expire` ends all logins and gives their number. `verbs` and `faults` are the family's additions to what
-    every control socket knows. `on_boot` forgets what a device forgets without power (error queues).
+    `expire` ends all logins and returns their number. `verbs` and `faults` are additions of the family to those
+    of every control socket. `on_boot` clears state that a device loses without power (error queues).
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class SwitchTwin:
         self.frontends = frontends
         self.transcript = Transcript(device.clock)
         self._sessions = itertools.count(1)
-        self._served: Counter[str] = Counter()  # how many clients each frontend has now
+        self._served: Counter[str] = Counter()  # current clients of each frontend
         self._on_boot = on_boot
         self._listeners: dict[str, AnyListener] = {}
         self._memory: dict[str, MemoryListener] = {}
@@ -104,16 +106,16 @@ class SwitchTwin:
         self._directory: TemporaryDirectory[str] | None = None
 
     def verbs(self) -> Mapping[str, Verb]:
-        """Return everything the control socket can be asked."""
+        """Return the verbs of the control socket."""
         return self._panel.verbs()
 
     @property
     def faults(self) -> Mapping[str, Fault]:
-        """All faults this twin knows, by name."""
+        """All faults of this twin, by name."""
         return self._board.known
 
     async def set_fault(self, request: Request) -> None:
-        """Set the fault that `request` names. Raises `VerbError`."""
+        """Set the fault that `request` names. Raise `VerbError` if it is unknown or a field is invalid."""
         await self._board.set_fault(request)
 
     @property
@@ -122,10 +124,10 @@ class SwitchTwin:
         return tuple(name for name, frontend in self.frontends.items() if frontend.wire != "serial")
 
     async def serve(self, sockets: Mapping[str, socket.socket], *, serial: bool = False) -> None:
-        """Serve clients; returns at once, the event loop does the work.
+        """Start to serve clients in the event loop, and return at once.
 
-        `sockets` are bound (`sim.twins.wire.listener.bound_socket`): `control`, and one by the name of each frontend
-        that is wanted and `needs_socket`. Serial lines are served with `serial`.
+        `sockets` holds bound sockets (`sim.twins.wire.listener.bind_socket`): `control`, and one for each frontend of
+        `needs_socket` that is to be served, by its name. `serial` also serves the frontends on serial lines.
         """
         for name, frontend in self.frontends.items():
             if name not in sockets and not (serial and frontend.wire == "serial"):
@@ -139,7 +141,7 @@ class SwitchTwin:
         await self._control.serve(control)
 
     async def close(self) -> None:
-        """Drop all clients and close the sockets. What is lit stays lit in the plant."""
+        """Disconnect all clients and close the sockets. Lit circuits stay lit in the plant."""
         for listener in self._all_listeners():
             await listener.close()
         await self._control.close()
@@ -148,9 +150,9 @@ class SwitchTwin:
             self._directory.cleanup()
 
     def addresses(self) -> dict[str, str]:
-        """Return the address of every frontend as a driver takes it, and that of the control socket."""
-        found = {name: self._url(name, listener) for name, listener in self._listeners.items()}
-        return {**found, "control": f"tcp://{self._control_address}"}
+        """Return the address of every served frontend, as drivers accept it, and of the control socket (`control`)."""
+        addresses = {name: self._url(name, listener) for name, listener in self._listeners.items()}
+        return {**addresses, "control": f"tcp://{self._control_address}"}
 
     def _url(self, name: str, listener: AnyListener) -> str:
         frontend = self.frontends[name]
@@ -163,12 +165,12 @@ class SwitchTwin:
         return f"{frontend.scheme}://{where}" + (f"?{query}" if query else "")
 
     def host_of(self, name: str) -> str:
-        """Return the host that a frontend listens on, for devices that tell their own address."""
+        """Return the IP address that a frontend listens on, for devices that report their own address."""
         listener = self._listeners.get(name)
         return listener.address.rpartition(":")[0] if listener else "127.0.0.1"
 
     def attach(self, frontend: str) -> MemoryClient:
-        """Return a session with a frontend in memory. Raises `ConnectionRefusedError` while clients are refused."""
+        """Open a session with a frontend in memory. Raise `ConnectionRefusedError` while clients are refused."""
         if frontend not in self._memory:
             self._memory[frontend] = MemoryListener(self._client(frontend))
         try:
@@ -178,23 +180,23 @@ class SwitchTwin:
             raise
 
     def accept(self) -> None:
-        """Accept clients of the wire languages."""
+        """Accept clients on all frontends."""
         for listener in self._all_listeners():
             listener.open()
 
     async def refuse(self) -> None:
-        """Refuse new clients of the wire languages; the control socket goes on."""
-        for name in self.frontends:  # also those that nobody has attached to yet
+        """Refuse new clients on all frontends; the control socket stays available."""
+        for name in self.frontends:  # create the missing ones, so that a later `attach` is refused too
             self._memory.setdefault(name, MemoryListener(self._client(name)))
         for listener in self._all_listeners():
             await listener.refuse()
 
     def drop_clients(self) -> int:
-        """Break all connections of the wire languages; gives their number."""
+        """Break the connections of all frontends; return their number."""
         return sum(listener.drop_clients() for listener in self._all_listeners())
 
     async def power_cycle(self, off_s: float) -> None:
-        """Switch off, stay off for `off_s` of the clock, boot with what the boot mode keeps."""
+        """Switch the device off, wait `off_s` on its clock, and boot it as the boot mode says."""
         self.device.power_off()
         await self.refuse()
         self.drop_clients()
@@ -207,29 +209,29 @@ class SwitchTwin:
         return [*self._listeners.values(), *self._memory.values()]
 
     def _client(self, name: str) -> Client:
-        """Serve one client of a frontend. Raises `KeyError` when there is none of that name."""
+        """Return the function that serves one client of a frontend. Raise `KeyError` for an unknown name."""
         frontend = self.frontends[name]
 
         async def serve(reader: Reader, writer: Writer) -> None:
-            await self._serve_one(name, (reader, writer), frontend.serve)
+            await self._serve_client(name, (reader, writer), frontend.serve)
 
         return serve
 
     def _execution(self, name: str) -> Execution:
-        """Execute one command of a client of a frontend."""
+        """Return the function that executes one command of an SSH client of a frontend."""
 
         async def execute(reader: Reader, writer: Writer, command: str) -> int:
-            do = self.frontends[name].execute
-            assert do is not None  # or the listener refuses the request
-            status = await self._serve_one(name, (reader, writer), lambda line: do(line, command))
+            run = self.frontends[name].execute
+            assert run is not None  # without `execute`, the listener refuses the request
+            status = await self._serve_client(name, (reader, writer), lambda line: run(line, command))
             return REFUSED_STATUS if status is None else status
 
         return execute
 
-    async def _serve_one(
+    async def _serve_client(
         self, name: str, streams: tuple[Reader, Writer], serve: Callable[[Line], Awaitable[_T]]
     ) -> _T | None:
-        """Serve one client, and give what `serve` gives; None when there are as many clients as may be."""
+        """Serve one client and return the result of `serve`, or None if the session limit is reached."""
         faults = self.device.faults
         limit = faults.max_sessions
         if self.frontends[name].max_sessions_here and limit is not None and self._served[name] >= limit:
@@ -247,15 +249,15 @@ class SwitchTwin:
 
 
 class PowerSwitch(Protocol):
-    """Actions of the panel on the device as a whole."""
+    """A device that can be power-cycled."""
 
     async def power_cycle(self, off_s: float) -> None:
-        """Off, and on again."""
+        """Switch the device off, and on again `off_s` later on its clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Verbs of the control socket, carried out on one switch."""
+    """Verbs of the control socket of one switch."""
 
     power: PowerSwitch
     device: SwitchDevice
@@ -264,7 +266,7 @@ class Panel:
     own: Mapping[str, Verb] = field(default_factory=dict)
 
     def verbs(self) -> Mapping[str, Verb]:
-        """Return all verbs, for `sim.twins.wire.control.ControlServer`: those of every switch and the family's own."""
+        """Return the verbs of every switch and those of the family, for `sim.twins.wire.control.ControlServer`."""
         return {
             "truth": lambda _: self._truth(),
             "advance": self._advance,
@@ -282,7 +284,7 @@ class Panel:
             "simulated": True,
             "connections": _as_lists(device.matrix.connections),
             "lit": _as_lists(device.lit),
-            "really": _as_lists(device.really),
+            "really": _as_lists(device.light_paths),
             "ports": {str(port): device.matrix.state(port) for port in device.matrix.ports},
             "locked": sorted(device.matrix.locked),
             "boot_mode": device.boot_mode,
@@ -311,7 +313,7 @@ class Panel:
         return {"entries": entries}
 
     def _operator(self, request: Request) -> Reply:
-        """Another operator edits: whatever stands in the way of `connect` goes."""
+        """Disconnect and connect as another operator: a new connection replaces those that use its ports."""
         pairs = request.pairs("connect")
         try:
             self.device.change(self.device.matrix.without_ports(request.numbers("disconnect")))

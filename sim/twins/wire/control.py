@@ -1,12 +1,12 @@
-"""The control socket of a simulated device: JSON lines, one request and one reply a line.
+"""The control socket of a simulated device: one JSON request or reply on each line.
 
     -> {"do": "truth"}
     <- {"ok": true, "simulated": true, "lit": [[1, 49]]}
     -> {"do": "sing"}
-    <- {"ok": false, "error": "no verb 'sing'; this socket knows: advance, truth"}
+    <- {"ok": false, "error": "unknown verb 'sing'; this socket knows: advance, truth"}
 
-It is the way for tests and demonstrations to set faults, to move a virtual clock and to learn the truth,
-which no wire protocol of the device tells. A device brings a mapping of verbs; `ControlServer` serves it.
+Tests and demonstrations use it to set faults, to advance a virtual clock and to read the true state, which no
+protocol of the device reveals. A device supplies a mapping of verbs; `ControlServer` serves it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Verb = Callable[["Request"], Reply | Awaitable[Reply]]
 
 
 class VerbError(Exception):
-    """The request cannot be done; the message goes to whoever asked."""
+    """A request that cannot be executed; the message is sent to the client."""
 
 
 class Request:
-    """One request, with typed access to its fields. Every accessor raises `VerbError` naming the field."""
+    """One request, with typed access to its fields. Accessors raise `VerbError`, which names the field."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._fields = fields
@@ -50,42 +50,42 @@ class Request:
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Return a field that must be a number; `default` when it is absent."""
+        """Return a field that must be a number; `default` (unless None) if it is absent."""
         value = self._fields.get(name, default) if default is not None else self[name]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise VerbError(f"field {name!r} must be a number, not {value!r}")
         return float(value)
 
     def whole(self, name: str, default: int | None = None) -> int:
-        """Return a field that must be a whole number; `default` when it is absent."""
+        """Return a field that must be an integer; `default` (unless None) if it is absent."""
         value = self._fields.get(name, default) if default is not None else self[name]
         if isinstance(value, bool) or not isinstance(value, int):
             raise VerbError(f"field {name!r} must be an integer, not {value!r}")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """Return a field that must be true or false."""
+        """Return a field that must be true or false; `default` if it is absent."""
         value = self._fields.get(name, default)
         if not isinstance(value, bool):
             raise VerbError(f"field {name!r} must be true or false, not {value!r}")
         return value
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """Return a list of whole numbers; empty when absent."""
+        """Return a list of integers; empty if it is absent."""
         value = self._fields.get(name, [])
         if not isinstance(value, list) or not all(type(item) is int for item in value):
             raise VerbError(f"field {name!r} must be a list of integers, not {value!r}")
         return tuple(value)
 
     def pairs(self, name: str) -> tuple[tuple[int, int], ...]:
-        """Return a list of pairs of whole numbers, such as `[[1, 49], [2, 50]]`; empty when absent."""
+        """Return a list of pairs of integers, such as `[[1, 49], [2, 50]]`; empty if it is absent."""
         value = self._fields.get(name, [])
         if not isinstance(value, list) or not all(_is_pair(item) for item in value):
             raise VerbError(f"field {name!r} must be a list of pairs [input, output], not {value!r}")
         return tuple((item[0], item[1]) for item in value)
 
     def pair(self, name: str) -> tuple[int, int]:
-        """Return one pair of whole numbers, such as `[1, 49]`."""
+        """Return a pair of integers, such as `[1, 49]`."""
         value = self[name]
         if not _is_pair(value):
             raise VerbError(f"field {name!r} must be a pair [input, output], not {value!r}")
@@ -97,15 +97,15 @@ def _is_pair(value: object) -> bool:
 
 
 async def answer(verbs: Mapping[str, Verb], line: bytes) -> dict[str, Any]:
-    """Return the reply to one line: what the verb gives with `"ok": true`, or why not."""
+    """Execute the request of one line. Return the verb's reply with `"ok": true`, or `"ok": false` and the error."""
     try:
-        reply = _find(verbs, line)
+        reply = _call_verb(verbs, line)
         return {"ok": True, **(await reply if inspect.isawaitable(reply) else reply)}
     except VerbError as error:
         return {"ok": False, "error": str(error)}
 
 
-def _find(verbs: Mapping[str, Verb], line: bytes) -> Reply | Awaitable[Reply]:
+def _call_verb(verbs: Mapping[str, Verb], line: bytes) -> Reply | Awaitable[Reply]:
     try:
         fields = json.loads(line)
     except ValueError as error:
@@ -120,14 +120,14 @@ def _find(verbs: Mapping[str, Verb], line: bytes) -> Reply | Awaitable[Reply]:
 
 
 class ControlServer:
-    """Serves `verbs` as JSON lines to any number of clients on one bound socket."""
+    """A server of `verbs` as JSON lines, for any number of clients on one bound socket."""
 
     def __init__(self, verbs: Mapping[str, Verb]) -> None:
         self._verbs = verbs
         self._listener: Listener | None = None
 
     async def serve(self, sock: socket.socket) -> None:
-        """Accept clients on `sock`; returns at once, clients are served by the event loop."""
+        """Start to accept clients on `sock`, and return at once; the event loop serves them."""
         self._listener = Listener(sock, self._serve_client)
         self._listener.open()
 

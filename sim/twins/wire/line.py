@@ -1,4 +1,4 @@
-"""One client's connection to a simulated device: its faults, the record of every byte, and the line itself."""
+"""The connection of one client to a simulated device, its faults, and the transcript of all bytes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, Literal, NoReturn, Protocol
 
 from sim.models.clock import Clock
 
-_KEPT_ENTRIES = 10_000
+_MAX_ENTRIES = 10_000
 _READ_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Some bytes of one session. `seconds` are of the device's clock."""
+    """Bytes that one session read or wrote at once; `seconds` is the time on the device's clock."""
 
     seconds: float
     front: str
@@ -26,7 +26,7 @@ class Entry:
     data: bytes
 
     def as_json(self) -> Mapping[str, Any]:
-        """Return the same as JSON values; bytes become characters of the same number."""
+        """Return the entry as JSON values; each byte becomes the character with its number (latin-1)."""
         return {
             "seconds": round(self.seconds, 6),
             "front": self.front,
@@ -37,27 +37,27 @@ class Entry:
 
 
 class Transcript:
-    """The latest entries of all sessions, in the order of events."""
+    """The latest 10,000 entries of all sessions, in chronological order."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._entries: deque[Entry] = deque(maxlen=_KEPT_ENTRIES)
+        self._entries: deque[Entry] = deque(maxlen=_MAX_ENTRIES)
 
     def record(self, front: str, session: int, direction: Literal["in", "out"], data: bytes) -> None:
-        """Note what was read or written."""
+        """Append an entry with the current time."""
         self._entries.append(Entry(self._clock.now(), front, session, direction, data))
 
     def entries(self) -> tuple[Entry, ...]:
-        """Return all that is kept, oldest first."""
+        """Return the stored entries, oldest first."""
         return tuple(self._entries)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self._entries.clear()
 
 
 class Delivery(Enum):
-    """Effect of a broken connection on the command that was just received."""
+    """Outcome of a command when faults may break its connection."""
 
     ANSWERED = auto()
     NOT_RECEIVED = auto()
@@ -66,11 +66,12 @@ class Delivery(Enum):
 
 @dataclass(slots=True)
 class LineFaults:
-    """Faults of all lines of a device. Each `take_...` uses one up.
+    """Faults of all lines of a device. Each `take_...` counts down the faults that it applies.
 
-    The counts say how many of the next commands or replies are hit, over all clients. A connection that
-    closes after so many commands has executed the last of them, without answering, or not even received it.
-    A `half_open` line receives and sends nothing. `fired` counts how often each fault took effect.
+    Counts refer to the next commands or replies of all clients together. `close_after_commands` breaks the
+    connection at the n-th command: executed but not answered if `close_executes`, otherwise not received.
+    `close_after_bytes` breaks it within the next reply. A `half_open` line receives and sends nothing.
+    `fired` counts how often each fault took effect.
     """
 
     garbage_replies: int = 0
@@ -84,7 +85,7 @@ class LineFaults:
     rng: random.Random = field(default_factory=lambda: random.Random(0))
 
     def take_delivery(self) -> Delivery:
-        """Return the delivery of the command just received."""
+        """Return the outcome of the command that was just received, and count down `close_after_commands`."""
         if self.close_after_commands is None:
             return Delivery.ANSWERED
         self.close_after_commands -= 1
@@ -95,25 +96,25 @@ class LineFaults:
         return Delivery.NOT_ANSWERED if self.close_executes else Delivery.NOT_RECEIVED
 
     def take_reply(self, reply: bytes) -> tuple[bytes, bool]:
-        """Return the bytes that go out for `reply`, and True if the connection breaks after them."""
+        """Return the bytes to send for `reply`, and True if the connection must break after them."""
         if self.garbage_replies:
             self.garbage_replies -= 1
             self.fired["garbage"] += 1
-            # its ending stays, so that a reader who waits for an ending gets one
+            # Keep the line ending, so that a client that waits for it does not block.
             noise = bytes(self.rng.choice(b"#%~^{}\x15\x7f\xfe") for _ in range(max(4, len(reply) - 2)))
             reply = noise + reply[-2:]
         if self.close_after_bytes is None:
             return reply, False
-        kept, self.close_after_bytes = self.close_after_bytes, None
+        length, self.close_after_bytes = self.close_after_bytes, None
         self.fired["close_connection"] += 1
-        return reply[:kept], True
+        return reply[:length], True
 
 
 class Reader(Protocol):
     """Source of the bytes of a client: a socket, an SSH session, a serial line or memory."""
 
     async def read(self, n: int, /) -> bytes:
-        """Return the next bytes, at most `n`; empty at the end."""
+        """Return the next bytes, `n` at most; empty at the end."""
         ...
 
 
@@ -121,11 +122,11 @@ class Writer(Protocol):
     """Sink of the bytes to a client."""
 
     def write(self, data: bytes, /) -> object:
-        """Send `data` as soon as may be."""
+        """Send `data` without blocking."""
         ...
 
     async def drain(self) -> None:
-        """Return when the client may take more."""
+        """Wait until more data may be written."""
         ...
 
     def is_closing(self) -> bool:
@@ -133,16 +134,16 @@ class Writer(Protocol):
         ...
 
     def close(self) -> object:
-        """End it, after what was written."""
+        """End the session, after the data written before."""
         ...
 
 
 class LineBroken(ConnectionError):
-    """A fault broke the connection."""
+    """A connection that a fault has broken."""
 
 
 class Line:
-    """Reads and writes one connection, records both, and lets the faults have their way."""
+    """The connection of one client; records all bytes in the transcript and applies the faults."""
 
     def __init__(
         self,
@@ -171,9 +172,10 @@ class Line:
         return data
 
     async def respond(self, execute: Callable[[], Awaitable[bytes]], ending: bytes = b"") -> None:
-        """Execute one command and send its answer, if it has one, and then `ending`, which garbage does not touch.
+        """Execute one command and send its answer, if any, followed by `ending`.
 
-        Raises `LineBroken` when a fault breaks the line before, instead of or within the answer.
+        The fault `garbage` changes the answer but not `ending`. Raise `LineBroken` if a fault breaks the connection
+        before the command, instead of its answer, or within the answer.
         """
         delivery = self._faults.take_delivery()
         if delivery is not Delivery.NOT_RECEIVED:
@@ -191,21 +193,21 @@ class Line:
                 self._break()
 
     def send(self, data: bytes) -> None:
-        """Send something nobody asked for."""
+        """Send unsolicited bytes. Discard them if the session has ended or the line is half open."""
         if not self._writer.is_closing() and not self._faults.half_open:
             self._transcript.record(self._frontend, self._session, "out", data)
             self._writer.write(data)
 
     def disconnect(self) -> None:
-        """End the session from the device's side, after what was sent."""
+        """End the session from the device's side, after the data sent before."""
         self._writer.close()
 
     @property
     def clock(self) -> Clock:
-        """The time the device lives in."""
+        """Clock of the device."""
         return self._clock
 
     def _break(self) -> NoReturn:
-        # Closing sends what is left and then ends, so that exactly the wanted bytes arrive.
+        # Close instead of abort: buffered bytes are still sent, so the client gets exactly `close_after_bytes` bytes.
         self._writer.close()
         raise LineBroken

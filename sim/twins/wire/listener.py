@@ -1,7 +1,7 @@
-"""Accepting clients on a socket that somebody else has bound, and refusing them for a while.
+"""Listeners on a bound socket, which can refuse clients for a while and accept them again.
 
-`asyncio.start_server` closes its socket for good; a device that is switched off and on again must
-refuse and then accept on the same address, which inside a network namespace only the same socket can.
+`asyncio.start_server` closes its socket for good. A device that is switched off and on again must refuse clients
+and later accept them at the same address; inside a network namespace, only the same socket can do so.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _FREE_PORT_ATTEMPTS = 20
 def bind_socket(host: str, port: int) -> socket.socket:
     """Return a TCP socket bound to `host:port`, in the network namespace of the calling thread.
 
-    For port 0 a free port is looked up and then bound by its number: the kernel keeps a numbered port
-    over `Listener.refuse`, and would choose another one for a socket that was bound to 0.
-    Raises `OSError` when the address is taken or not ours.
+    For port 0, look up a free port and bind it by its number: the kernel keeps such a port across
+    `Listener.refuse`, whereas a socket bound to port 0 would get another port.
+    Raise `OSError` if the address is in use or not local.
     """
     if port:
         return _bind(host, port)
     for _ in range(_FREE_PORT_ATTEMPTS):
-        with contextlib.suppress(OSError):  # somebody took the port between looking and binding
+        with contextlib.suppress(OSError):  # another process took the port in between
             return _bind(host, _free_port(host))
     return _bind(host, 0)
 
@@ -52,11 +52,11 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 class AnyListener(Protocol):
-    """Listener that accepts the clients of one frontend, on whatever wire."""
+    """Interface of the listeners of all wires; a listener accepts the clients of one frontend."""
 
     @property
     def address(self) -> str:
-        """Address: `host:port`, or a path."""
+        """Address of the listener: `host:port`, or a path."""
 
     @property
     def clients(self) -> int:
@@ -66,17 +66,17 @@ class AnyListener(Protocol):
         """Accept clients from now on."""
 
     async def refuse(self) -> None:
-        """Accept nobody from now on."""
+        """Refuse new clients from now on."""
 
     def drop_clients(self) -> int:
-        """Break every session; return how many there were."""
+        """Break every session; return their number."""
 
     async def close(self) -> None:
-        """Break every session, for good."""
+        """Break every session and stop listening for good."""
 
 
 class SocketListener(ABC):
-    """Accepts clients on a bound socket; a subclass serves each of them in `serve`, and counts and drops them."""
+    """Listener on a bound socket; subclasses serve, count and drop the clients."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -91,7 +91,7 @@ class SocketListener(ABC):
 
     @property
     def is_open(self) -> bool:
-        """True while clients are accepted."""
+        """True while the listener accepts clients."""
         return self._accepting is not None
 
     @property
@@ -107,7 +107,7 @@ class SocketListener(ABC):
             self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     async def refuse(self) -> None:
-        """Refuse new clients from now on (the kernel answers them with a reset); `open` ends it."""
+        """Refuse new clients until `open`; the kernel answers them with a reset."""
         accepting, self._accepting = self._accepting, None
         if accepting is None:
             return
@@ -115,12 +115,12 @@ class SocketListener(ABC):
         with contextlib.suppress(asyncio.CancelledError):
             await accepting
         with contextlib.suppress(OSError):
-            # On Linux this ends listening and keeps the address, so that `listen` may follow again.
+            # On Linux, shutdown stops listening but keeps the address, so that `listen` can be called again.
             self._sock.shutdown(socket.SHUT_RDWR)
 
     @abstractmethod
     def drop_clients(self) -> int:
-        """Break every connection; return how many there were."""
+        """Break every connection; return their number."""
 
     async def close(self) -> None:
         """Break every connection and close the socket."""
@@ -139,8 +139,8 @@ class SocketListener(ABC):
         loop = asyncio.get_running_loop()
         while True:
             connection, _ = await loop.sock_accept(self._sock)
-            with contextlib.suppress(OSError):  # the client is gone already
-                # Not left to asyncio: it looks at the protocol number, which accepted sockets may lack.
+            with contextlib.suppress(OSError):  # the client has already left
+                # asyncio sets this option only if the socket's protocol number is TCP, which accepted sockets may lack.
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             task = loop.create_task(self.serve(connection))
             self._serving.add(task)
@@ -148,7 +148,7 @@ class SocketListener(ABC):
 
 
 class Listener(SocketListener):
-    """Runs `client` for every connection made to `sock`, until closed."""
+    """Listener that runs `client` for every connection to `sock`."""
 
     def __init__(self, sock: socket.socket, client: Client) -> None:
         super().__init__(sock)
@@ -161,7 +161,7 @@ class Listener(SocketListener):
         return len(self._writers)
 
     def drop_clients(self) -> int:
-        """Break every connection; return how many there were."""
+        """Break every connection; return their number."""
         for writer in self._writers:
             writer.transport.abort()
         return len(self._writers)
@@ -171,13 +171,13 @@ class Listener(SocketListener):
         try:
             reader, writer = await asyncio.open_connection(sock=connection, limit=_LINE_LIMIT_BYTES)
         except OSError:
-            connection.close()  # the client is gone already
+            connection.close()  # the client has already left
             return
         self._writers.add(writer)
         try:
             await self._client(reader, writer)
         except ConnectionError:
-            pass  # the client went away in the middle, as clients do
+            pass  # clients may disconnect at any time
         finally:
             writer.close()
             try:

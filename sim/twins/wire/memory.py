@@ -1,4 +1,4 @@
-"""Sessions with a simulated switch without any socket, for tests on the virtual clock."""
+"""Sessions with a simulated switch in memory, without sockets, for tests on a virtual clock."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Client = Callable[[Reader, Writer], Awaitable[None]]
 
 
 class _Writer:
-    """The device's way to the client: bytes that lie there until somebody takes them."""
+    """The device's writer: keeps the bytes in `pending` until the client receives them."""
 
     def __init__(self) -> None:
-        self.waiting = b""
+        self.pending = b""
         self.closed = False
 
     def write(self, data: bytes) -> None:
         if not self.closed:
-            self.waiting += data
+            self.pending += data
 
     async def drain(self) -> None:
         if self.closed:
@@ -34,12 +34,12 @@ class _Writer:
 
 
 class MemoryClient:
-    """The client's end: what it sends, what has come, and whether the device has closed the connection."""
+    """The client's end of a session in memory."""
 
     def __init__(self, serve: Client) -> None:
         self._reader = asyncio.StreamReader()
         self._writer = _Writer()
-        self._left = False
+        self._has_left = False
         self._task = asyncio.get_running_loop().create_task(self._run(serve))
 
     async def _run(self, serve: Client) -> None:
@@ -55,50 +55,50 @@ class MemoryClient:
         return self._writer.closed
 
     def send(self, data: bytes) -> None:
-        """Send bytes to the device. Raises `ConnectionResetError` when either end has closed the connection."""
-        if self.closed or self._left:
+        """Send bytes to the device. Raise `ConnectionResetError` if either end has closed the connection."""
+        if self.closed or self._has_left:
             raise ConnectionResetError(
                 "the device has closed the connection" if self.closed else "this end is closed"
             )
         self._reader.feed_data(data)
 
     def receive(self) -> bytes:
-        """Take what has come so far."""
-        data, self._writer.waiting = self._writer.waiting, b""
+        """Return the bytes received since the last call."""
+        data, self._writer.pending = self._writer.pending, b""
         return data
 
     def close(self) -> None:
         """Close this end."""
-        self._left = True
+        self._has_left = True
         if not self.closed:
             self._reader.feed_eof()
 
     def drop(self) -> None:
-        """Break the connection from the device's side: what was not taken is lost."""
+        """Break the connection from the device's side; bytes not yet received are lost."""
         self._task.cancel()
-        self._writer.waiting = b""
+        self._writer.pending = b""
         self._writer.close()
 
     async def wait_ended(self) -> None:
-        """Return when the device's half has come to its end."""
+        """Wait until the device's side of the session has ended."""
         await asyncio.gather(self._task, return_exceptions=True)
 
 
 class MemoryListener:
-    """Stands where a listener stands, and lets clients of this process in."""
+    """Listener for clients in the same process."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._inside: list[MemoryClient] = []
+        self._clients: list[MemoryClient] = []
         self._open = True
 
     def attach(self) -> MemoryClient:
-        """Return a new session. Raises `ConnectionRefusedError` while clients are refused."""
+        """Open a new session. Raise `ConnectionRefusedError` while clients are refused."""
         if not self._open:
             raise ConnectionRefusedError("the device refuses clients")
-        self._inside = [client for client in self._inside if not client.closed]
-        self._inside.append(MemoryClient(self._client))
-        return self._inside[-1]
+        self._clients = [client for client in self._clients if not client.closed]
+        self._clients.append(MemoryClient(self._client))
+        return self._clients[-1]
 
     @property
     def address(self) -> str:
@@ -107,32 +107,32 @@ class MemoryListener:
 
     @property
     def is_open(self) -> bool:
-        """True if clients are let in now."""
+        """True while the listener accepts clients."""
         return self._open
 
     @property
     def clients(self) -> int:
         """Number of sessions."""
-        return sum(not client.closed for client in self._inside)
+        return sum(not client.closed for client in self._clients)
 
     def open(self) -> None:
         """Accept clients from now on."""
         self._open = True
 
     async def refuse(self) -> None:
-        """Refuse clients from now on."""
+        """Refuse new clients from now on."""
         self._open = False
 
     def drop_clients(self) -> int:
-        """Break every session; return how many there were."""
-        living = [client for client in self._inside if not client.closed]
-        for client in living:
+        """Break every session; return their number."""
+        open_clients = [client for client in self._clients if not client.closed]
+        for client in open_clients:
             client.drop()
-        return len(living)
+        return len(open_clients)
 
     async def close(self) -> None:
-        """Break every session, for good."""
+        """Break every session, refuse new clients, and wait until all sessions have ended."""
         self._open = False
         self.drop_clients()
-        for client in self._inside:
+        for client in self._clients:
             await client.wait_ended()

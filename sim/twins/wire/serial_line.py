@@ -1,7 +1,7 @@
-"""A serial line with a simulated switch at its end: a pseudo terminal that is as slow as a real line.
+"""A serial line to a simulated switch: a pseudo terminal with the speed of a real line.
 
-The path a client opens is a link that stays the same when the line vanishes and comes back, as that of an
-unplugged adapter does.
+Clients open a symbolic link, whose path stays the same when the line disappears and returns, as with the device
+file of a serial adapter that is unplugged and plugged in again.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from sim.models.clock import Clock, RealClock
 from sim.twins.wire.line import Reader, Writer
 
 BITS_PER_BYTE = 10
-"""Start bit, eight data bits, stop bit."""
+"""A start bit, eight data bits and a stop bit."""
 
 _READ_BYTES = 4096
-_LAST_WORDS_S = 1.0
+_DRAIN_TIMEOUT_S = 1.0
 _POLL_S = 0.002
 
 Client = Callable[[Reader, Writer], Awaitable[None]]
-"""A session on what it reads and what it writes."""
+"""Serves one session, given its reader and writer."""
 
 
 class SerialLine:
-    """Runs `client` on a pseudo terminal; the same outside as a `Listener`.
+    """Listener that runs `client` on a pseudo terminal, with the interface of a `Listener`.
 
-    There is no connecting on a serial line: one session goes on for as long as the line is there,
-    whoever opens it in turn. Every byte takes 10/`baud` seconds of `clock`, both ways.
+    A serial line has no connections: one session lasts as long as the line, whichever processes open it in turn.
+    Every byte takes 10/`baud` seconds of `clock`, in both directions.
     """
 
     def __init__(self, client: Client, *, baud: int, clock: Clock | None = None) -> None:
@@ -51,17 +51,17 @@ class SerialLine:
 
     @property
     def address(self) -> str:
-        """The path to open."""
+        """Path that clients open."""
         return str(self._link)
 
     @property
     def is_open(self) -> bool:
-        """True if there is a line at the path now."""
+        """True if the path exists now."""
         return self._link.is_symlink()
 
     @property
     def clients(self) -> int:
-        """1 while the line exists, else 0, because the twin cannot see who has it open."""
+        """1 while the line exists, otherwise 0: the twin cannot see which processes have opened it."""
         return int(self._wire is not None)
 
     def open(self) -> None:
@@ -73,26 +73,26 @@ class SerialLine:
             self._link.symlink_to(self._wire.path)
 
     async def refuse(self) -> None:
-        """Take the path away; who has the line open keeps it."""
+        """Remove the path; a client that has opened the line keeps it."""
         self._link.unlink(missing_ok=True)
 
     def drop_clients(self) -> int:
-        """Remove the line under whoever has it open; where the path is there, a new line takes its place."""
+        """Break the line; if the path exists, a new line replaces it. Return the number of broken lines (0 or 1)."""
         dropped = self.clients
-        self._vanish()
+        self._drop_wire()
         return dropped
 
     async def close(self) -> None:
         """Remove the line for good."""
         await self.refuse()
         session = self._session
-        self._vanish()
+        self._drop_wire()
         if session is not None:
             session.cancel()
             await asyncio.gather(session, return_exceptions=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _vanish(self) -> None:
+    def _drop_wire(self) -> None:
         wire, self._wire = self._wire, None
         if wire is None:
             return
@@ -109,59 +109,59 @@ class SerialLine:
         finally:
             await wire.finish()
             if self._wire is wire:
-                self._vanish()
+                self._drop_wire()
 
 
 class _Wire:
-    """One pseudo terminal: what the client writes arrives at `reader`; `write` goes to the client, at line speed."""
+    """One pseudo terminal: `reader` yields the client's bytes, and `write` sends to it, both at line speed."""
 
     def __init__(self, baud: int, clock: Clock) -> None:
         self._master, self._slave = os.openpty()
-        tty.setraw(self._slave)  # or the kernel echoes and translates
+        tty.setraw(self._slave)  # otherwise the kernel would echo and translate
         os.set_blocking(self._master, False)
         self.path = os.ttyname(self._slave)
         self.reader = asyncio.StreamReader()
         self._pace = _Pace(baud, clock)
-        self._arriving: asyncio.Queue[bytes] = asyncio.Queue()
-        self._leaving = bytearray()
+        self._receive_queue: asyncio.Queue[bytes] = asyncio.Queue()
+        self._send_buffer = bytearray()
         self._has_more = asyncio.Event()
         self._all_sent = asyncio.Event()
         self._all_sent.set()
         self._closing = False
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._master, self._read_arrived)
-        self._tasks = [loop.create_task(self._take_in()), loop.create_task(self._give_out())]
+        loop.add_reader(self._master, self._read_available)
+        self._tasks = [loop.create_task(self._receive()), loop.create_task(self._send())]
 
-    # -- what a `Line` uses
+    # -- interface for `Line`
 
     @property
     def transport(self) -> _Wire:
-        """Itself: `transport.abort()` breaks the line."""
+        """This object: `transport.abort()` breaks the line."""
         return self
 
     def write(self, data: bytes) -> None:
-        """Send, in time."""
+        """Queue bytes to be sent at line speed."""
         if data and not self._closing:
-            self._leaving += data
+            self._send_buffer += data
             self._all_sent.clear()
             self._has_more.set()
 
     async def drain(self) -> None:
-        """Return when everything is on the line. Raises `ConnectionResetError` when the line vanished."""
+        """Wait until all bytes are sent. Raise `ConnectionResetError` if the line was broken."""
         await self._all_sent.wait()
         if self._master < 0:
             raise ConnectionResetError("the line has vanished")
 
     def close(self) -> None:
-        """Send no more; what was sent before still arrives."""
+        """Accept no more bytes; those written before are still sent."""
         self._closing = True
 
     def is_closing(self) -> bool:
-        """Return True if no more can be sent."""
+        """Return True if no more bytes are accepted."""
         return self._closing
 
     async def wait_closed(self) -> None:
-        """Return when the last words were taken."""
+        """Wait a limited time for the client to read the last bytes (`finish`)."""
         await self.finish()
 
     def abort(self) -> None:
@@ -171,28 +171,31 @@ class _Wire:
     # -- inside
 
     async def finish(self) -> None:
-        """Wait a while for the last bytes to be read: a pseudo terminal forgets them when it is closed."""
+        """Wait up to `_DRAIN_TIMEOUT_S` for the client to read the last bytes.
+
+        A pseudo terminal discards unread bytes when it is closed.
+        """
         if self._master < 0:
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._read_out(), _LAST_WORDS_S)
+            await asyncio.wait_for(self._wait_until_read(), _DRAIN_TIMEOUT_S)
 
-    async def _read_out(self) -> None:
+    async def _wait_until_read(self) -> None:
         await self._all_sent.wait()
-        while self._master >= 0 and self._unread():  # noqa: ASYNC110 - the kernel tells nobody
+        while self._master >= 0 and self._count_unread():  # noqa: ASYNC110 - the kernel sends no event
             await asyncio.sleep(_POLL_S)
 
-    def _unread(self) -> int:
-        """Return bytes that the client has yet to read, those included that the kernel has yet to bring to its end."""
-        look = select.poll()  # which waits until the kernel has brought them; the count alone would miss them
-        look.register(self._slave, select.POLLIN)
-        look.poll(0)
+    def _count_unread(self) -> int:
+        """Return the number of bytes that the client has not read yet, including those still inside the kernel."""
+        poll = select.poll()  # polling makes the kernel deliver them; FIONREAD alone would miss them
+        poll.register(self._slave, select.POLLIN)
+        poll.poll(0)
         count = array.array("i", [0])
         fcntl.ioctl(self._slave, termios.FIONREAD, count)
         return count[0]
 
     def disconnect(self) -> None:
-        """Close both ends: whoever has the line open finds it gone."""
+        """Close both ends of the pseudo terminal: a client that has opened it gets an error."""
         if self._master < 0:
             return
         asyncio.get_running_loop().remove_reader(self._master)
@@ -204,34 +207,34 @@ class _Wire:
         self._all_sent.set()
         self.reader.feed_eof()
 
-    def _read_arrived(self) -> None:
+    def _read_available(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            self._arriving.put_nowait(os.read(self._master, _READ_BYTES))
+            self._receive_queue.put_nowait(os.read(self._master, _READ_BYTES))
 
-    async def _take_in(self) -> None:
+    async def _receive(self) -> None:
         while True:
-            data = await self._arriving.get()
+            data = await self._receive_queue.get()
             await self._pace.pass_bytes(len(data))
             self.reader.feed_data(data)
 
-    async def _give_out(self) -> None:
+    async def _send(self) -> None:
         while True:
             await self._has_more.wait()
-            piece = bytes(self._leaving[: self._pace.piece])
-            del self._leaving[: self._pace.piece]
+            piece = bytes(self._send_buffer[: self._pace.piece])
+            del self._send_buffer[: self._pace.piece]
             await self._pace.pass_bytes(len(piece))
             while piece:
                 try:
                     piece = piece[os.write(self._master, piece) :]
                 except BlockingIOError:  # nobody reads; the kernel holds some 4 kB
                     await asyncio.sleep(_POLL_S)
-            if not self._leaving:
+            if not self._send_buffer:
                 self._has_more.clear()
                 self._all_sent.set()
 
 
 class _Pace:
-    """Time that bytes take on the line. Both ways share it, as the devices answer only when asked."""
+    """Transmission time of bytes. Both directions share the line, because the devices only answer requests."""
 
     def __init__(self, baud: int, clock: Clock) -> None:
         self._byte_s = BITS_PER_BYTE / baud
@@ -240,6 +243,6 @@ class _Pace:
         self.piece = max(1, baud // 2000)
 
     async def pass_bytes(self, count: int) -> None:
-        """Return when so many bytes have passed after those before them."""
+        """Wait until `count` bytes have been transmitted, after all earlier bytes."""
         self._free_at_s = max(self._free_at_s, self._clock.now()) + count * self._byte_s
         await self._clock.sleep(self._free_at_s - self._clock.now())

@@ -1,8 +1,8 @@
-"""An SSH server of a simulated device: one account, a host key made at the start, a shell, and single commands.
+"""SSH server of a simulated device: one account, a host key generated at start, shells and single commands.
 
-What the client types in a shell arrives as it was typed, unechoed and unedited: the device behind it does that itself.
-A request to execute one command (`ssh HOST COMMAND`) is handed to the device as it came, and ends with an exit status.
-A connection takes any number of shells and commands, at once or in turn, as OpenSSH does; the client ends it.
+Input to a shell reaches the device unchanged; the device itself echoes and edits lines. A request to execute one
+command (`ssh HOST COMMAND`) passes the command to the device unchanged, and ends with an exit status. A connection
+accepts any number of shells and commands, concurrently or in turn, as with OpenSSH; the client ends the connection.
 Needs the extra `sim` (asyncssh).
 """
 
@@ -19,15 +19,15 @@ from sim.twins.wire.listener import SocketListener
 
 Client = Callable[[Reader, Writer], Awaitable[None]]
 Execution = Callable[[Reader, Writer, str], Awaitable[int]]
-"""Executes one command for a client; gives its exit status."""
+"""Executes one command for a client; returns its exit status."""
 
 LOGIN_TIMEOUT_S = 30.0
 
 
 class ShellWriter:
-    """The twin's way to the client of a shell; the part of `asyncio.StreamWriter` that a `Line` uses.
+    """Writer to the client of a session, with the part of the `asyncio.StreamWriter` interface that a `Line` uses.
 
-    Without a terminal, lines end with LF only, as the terminal is what makes CR LF of it.
+    Without a terminal, CR LF becomes LF: on a real host, the terminal is what turns LF into CR LF.
     """
 
     def __init__(
@@ -40,23 +40,23 @@ class ShellWriter:
 
     @property
     def transport(self) -> asyncssh.SSHServerConnection:
-        """The connection below; `abort` breaks it."""
+        """The SSH connection, whose `abort` breaks it."""
         return self._channel.get_connection()  # type: ignore[return-value]
 
     def write(self, data: bytes) -> None:
-        """Send bytes to the client; lost when the shell has ended."""
+        """Send bytes to the client; discard them if the session has ended."""
         if not self.is_closing():
             self._channel.write(data if self._terminal else data.replace(b"\r\n", b"\n"))
 
     async def drain(self) -> None:
-        """Raise `ConnectionResetError` when the connection is broken."""
+        """Raise `ConnectionResetError` if the session has ended; never wait."""
         if self._closed.is_set():
             raise ConnectionResetError("the shell has ended")
 
     def close(self) -> None:
-        """End the session; the client still gets what was written.
+        """End the session; the client still receives the bytes written before.
 
-        Without an exit status, as of a command that was not executed to its end, the channel is closed alone.
+        Send the exit status, unless it is None because the command did not complete.
         """
         if self.is_closing():
             return
@@ -66,18 +66,18 @@ class ShellWriter:
             self._channel.exit(self.exit_status)
 
     def is_closing(self) -> bool:
-        """Return True if nothing can be sent any more."""
+        """Return True if nothing more can be sent."""
         return self._closed.is_set() or self._channel.is_closing()
 
     async def wait_closed(self) -> None:
-        """Wait for the end of the shell."""
+        """Wait until the session has ended."""
         await self._closed.wait()
 
 
 class _Session(asyncssh.SSHServerSession[bytes]):
-    """One session: a shell with `client` to answer what is typed, or one command for `execution`.
+    """One SSH session: a shell that `client` serves, or one command that `execution` runs.
 
-    With `ends_connection` the connection ends with it.
+    With `ends_connection`, the connection ends with the session.
     """
 
     def __init__(self, client: Client, execution: Execution | None, *, ends_connection: bool) -> None:
@@ -86,9 +86,9 @@ class _Session(asyncssh.SSHServerSession[bytes]):
         self._ends_connection = ends_connection
         self._command: str | None = None
         self._terminal = False
-        self._typed = asyncio.StreamReader()
+        self._input = asyncio.StreamReader()
         self._closed = asyncio.Event()
-        self._talking: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._channel: asyncssh.SSHServerChannel[bytes] | None = None
 
     def connection_made(self, chan: asyncssh.SSHServerChannel[bytes]) -> None:
@@ -106,39 +106,39 @@ class _Session(asyncssh.SSHServerSession[bytes]):
         return self._execution is not None
 
     def session_started(self) -> None:
-        self._talking = asyncio.get_running_loop().create_task(self._talk())
+        self._task = asyncio.get_running_loop().create_task(self._run())
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
-        self._typed.feed_data(data)
+        self._input.feed_data(data)
 
     def eof_received(self) -> bool:
-        self._typed.feed_eof()
+        self._input.feed_eof()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
-        self._typed.feed_eof()
+        self._input.feed_eof()
         if self._channel is not None and self._ends_connection:
             self._channel.get_connection().close()
 
-    async def _talk(self) -> None:
+    async def _run(self) -> None:
         assert self._channel is not None  # connection_made comes first
         is_shell = self._command is None
         writer = ShellWriter(self._channel, self._closed, terminal=is_shell or self._terminal)
         try:
             if self._command is None or self._execution is None:
-                await self._client(self._typed, writer)
+                await self._client(self._input, writer)
             else:
                 writer.exit_status = None
-                writer.exit_status = await self._execution(self._typed, writer, self._command)
+                writer.exit_status = await self._execution(self._input, writer, self._command)
         except ConnectionError:
-            self._ends_connection = True  # the client went away in the middle, or a fault breaks the line
+            self._ends_connection = True  # the client disconnected, or a fault broke the line
         finally:
             writer.close()
 
 
 class _Account(asyncssh.SSHServer):
-    """Lets one user in, by password."""
+    """Authentication of a connection: one user, by password."""
 
     def __init__(
         self, account: tuple[str, str], client: Client, execution: Execution | None, *, one_session: bool
@@ -162,9 +162,10 @@ class _Account(asyncssh.SSHServer):
 
 
 class SshServer(SocketListener):
-    """Runs `client` for every shell opened on `sock` and `execution` for every single command, until closed.
+    """Listener that runs `client` for every shell on `sock`, and `execution` for every single command.
 
-    Without an `execution` such requests are refused. With `one_session` a connection ends with its first session.
+    Without `execution`, requests to execute a command are refused. With `one_session`, a connection ends with its
+    first session.
     """
 
     def __init__(
@@ -190,7 +191,7 @@ class SshServer(SocketListener):
         return len(self._connections)
 
     def drop_clients(self) -> int:
-        """Break every connection, also those that have yet to log in; return how many had."""
+        """Break every connection, including those before login; return the number that had logged in."""
         dropped = list(self._connections)
         for connection in dropped:
             connection.abort()
@@ -199,7 +200,7 @@ class SshServer(SocketListener):
         return len(dropped)
 
     async def serve(self, connection: socket.socket) -> None:
-        """Greet one client, and wait for its end."""
+        """Run the SSH handshake with one client, and wait for the end of its connection."""
         try:
             session = await asyncssh.run_server(
                 connection,
@@ -212,7 +213,7 @@ class SshServer(SocketListener):
                 encoding=None,
             )
         except (OSError, asyncssh.Error):
-            connection.close()  # the client is gone, or nobody we let in
+            connection.close()  # the client left, or failed to log in
             return
         self._connections.add(session)
         try:

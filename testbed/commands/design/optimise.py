@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from testbed.commands.declare import Command, option, writes
+from testbed.commands.declare import Command, option, output_file_option
 from testbed.commands.design.workload import SEED, NamesWorkload
 from testbed.commands.documents import DONE, INTERRUPTED, OMIT_NONE, Document
 from testbed.commands.groups import SIMPLEX
@@ -183,7 +183,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
         Path | None, option("Save the progress of the search to this file.", metavar="FILE", is_local=True)
     ] = None
     resume: Annotated[bool, option("Resume from --checkpoint.", "--resume")] = False
-    out: Annotated[Path, writes("plan.json", "The plan file.", "--out", "-o")] = Path("plan.json")
+    out: Annotated[Path, output_file_option("plan.json", "The plan file.", "--out", "-o")] = Path("plan.json")
 
     def run(self, at: Place) -> PlanDocument:
         """Search a plan and write it. Raises `PlanFileError`, `TopologyError`, `WorkloadError`, `SearchError`."""

@@ -144,15 +144,15 @@ class Reproduce(Moves, Command[ReproductionDocument]):
         """Write the CSV, plot and page of a figure, and return its record."""
         from lightbed.output_file import write_output
         from testbed.design.reproductions.drawing import draw
-        from testbed.design.reproductions.figure import HEADER, of_small_sizes, page
+        from testbed.design.reproductions.figure import HEADER, format_page, mark_small_sizes
 
         folder, name = self.out / self.paper, f"figure{figure.number}"
         write_output(folder / f"{name}.csv", table.csv)
         plot = draw(figure.draw(table), folder / f"{name}.{self.plot}")
         comparisons = figure.compare(table)
         if self.quick:
-            comparisons = of_small_sizes(comparisons)
-        write_output(folder / f"{name}.md", page(figure, table, plot.name, quick=self.quick))
+            comparisons = mark_small_sizes(comparisons)
+        write_output(folder / f"{name}.md", format_page(figure, table, plot.name, quick=self.quick))
         narrator.note(f"{folder / name}.csv, .{self.plot}, .md")
         lines = tuple(ComparedQuantity(**dict(zip(HEADER, line.cells, strict=True))) for line in comparisons)
         return ReproducedFigure(figure=figure.number, title=figure.title, comparison=lines)

@@ -177,7 +177,7 @@ class Schedule(Moves, Command[ScheduleDocument]):
         rounding = Rounding(self.quantum_ms, self.bins, self.most_ticks)
         scheduler = Scheduler(jobs, links, rounding, self.time_limit_s, 8 * self.time_limit_s)
         request = placement.PlacementRequest(jobs, links, self.candidates, self.jobs_per_host)
-        schedule = scheduler.schedule(placement.candidates(self.host_scheduler, request))
+        schedule = scheduler.schedule(placement.find_candidates(self.host_scheduler, request))
         pictures = self._draw(scheduler, schedule)
         run_id, measured = self._measure(jobs, schedule, at.runs_dir) if self.is_run else (None, None)
         _say_schedule(at, schedule)

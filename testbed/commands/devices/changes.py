@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from testbed.commands.declare import REQUIRED, Command, argument, option, reads
+from testbed.commands.declare import REQUIRED, Command, argument, input_file_option, option
 from testbed.commands.devices.switch import AsksSwitch, Pair, SwitchDocument
 from testbed.commands.documents import CHANGES, DONE, OMIT_NONE
 from testbed.commands.place import Place
@@ -106,7 +106,7 @@ class SwitchConnect(MovesSwitch, Command[ChangeDocument]):
         from ocs_drivers import CrossConnects
         from ocs_drivers.engine.reports import describe_pairs
         from testbed.commands.devices.ports import PortNames
-        from testbed.commands.devices.session import heading, writing
+        from testbed.commands.devices.session import change_under_lease, heading
 
         with self.open(is_bounded=False) as device:
             pairs = PortNames(device.ports()).pairs(self.pairs)
@@ -119,7 +119,7 @@ class SwitchConnect(MovesSwitch, Command[ChangeDocument]):
                 what += f" and drop {describe_pairs(dropped.items())}"
                 at.tell(f"{heading(device)}: will drop {describe_pairs(dropped.items())}")
             self.check_consent(device, what, at)
-            with writing(device, at.runs_dir, pairs, snapshot.connections):
+            with change_under_lease(device, at.runs_dir, pairs, snapshot.connections):
                 report = device.apply(target, scope=scope, expect=snapshot.connections)
             return _outcome(at, device, report, tuple(sorted(dropped.items())))
 
@@ -174,7 +174,7 @@ class SwitchDisconnect(MovesSwitch, Command[ChangeDocument]):
         from lightbed.wording import count_noun
         from ocs_drivers import Side
         from testbed.commands.devices.ports import PortNames
-        from testbed.commands.devices.session import writing
+        from testbed.commands.devices.session import change_under_lease
 
         with self.open(is_bounded=False) as device:
             names = PortNames(device.ports())
@@ -182,7 +182,7 @@ class SwitchDisconnect(MovesSwitch, Command[ChangeDocument]):
             self.check_consent(device, f"disconnect {count_noun(len(inputs), 'input')}", at)
             connections = device.read().connections
             pairs = {i: connections[i] for i in inputs if i in connections}
-            with writing(device, at.runs_dir, pairs, connections):
+            with change_under_lease(device, at.runs_dir, pairs, connections):
                 report = device.disconnect(inputs)
             return _outcome(at, device, report)
 
@@ -215,7 +215,9 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
     pairs: Annotated[tuple[str, ...], argument(_PORT_HELP, "[INPUT:OUTPUT...]", complete="pairs")] = ()
     file: Annotated[
         Path | None,
-        reads("Pairs, one a line (# begins a comment).", "--file", most=1_000_000, must_exist=True),
+        input_file_option(
+            "Pairs, one a line (# begins a comment).", "--file", most=1_000_000, must_exist=True
+        ),
     ] = None
     scope: Annotated[
         str | None, option("Only these inputs, separated by commas; default: all.", metavar="INPUTS")
@@ -234,7 +236,7 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
         from lightbed.wording import count_noun
         from ocs_drivers import CrossConnects
         from testbed.commands.devices.ports import PortNames, pairs_in_file
-        from testbed.commands.devices.session import writing
+        from testbed.commands.devices.session import change_under_lease
 
         texts = [*(pairs_in_file(self.file) if self.file else ()), *self.pairs]
         self._check_intention(texts)
@@ -250,7 +252,7 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
             self.check_consent(device, f"apply {count_noun(len(target), 'pair')}", at)
             expect = snapshot.connections if self.expect is not None else None
             pairs = _pairs_in_question(target, snapshot, scope)
-            with writing(device, at.runs_dir, pairs, snapshot.connections):
+            with change_under_lease(device, at.runs_dir, pairs, snapshot.connections):
                 report = device.apply(target, scope=scope, expect=expect, require_light=self.require_light)
             return _outcome(at, device, report)
 
@@ -325,13 +327,13 @@ class SwitchShutter(MovesSwitch, Command[ShutterDocument]):
         """Open or close the shutters. Raises `RefusedToMove` and `OcsError`."""
         from lightbed.wording import count_noun
         from testbed.commands.devices.ports import PortNames
-        from testbed.commands.devices.session import about, heading, writing
+        from testbed.commands.devices.session import about, change_under_lease, heading
 
         with self.open(is_bounded=False) as device:
             names = PortNames(device.ports())
             ports = tuple(names.number(text, None) for text in self.named)
             self.check_consent(device, f"{self.what} {count_noun(len(ports), 'shutter')}", at)
-            with writing(device, at.runs_dir, ports=ports):
+            with change_under_lease(device, at.runs_dir, ports=ports):
                 device.shutter(list(ports), is_open=self.what == "open")
             at.say(f"{heading(device)}: {count_noun(len(ports), 'port')}, shutters {self.what}")
             return ShutterDocument(**about(device), shutter=self.what, ports=ports)
@@ -351,7 +353,7 @@ class SwitchHome(MovesSwitch, Command[HomeDocument]):
     def run(self, at: Place) -> HomeDocument:
         """Home the robot. Raises `Unsupported`, `RefusedToMove` and other `OcsError`."""
         from ocs_drivers.errors import Unsupported
-        from testbed.commands.devices.session import about, heading, writing
+        from testbed.commands.devices.session import about, change_under_lease, heading
 
         with self.open(is_bounded=False) as device:
             homing_run: Any = getattr(device, "homing_run", None)
@@ -362,7 +364,7 @@ class SwitchHome(MovesSwitch, Command[HomeDocument]):
                     hint="Only ROME and AFM robots have one.",
                 )
             self.check_consent(device, "home the robot", at)
-            with writing(device, at.runs_dir, ports=device.ports()):
+            with change_under_lease(device, at.runs_dir, ports=device.ports()):
                 homing_run()
             at.say(f"{heading(device)}: the robot is home and resumes its queue")
             return HomeDocument(**about(device), homed=True)

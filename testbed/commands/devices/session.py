@@ -16,7 +16,7 @@ from typing import Any
 from ocs_drivers import OpticalSwitch, open_switch
 from ocs_drivers.engine.reports import describe_pairs, ports_of
 from ocs_drivers.errors import OcsError
-from ocs_drivers.transports.recording import recording
+from ocs_drivers.transports.recording import record_sessions
 from testbed.errors import Interrupted, MoveTimedOut, TimedOut, UsageError
 
 SLOW_S = 5.0
@@ -58,9 +58,7 @@ def announce_slowness(address: str) -> Iterator[None]:
     def announce() -> None:
         waited_s = pause_s = SLOW_S
         while not is_over.wait(pause_s):
-            print(
-                f"   {_without_account(address)} is slow: {waited_s:g} s so far", file=sys.stderr, flush=True
-            )
+            print(f"   {_strip_account(address)} is slow: {waited_s:g} s so far", file=sys.stderr, flush=True)
             pause_s, waited_s = waited_s, 2 * waited_s
 
     watcher = Thread(target=announce, daemon=True)
@@ -88,7 +86,7 @@ def time_limit(timeout_s: float | None, address: str) -> Iterator[None]:
             _disarm()  # inside the outer `try`: an alarm just before it must still raise `TimedOut`
     except TimeIsUp:
         raise TimedOut(
-            f"{_without_account(address)}: not done within {timeout_s:g} s. Check the port of the address "
+            f"{_strip_account(address)}: not done within {timeout_s:g} s. Check the port of the address "
             "and the device; raise the limit with --timeout"
         ) from None
     finally:
@@ -105,7 +103,7 @@ def _disarm() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _without_account(address: str) -> str:
+def _strip_account(address: str) -> str:
     scheme, _, rest = address.rpartition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}" if scheme else rest.rpartition("@")[2]
 
@@ -115,7 +113,7 @@ def _record_into(path: Path) -> Iterator[None]:
     """Record the exchange in a new file. Raises `UsageError` if it exists or cannot be written."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(recording(path))
+            stack.enter_context(record_sessions(path))
         except FileExistsError:
             raise UsageError(
                 f"--record: {str(path)!r} exists, and recordings are never overwritten: name a new file"
@@ -147,7 +145,7 @@ def moving(switch: OpticalSwitch, pairs: Mapping[int, int] | None = None) -> Ite
 
 
 @contextmanager
-def writing(
+def change_under_lease(
     switch: OpticalSwitch,
     runs_dir: Path,
     pairs: Mapping[int, int] | None = None,
@@ -159,12 +157,12 @@ def writing(
 
     Leased are `ports`, both ends of `pairs`, and both ends of those current `connections` that share an end with them.
     """
-    from testbed.operate.direct import holding  # imports the journal: only if needed
+    from testbed.operate.direct import lease_ports  # imports the journal: only if needed
 
     new = pairs or {}
     old = {i: o for i, o in (connections or {}).items() if i in new or o in new.values()}
     changes = frozenset({*ports, *ports_of([*new.items(), *old.items()])})
-    with holding(runs_dir, switch.address, changes), moving(switch, pairs):
+    with lease_ports(runs_dir, switch.address, changes), moving(switch, pairs):
         yield
 
 

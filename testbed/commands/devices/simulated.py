@@ -70,18 +70,18 @@ class SimUp(AsksHosts, Command[UpDocument]):
 
     def run(self, at: Place) -> UpDocument:
         """Start the lab, which outlives the command. Raises `LabFileError` and `LabStartError`."""
-        from testbed.lab.control import control
-        from testbed.lab.simulated.fibre_draw import without_fibres
-        from testbed.lab.simulated.lifecycle import at_rate, start_lab
+        from testbed.lab.control import send_request
+        from testbed.lab.simulated.fibre_draw import remove_fibres
+        from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
 
         assert at.lab_file is not None
         fibres = self._fibres(at)
-        lab = at_rate(fibres.lab, self.rate_mbps)
+        lab = set_link_rate(fibres.lab, self.rate_mbps)
         started = start_lab(lab, hosts=self.hosts, detached=True, move=self.move)
         for fibre in fibres.dead:
-            control(started.control["plant"], {"do": "cut", "fibre": fibre})
+            send_request(started.control["plant"], {"do": "cut", "fibre": fibre})
         if self.fibres is not None:
-            started.lab = without_fibres(started.lab)
+            started.lab = remove_fibres(started.lab)
         is_in_place = started.lab.management == lab.management
         lab_file = at.lab_file if is_in_place else _leave_lab_file(started, at.runs_dir)
         next_command = f"apply {lab_file}" if self.fibres is None else f"discover {lab_file} -o WIRED.yaml"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.about import OfHosts, describe_findings, describe_hosts, heading_lines
-from testbed.commands.declare import option, reads
+from testbed.commands.declare import input_file_option, option
 from testbed.commands.documents import DONE, ERROR, OMIT_NONE, Finding, finding_lines
 from testbed.commands.groups import INTERVAL, TAKE_OVER, AsksHosts, HostsChoice, Moves, NamesTopology
 from testbed.commands.place import Place
@@ -63,7 +63,8 @@ class Apply(Moves, AsksHosts, NamesTopology):
 
     take_over: Annotated[bool, TAKE_OVER] = False
     change: Annotated[
-        Path | None, reads("Apply this change of `testbed plan --out`, if the lab is unchanged since.")
+        Path | None,
+        input_file_option("Apply this change of `testbed plan --out`, if the lab is unchanged since."),
     ] = None
     expect: Annotated[
         str | None, option("Apply only if `plan` still reports this revision.", metavar="REVISION")
@@ -84,12 +85,12 @@ class Apply(Moves, AsksHosts, NamesTopology):
         """Apply the topology. Raises `RefusedToMove`, `PlanStale`, and the errors of the devices."""
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design, describe_apply_effect
-        from testbed.operate.engine.consent import interruptible
+        from testbed.operate.engine.consent import stop_on_interrupt
         from testbed.operate.named_topology import NamedTopology
         from testbed.operate.planned_change import ChangeRequest
 
         assert at.lab_file is not None
-        demand = ChangeRequest.of(
+        demand = ChangeRequest.from_options(
             at.lab_file, self.topology_name, at.runs_dir, self.change, self.expect, take_over=self.take_over
         )
         choice, lab = demand.meant, demand.meant.lab
@@ -105,7 +106,7 @@ class Apply(Moves, AsksHosts, NamesTopology):
         for line in describe_apply_effect(choice, self.topology_name, at.runs_dir):
             note(line)
         confirmed = _Confirmation.of(lab, self.confirm_within, self.hosts, self.really_move, at.runs_dir)
-        with interruptible(at.tell), at.session(lab, self.hosts, writes=True) as session:
+        with stop_on_interrupt(at.tell), at.session(lab, self.hosts, writes=True) as session:
             planned = demand.plan(session)
             with _show_progress(session, planned, at.runs_dir):
                 report = session.carry_out(
@@ -184,9 +185,9 @@ class _Confirmation:
 
         change = APPLY
         if within_s is not None:
-            from testbed.operate.recovery.rollback import last_verified
+            from testbed.operate.recovery.rollback import find_last_verified
 
-            change = Change(confirm=(within_s, last_verified(runs_dir, lab).epoch))
+            change = Change(confirm=(within_s, find_last_verified(runs_dir, lab).epoch))
         return cls(lab, change, hosts, really_move, runs_dir)
 
     def arm(self, session: LabSession, report: BringUpReport, note: Note) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from testbed.commands.declare import REQUIRED, Command, option, writes
+from testbed.commands.declare import REQUIRED, Command, option, output_file_option
 from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
 from testbed.commands.groups import Moves
 from testbed.commands.place import Place
@@ -102,7 +102,10 @@ class Discover(Moves, Command[DiscoveryDocument]):
         "It patches only free ports, and restores all circuits. After a crash, the next discovery resumes."
     )
     output: Annotated[
-        Path, writes("lab.yaml", "Lab file to write.", "--output", "-o", metavar="OUT", new_unless="force")
+        Path,
+        output_file_option(
+            "lab.yaml", "Lab file to write.", "--output", "-o", metavar="OUT", new_unless="force"
+        ),
     ] = REQUIRED
     force: Annotated[bool, option("Replace OUT if it exists.", "--force", is_local=True, for_caller=True)] = (
         False

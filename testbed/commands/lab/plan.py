@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from testbed.commands.about import OfHosts, describe_hosts, heading_lines
-from testbed.commands.declare import option, writes
+from testbed.commands.declare import option, output_file_option
 from testbed.commands.design.topology import TopologyDocument
 from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation, describe_unfinished
 from testbed.commands.groups import TAKE_OVER, NamesTopology
@@ -111,7 +111,7 @@ class Plan(NamesTopology):
     take_over: Annotated[bool, TAKE_OVER] = False
     patches: Annotated[bool, option("Print only the patch list; reads no device.", "--patch-list")] = False
     out: Annotated[
-        Path | None, writes("change.json", "Write the change here, for `testbed apply --change`.")
+        Path | None, output_file_option("change.json", "Write the change here, for `testbed apply --change`.")
     ] = None
 
     def validate(self) -> None:

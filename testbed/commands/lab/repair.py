@@ -160,7 +160,7 @@ class Repair(Moves, AsksHosts, NamesTopology):
         """Apply the repair, and store losses, changes and durations as a run."""
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.measure.results.store import RunStore
-        from testbed.operate.engine.consent import interruptible
+        from testbed.operate.engine.consent import stop_on_interrupt
         from testbed.operate.intent import Stated
         from testbed.operate.repair import carry_out, check_in_force, repair_json
 
@@ -173,7 +173,7 @@ class Repair(Moves, AsksHosts, NamesTopology):
             if before is None:  # the next repair must know the topology that this one repairs
                 before = session.store_intent(choice.design, choice.stated, run.run_id)
             stated = Stated(f"repair of epoch {before}", choice.stated.plan_text, before)
-            with interruptible(at.tell):
+            with stop_on_interrupt(at.tell):
                 repaired = carry_out(session, planned, at.say, stated=stated)
             run.add_phase(REPAIR, repair_json(lab, planned) | repaired.as_json())
         return repaired
@@ -214,14 +214,16 @@ def plan_repair(
     unfinished = find_unfinished_or_error(runs_dir, session.lab)
     if session.off:
         return observation, None, unfinished
-    earlier = _earlier(RunStore(runs_dir), session.lab, design, observation)
+    earlier = _find_earlier_repair(RunStore(runs_dir), session.lab, design, observation)
     if not (earlier or observation.losses) or choice.stated.plan_text is None:
         return observation, plan_lab_repair(session.lab, design, observation, earlier), unfinished
-    planned = plan_lab_repair(session.lab, design, observation, earlier, *_of_plan(choice))
+    planned = plan_lab_repair(session.lab, design, observation, earlier, *_load_plan_traffic(choice))
     return observation, planned, unfinished
 
 
-def _earlier(store: RunStore, lab: Lab, design: Design, observation: LossObservation) -> RepairRecord | None:
+def _find_earlier_repair(
+    store: RunStore, lab: Lab, design: Design, observation: LossObservation
+) -> RepairRecord | None:
     """Return the repair of this topology that is in force, or None."""
     from testbed.operate.repair import RepairRecord
 
@@ -231,7 +233,7 @@ def _earlier(store: RunStore, lab: Lab, design: Design, observation: LossObserva
     )
 
 
-def _of_plan(choice: DesignChoice) -> tuple[NDArray[np.float64] | None, RoutesFor]:
+def _load_plan_traffic(choice: DesignChoice) -> tuple[NDArray[np.float64] | None, RoutesFor]:
     """Return the bytes between pairs of a plan, and the function that gives its routes on a topology."""
     # Imported here: it imports the models of workloads, and most checks find nothing lost.
     from testbed.design.evaluation.job import routes_for, sum_by_pairs

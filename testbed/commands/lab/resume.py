@@ -75,15 +75,15 @@ class Resume(Moves, AsksHosts):
         from testbed.commands.lab.repair import plan_repair
         from testbed.operate.choice import choose_design
         from testbed.operate.design import design_of_intent
-        from testbed.operate.engine.consent import interruptible
+        from testbed.operate.engine.consent import stop_on_interrupt
         from testbed.operate.named_topology import NamedTopology
         from testbed.operate.recovery.resume import resume, resume_detours
 
         if unfinished.intent is None and unfinished.kind == "repair":
             choice = choose_design(lab, NamedTopology(), at.runs_dir, before_repair=True)
-            with interruptible(at.tell), at.session(choice.lab, self.hosts, writes=True) as session:
+            with stop_on_interrupt(at.tell), at.session(choice.lab, self.hosts, writes=True) as session:
                 _, planned, _ = plan_repair(session, choice, at.runs_dir)
                 return resume_detours(session, unfinished, planned, at.say)
         here, design = design_of_intent(lab, unfinished.intent) if unfinished.intent else (lab, None)
-        with interruptible(at.tell), at.session(here, self.hosts, writes=True) as session:
+        with stop_on_interrupt(at.tell), at.session(here, self.hosts, writes=True) as session:
             return resume(session, unfinished, design, at.say)

@@ -51,7 +51,7 @@ class Rollback(Moves, AsksHosts):
         from testbed.operate.apply import check_permission
         from testbed.operate.confirmation import Confirmations
         from testbed.operate.design import design_of_intent
-        from testbed.operate.engine.consent import interruptible
+        from testbed.operate.engine.consent import stop_on_interrupt
         from testbed.operate.recovery.rollback import roll_back, target_of
 
         lab = at.running_lab
@@ -59,7 +59,7 @@ class Rollback(Moves, AsksHosts):
         here, design = design_of_intent(lab, target)
         check_permission(lab, self.really_move)
         at.say(f"rolling back from {current.describe()} to {target.describe()}")
-        with interruptible(at.tell), at.session(here, self.hosts, writes=True) as session:
+        with stop_on_interrupt(at.tell), at.session(here, self.hosts, writes=True) as session:
             report = roll_back(session, target, current, design, at.say, take_over=self.take_over)
             if report.verified.ok:
                 Confirmations(session.writable, lab.name).end("rolled back by hand")

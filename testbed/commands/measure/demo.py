@@ -76,13 +76,13 @@ class Demo(Moves, AsksHosts, Command[DemoDocument]):
 
     def run(self, at: Place) -> DemoDocument:
         """Run the whole demo. Raises `LabFileError`, `RefusedToMove`, `VerifyFailed` and `CollectiveError`."""
-        from testbed.lab.simulated.lifecycle import at_rate
+        from testbed.lab.simulated.lifecycle import set_link_rate
         from testbed.measure.collectives.spec import parse_sizes
         from testbed.measure.job import run_job
 
         # The second job is small: planning it without compilation takes a moment, compiling takes half a minute.
         os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
-        lab = at_rate(at.lab, self.rate_mbps)
+        lab = set_link_rate(at.lab, self.rate_mbps)
         if not (lab.simulated or at.is_quiet or self.really_move == lab.name):
             _say_plan(at, lab)
         with narrate() as narrator:

@@ -39,12 +39,12 @@ class Metrics(Command[MetricsDocument]):
         from testbed.lab.inventory import load_lab
         from testbed.lab.simulated.lifecycle import find_running
         from testbed.observe.device_metrics import device_samples
-        from testbed.observe.exposition import exposition
+        from testbed.observe.exposition import format_exposition
         from testbed.observe.stored_metrics import load_samples
 
         labs = [find_running(load_lab(path)) for path in at.lab_files]
         samples = [*load_samples(at.runs_dir), *(sample for lab in labs for sample in device_samples(lab))]
-        text = exposition(samples)
+        text = format_exposition(samples)
         at.say(*(text.removesuffix("\n").split("\n") if text else ()))
         return MetricsDocument(
             samples=tuple(

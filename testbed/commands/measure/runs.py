@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from lightbed.wording import count_noun
-from testbed.commands.declare import REQUIRED, Command, argument, option, writes
+from testbed.commands.declare import REQUIRED, Command, argument, option, output_file_option
 from testbed.commands.documents import CHANGES, DONE, Document, TableDocument
 from testbed.commands.groups import PrintsTable
 from testbed.commands.place import Place
@@ -304,14 +304,14 @@ class RunsTrend(Command[TrendDocument]):
     def run(self, at: Place) -> TrendDocument:
         """Find the changes. Raises `JournalError`."""
         from testbed.measure.results.store import RunStore
-        from testbed.measure.trends.report import bandwidth_series, find_trends, only, power_series
+        from testbed.measure.trends.report import bandwidth_series, find_trends, power_series, select_series
 
         stored = RunStore(at.runs_dir).list_runs()
         series = (
             *bandwidth_series(stored, every_size=self.every_size),
             *power_series(at.runs_dir, stored),
         )
-        report = find_trends(at.runs_dir, only(series, self.lab, self.quantity), self.rate)
+        report = find_trends(at.runs_dir, select_series(series, self.lab, self.quantity), self.rate)
         short = f", {report.short} too short (below 6 values)" if report.short else ""
         at.say(
             f"{len(report.series) - report.short} series of {count_noun(len(stored), 'run')} judged{short}"
@@ -347,9 +347,9 @@ class Report(Command[ReportDocument]):
     lane = "reading"
     role = "viewer"
     run_id: Annotated[str, argument(RUN, "RUN")] = REQUIRED
-    out: Annotated[Path | None, writes("report.html", "Write to this file, not to the run's directory.")] = (
-        None
-    )
+    out: Annotated[
+        Path | None, output_file_option("report.html", "File to write; default: in the run's folder.")
+    ] = None
 
     def default_files(self) -> dict[str, Path]:
         """Return a file in the current folder, because the run's directory is on the service's machine."""

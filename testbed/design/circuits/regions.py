@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-def greedy_circuits(traffic: Floats, ports: int, *, published_divisor: bool = False) -> Integers:
+def allocate_greedily(traffic: Floats, ports: int, *, published_divisor: bool = False) -> Integers:
     """Return the number of circuits between servers, shape (n, n), symmetric, at most `ports` at each server.
 
     The pair with most traffic per circuit gets the next one. By default that is its traffic over one more than
@@ -41,16 +41,16 @@ def greedy_circuits(traffic: Floats, ports: int, *, published_divisor: bool = Fa
     return circuits
 
 
-def best_circuits(traffic: Floats, ports: int, rate_bps: float, packet_bps: float) -> Integers:
+def find_best_circuits(traffic: Floats, ports: int, rate_bps: float, packet_bps: float) -> Integers:
     """Return the circuits with the least `exchange_seconds`, by enumeration: for regions of about 4 servers."""
     size = len(traffic)
     return min(
-        every_allocation(size, ports),
+        enumerate_allocations(size, ports),
         key=lambda circuits: exchange_seconds(traffic, circuits, rate_bps, packet_bps),
     )
 
 
-def every_allocation(size: int, ports: int) -> Iterator[Integers]:
+def enumerate_allocations(size: int, ports: int) -> Iterator[Integers]:
     """Yield every symmetric matrix of circuits with at most `ports` at each server."""
     pairs = [(one, other) for one in range(size) for other in range(one + 1, size)]
 

@@ -96,7 +96,10 @@ def allreduce_graph(
             members = frozenset(ring.order)
             share = parts(size_bytes, sharing[members])[used_shares[members]]
             used_shares[members] += 1
-            steps.add(ring.order, steps.job.allreduce(ring.order, share, after=steps.before(ring.order)))
+            steps.add(
+                ring.order,
+                steps.job.allreduce(ring.order, share, after=steps.find_previous_tasks(ring.order)),
+            )
         steps.end_iteration()
     return steps.job.build()
 

@@ -34,7 +34,7 @@ class Stage:
         return passes * (members - 1) / members * self.share
 
 
-def hierarchical(topology: Topology, group: int) -> tuple[Stage, Stage, Stage]:
+def make_hierarchical_stages(topology: Topology, group: int) -> tuple[Stage, Stage, Stage]:
     """Return the three stages of an AllReduce over all nodes with groups of k = `group` nodes.
 
     If k and n/k share no divisor, the nodes across groups are again a stride apart and use rings of

@@ -71,7 +71,7 @@ class Steps:
         self._last: list[list[int]] = [[] for _ in range(nodes)]
         self._now: list[list[int]] = [[] for _ in range(nodes)]
 
-    def before(self, nodes: Iterable[int]) -> list[int]:
+    def find_previous_tasks(self, nodes: Iterable[int]) -> list[int]:
         """Return the tasks of these nodes in the previous iteration."""
         return sorted({task for node in nodes for task in self._last[node]})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sim.models.network.allreduce import ring
 from sim.models.network.execution.circuits import CircuitSwitch
-from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest, alone
+from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest, make_single_host_fabric
 
 
 def build(request: FabricRequest) -> ChosenFabric:
@@ -19,7 +19,7 @@ def build_forwarding(request: FabricRequest) -> ChosenFabric:
 
 def _circuits(request: FabricRequest, *, forwarding: bool) -> ChosenFabric:
     if request.nodes == 1:
-        return alone(request)
+        return make_single_host_fabric(request)
     # The switch reads the demand every 50 ms, or less often if moving the circuits takes long.
     period_s = max(50e-3, 2 * request.options.reconfiguration_s)
     switch = CircuitSwitch(

@@ -15,7 +15,7 @@ from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
 from testbed.design.model import Topology
-from testbed.design.routing.route_sets import MOST_SETS, RouteSets
+from testbed.design.routing.route_sets import MAX_SETS, RouteSets
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.demand import Demand, demand_of, demand_of_matrix
 from testbed.design.topology.finder import find
@@ -89,7 +89,7 @@ def route_job(
     topology: Topology,
     graph: TaskGraph,
     *,
-    most_paths: int = MOST_SETS,
+    most_paths: int = MAX_SETS,
     latency: Latency | None = None,
     tries: int = 3,
 ) -> RouteSets:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from sim.models.network.allreduce import Algorithm, Chain, ring
 from sim.models.network.fabrics import expander
-from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest, alone
+from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest, make_single_host_fabric
 
 
 def build(request: FabricRequest) -> ChosenFabric:
     """Return an expander with `degree` links per host."""
     if request.nodes == 1:
-        return alone(request)
+        return make_single_host_fabric(request)
     fabric = expander(request.nodes, request.degree, request.rate_gbps, seed=request.options.seed)
     return ChosenFabric(request.name, fabric, request.host_gbps, spread_rings(request.degree))
 

@@ -30,7 +30,7 @@ FABRICS = {
 """Fabrics by name: the module of each, and its `FabricKind` there."""
 
 
-def kind_of(name: str) -> FabricKind | None:
+def find_kind(name: str) -> FabricKind | None:
     """Return the kind of a fabric by name, or None for an unknown name."""
     if name not in FABRICS:
         return None
@@ -41,13 +41,13 @@ def kind_of(name: str) -> FabricKind | None:
 
 def is_switched(name: str) -> bool:
     """Return whether a name is that of a fabric of packet switches; False for an unknown name."""
-    kind = kind_of(name)
+    kind = find_kind(name)
     return kind is not None and kind.is_switched
 
 
 def is_of_gpus(name: str) -> bool:
     """Return whether the hosts of a fabric are GPUs in domains of high bandwidth; False for an unknown name."""
-    kind = kind_of(name)
+    kind = find_kind(name)
     return kind is not None and kind.is_of_gpus
 
 
@@ -61,7 +61,7 @@ def build_fabric(request: FabricRequest) -> ChosenFabric:
 
     name = request.name
     check_rate(request.rate_gbps)
-    kind = kind_of(name)
+    kind = find_kind(name)
     if request.equal_cost and not (kind and kind.has_equal_cost):
         raise TopologyError(f"fabric {name!r} at equal cost: only a Fat-tree supports that, use 'fattree'")
     if kind is None:

@@ -166,7 +166,7 @@ class FabricKind:
     has_equal_cost: bool = False
 
 
-def alone(request: FabricRequest) -> ChosenFabric:
+def make_single_host_fabric(request: FabricRequest) -> ChosenFabric:
     """Return a fabric without links, for a single host."""
     fabric = direct_connect(1, (), request.rate_gbps, name=request.name)
     return ChosenFabric(request.name, fabric, request.host_gbps, ring)

@@ -68,7 +68,7 @@ class State(NamedTuple):
 
 
 @compile_function
-def value(state: State, node: int, now: int) -> int:
+def compute_dual(state: State, node: int, now: int) -> int:
     """Return the dual of a node at time `now` of a stage: even nodes fall, odd ones rise."""
     top = state.top[node]
     if state.label[top] == EVEN:
@@ -117,7 +117,7 @@ def join(state: State, one: int, other: int, here: int, there: int) -> None:
 
 
 @compile_function
-def new_blossom(state: State, first: int) -> int:
+def form_blossom(state: State, first: int) -> int:
     """Close the ring of children that begins with `first` into a new top without a label, and return its id."""
     state.spare[-1] -= 1
     blossom = state.spare[state.spare[-1]]
@@ -234,7 +234,7 @@ def queue_edges(state: State, top: int, clock: Ints, events: Events) -> None:
             other = state.top[state.head[arc]]
             if other == top or state.label[other] == ODD:
                 continue
-            slack = state.dual[node] + value(state, state.head[arc], clock[NOW]) - state.weight[arc]
+            slack = state.dual[node] + compute_dual(state, state.head[arc], clock[NOW]) - state.weight[arc]
             time = clock[NOW] + (slack // 2 if state.label[other] == EVEN else slack)
             if time < clock[LAST_TIME]:
                 heappush(events, (time, arc))
@@ -250,7 +250,7 @@ def queue_edges_back(state: State, top: int, clock: Ints, events: Events) -> Non
     while True:
         for arc in range(state.first[node], state.first[node + 1]):
             if state.label[state.top[state.head[arc]]] == EVEN:
-                other = value(state, state.head[arc], clock[NOW])
+                other = compute_dual(state, state.head[arc], clock[NOW])
                 time = clock[NOW] + state.dual[node] + other - state.weight[arc]
                 if time < clock[LAST_TIME]:
                     heappush(events, (time, arc))
@@ -369,7 +369,7 @@ def take_edge(state: State, arc: int, clock: Ints, tops: Ints, events: Events) -
     target = state.top[there]
     if state.top[here] == target or state.label[target] == ODD:
         return False
-    if value(state, here, clock[NOW]) + value(state, there, clock[NOW]) > state.weight[arc]:
+    if compute_dual(state, here, clock[NOW]) + compute_dual(state, there, clock[NOW]) > state.weight[arc]:
         return False  # an outdated event, queued before its end became odd and lost the label; a later one is right
     if state.label[target] == EVEN:
         close_ring(state, here, there, clock, tops, events)
@@ -392,7 +392,7 @@ def close_ring(state: State, here: int, there: int, clock: Ints, tops: Ints, eve
     former_odd = climb(state, here, meeting, True, clock)
     former_odd += climb(state, there, meeting, False, clock)
     settle(state, meeting, clock[NOW])
-    blossom = new_blossom(state, meeting)
+    blossom = form_blossom(state, meeting)
     state.label[blossom] = EVEN
     state.since[blossom] = clock[NOW]
     tops.append(blossom)

@@ -24,8 +24,8 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from lightbed.output_file import check_output, write_output
-from testbed.design.model import LEAST_GBPS, MOST_GBPS, Topology
-from testbed.design.routing.route_sets import MOST_SETS, PairRoute, RouteSets
+from testbed.design.model import MAX_GBPS, MIN_GBPS, Topology
+from testbed.design.routing.route_sets import MAX_SETS, PairRoute, RouteSets
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.strides import direct_strides
 from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
@@ -43,7 +43,7 @@ FORMAT = "lightbed-plan/1"
 _NUMBERS = re.compile(r"\[\n[\s\d,\[\]]*\]")  # JSON texts hold no line ends, so this matches no text
 _ROUTE = re.compile(r'\{\n\s*"source": \d[^{}"]*("[a-z]+":[^{}"]*)*\}')
 Edge = tuple[int, int]
-MOST_NICS = 1024
+MAX_NICS = 1024
 """Maximum NICs of a server, far above any real one: a typing error is refused before it costs memory."""
 _SLACK = 1e-6
 """Tolerance of the sum of a pair's weights, which must be 1."""
@@ -142,57 +142,57 @@ def parse_plan(document: Any, source: str) -> Plan:
     if file.value.get("format") != FORMAT:
         fault = f"its format is {file.value.get('format')!r}, this program reads {FORMAT!r}"
         raise PlanFileError(f"{source}: {fault}: make the plan again with `testbed optimise`")
-    topology = read_topology(file.inner("topology"))
-    operators, strategy = read_strategy(file.inner("strategy"), topology.nodes)
+    topology = read_topology(file.read_object("topology"))
+    operators, strategy = read_strategy(file.read_object("strategy"), topology.nodes)
     return Plan(
-        workload=_read_choice(file.inner("workload")),
+        workload=_read_choice(file.read_object("workload")),
         topology=topology,
-        rate_gbps=file.between("rate_gbps", LEAST_GBPS, MOST_GBPS),
+        rate_gbps=file.read_number("rate_gbps", MIN_GBPS, MAX_GBPS),
         operators=operators,
         strategy=strategy,
-        predicted=file.figures("predicted", needed="iteration_ms"),
-        why=tuple(file.texts("why")),
-        search=file.inner("search").value,
-        lab=file.text("lab"),
+        predicted=file.read_figures("predicted", needed="iteration_ms"),
+        why=tuple(file.read_texts("why")),
+        search=file.read_object("search").value,
+        lab=file.read_text("lab"),
         hosts=_read_hosts(file, topology.nodes),
         routes=read_routes(file, topology) if "routes" in file.value else None,
     )
 
 
 def _read_choice(part: PlanReader) -> WorkloadChoice:
-    settings, device = part.inner("settings"), part.text("device")
+    settings, device = part.read_object("settings"), part.read_text("device")
     try:
         device_named(device or DEFAULT_DEVICE)
     except WorkloadError as error:
-        raise part.error("device", str(error)) from error
+        raise part.make_error("device", str(error)) from error
     return WorkloadChoice(
-        name=part.text("name"),
-        preset=part.text("preset"),
-        settings={name: settings.text(name) for name in settings.value},
+        name=part.read_text("name"),
+        preset=part.read_text("preset"),
+        settings={name: settings.read_text(name) for name in settings.value},
         device=device,
-        profile=part.text("profile"),
-        zero=part.whole(part.value.get("zero", 0), "zero"),
-        recompute=part.flag("recompute") if "recompute" in part.value else False,
+        profile=part.read_text("profile"),
+        zero=part.check_integer(part.value.get("zero", 0), "zero"),
+        recompute=part.read_flag("recompute") if "recompute" in part.value else False,
     )
 
 
 def _read_hosts(file: PlanReader, nodes: int) -> tuple[str, ...]:
-    hosts = tuple(file.texts("hosts"))
+    hosts = tuple(file.read_texts("hosts"))
     if hosts and len(hosts) != nodes:
-        raise file.error("hosts", f"{len(hosts)} hosts for {nodes} nodes: name one per node, or none")
+        raise file.make_error("hosts", f"{len(hosts)} hosts for {nodes} nodes: name one per node, or none")
     repeated = [name for name, times in Counter(hosts).items() if times > 1]
     if repeated:
-        raise file.error("hosts", f"{repeated[0]!r} appears twice")
+        raise file.make_error("hosts", f"{repeated[0]!r} appears twice")
     return hosts
 
 
 def read_topology(part: PlanReader) -> Topology:
     """Return the topology. Raises `PlanFileError` if it is not connected, lacks NICs, or a stride is not a ring."""
-    nodes, degree = part.count("nodes"), part.count("degree", MOST_NICS)
-    simplex = part.flag("simplex")
-    links = [_read_link(part, place, link, nodes) for place, link in enumerate(part.items("links"))]
+    nodes, degree = part.count("nodes"), part.count("degree", MAX_NICS)
+    simplex = part.read_flag("simplex")
+    links = [_read_link(part, place, link, nodes) for place, link in enumerate(part.read_list("links"))]
     edges = links if simplex else [edge for one, other in links for edge in ((one, other), (other, one))]
-    strides = tuple(part.whole(stride, "strides") for stride in part.items("strides"))
+    strides = tuple(part.check_integer(stride, "strides") for stride in part.read_list("strides"))
     topology = Topology(nodes, degree, simplex, strides, tuple(sorted(edges)))
     _check_nics(part, topology)
     _check_connected(part, topology)
@@ -203,33 +203,33 @@ def read_topology(part: PlanReader) -> Topology:
 def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strategy]:
     """Return the operators' names and their strategy on `nodes` nodes. Raises `PlanFileError`."""
     names, shardings = [], []
-    for place, entry in enumerate(part.items("operators")):
+    for place, entry in enumerate(part.read_list("operators")):
         operator = PlanReader(part.source, f"{part.where}.operators[{place}]", entry)
-        names.append(operator.text("name"))
-        way = operator.text("way")
+        names.append(operator.read_text("name"))
+        way = operator.read_text("way")
         if way not in get_args(Way):
-            raise operator.error("way", f"{way!r} is not one of {', '.join(get_args(Way))}")
-        rows = operator.items("grid")
+            raise operator.make_error("way", f"{way!r} is not one of {', '.join(get_args(Way))}")
+        rows = operator.read_list("grid")
         if not rows or not all(isinstance(row, list) and row and len(row) == len(rows[0]) for row in rows):
-            raise operator.error("grid", "must be rows of equal length: replicas by shards")
-        grid = tuple(tuple(operator.node(server, "grid", nodes) for server in row) for row in rows)
+            raise operator.make_error("grid", "must be rows of equal length: replicas by shards")
+        grid = tuple(tuple(operator.check_node(server, "grid", nodes) for server in row) for row in rows)
         sharding = Sharding(cast("Way", way), grid)
         fault = sharding_fault(sharding, nodes)
         if fault:
-            raise operator.error("grid", fault)
+            raise operator.make_error("grid", fault)
         shardings.append(sharding)
     if not names:
-        raise part.error("operators", "it is empty: a workload has at least 1")
+        raise part.make_error("operators", "it is empty: a workload has at least 1")
     return tuple(names), Strategy(tuple(shardings), part.count("microbatches"))
 
 
 def _read_link(part: PlanReader, place: int, link: Any, nodes: int) -> Edge:
     where = f"links[{place}]"
     if not isinstance(link, list) or len(link) != 2:
-        raise part.error(where, f"{link!r} is not a pair of nodes")
-    one, other = (part.node(end, where, nodes) for end in link)
+        raise part.make_error(where, f"{link!r} is not a pair of nodes")
+    one, other = (part.check_node(end, where, nodes) for end in link)
     if one == other:
-        raise part.error(where, f"joins node {one} to itself")
+        raise part.make_error(where, f"joins node {one} to itself")
     return one, other
 
 
@@ -239,19 +239,19 @@ def _check_nics(part: PlanReader, topology: Topology) -> None:
         full = [node for node, count in used.items() if count > topology.degree]
         if full:
             fault = f"node {full[0]} {name} on {used[full[0]]} links and has {topology.degree} NICs"
-            raise part.error("links", fault)
+            raise part.make_error("links", fault)
 
 
 def _check_connected(part: PlanReader, topology: Topology) -> None:
     nodes, edges = topology.nodes, topology.edges
     if nodes > 1 and len(edges) < nodes:  # before any work per node: their number may be a typing error
-        raise part.error("links", f"{len(topology.links)} links cannot join {nodes} nodes: add links")
+        raise part.make_error("links", f"{len(topology.links)} links cannot join {nodes} nodes: add links")
     away = _find_unreached(nodes, edges)
     if away is not None:
-        raise part.error("links", f"node 0 has no path to node {away}: add links between their parts")
+        raise part.make_error("links", f"node 0 has no path to node {away}: add links between their parts")
     away = _find_unreached(nodes, ((target, source) for source, target in edges))
     if away is not None:
-        raise part.error("links", f"node {away} has no path to node 0: add links between their parts")
+        raise part.make_error("links", f"node {away} has no path to node 0: add links between their parts")
 
 
 def _find_unreached(nodes: int, edges: Iterable[Edge]) -> int | None:
@@ -271,12 +271,14 @@ def _check_strides(part: PlanReader, topology: Topology) -> None:
     nodes = topology.nodes
     wrong = [stride for stride in topology.strides if not 0 < stride < nodes]
     if wrong:
-        raise part.error(
+        raise part.make_error(
             "strides", f"{wrong[0]} is not a stride on {nodes} nodes: strides are 1 to {nodes - 1}"
         )
     steps = direct_strides(nodes, topology.strides, simplex=topology.simplex)
     if len(steps) > topology.degree:
-        raise part.error("strides", f"their rings need {len(steps)} NICs, but nodes have {topology.degree}")
+        raise part.make_error(
+            "strides", f"their rings need {len(steps)} NICs, but nodes have {topology.degree}"
+        )
     missing = Counter(circulant_edges(nodes, steps)) - Counter(topology.edges)
     if missing:
         one, other = min(missing)
@@ -284,7 +286,7 @@ def _check_strides(part: PlanReader, topology: Topology) -> None:
         fault = (
             f"{stride} is not a ring of the links: there is no link from node {one} to node {other} for it"
         )
-        raise part.error("strides", fault)
+        raise part.make_error("strides", fault)
 
 
 def routes_json(routes: RouteSets) -> list[dict[str, Any]]:
@@ -301,37 +303,37 @@ def _route_json(routes: RouteSets, one: PairRoute) -> dict[str, Any]:
 
 def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
     """Return the routes in `routes` of a document. Raises `PlanFileError`, also if they are incomplete."""
-    nodes, entries = topology.nodes, file.items("routes")
-    onward = np.full((MOST_SETS, nodes, nodes), -1, dtype=np.int64)
-    weight = np.zeros((MOST_SETS, nodes, nodes))
+    nodes, entries = topology.nodes, file.read_list("routes")
+    onward = np.full((MAX_SETS, nodes, nodes), -1, dtype=np.int64)
+    weight = np.zeros((MAX_SETS, nodes, nodes))
     first = {edge: number for number, edge in reversed(list(enumerate(topology.edges)))}
     for place, value in enumerate(entries):
         entry = PlanReader(file.source, f"routes[{place}]", value)
-        source, target = (entry.node(entry.value.get(end), end, nodes) for end in ("source", "target"))
-        number = entry.whole(entry.value.get("set"), "set")
-        if not 0 <= number < MOST_SETS:
-            raise entry.error("set", f"there is no set {number}: sets are 0 to {MOST_SETS - 1}")
+        source, target = (entry.check_node(entry.value.get(end), end, nodes) for end in ("source", "target"))
+        number = entry.check_integer(entry.value.get("set"), "set")
+        if not 0 <= number < MAX_SETS:
+            raise entry.make_error("set", f"there is no set {number}: sets are 0 to {MAX_SETS - 1}")
         if weight[number, source, target]:
-            raise entry.error("set", f"{source} -> {target} already has a route in set {number}")
-        weight[number, source, target] = entry.between("weight", 0.0, 1.0)
-        path = [entry.node(node, "path", topology.nodes) for node in entry.items("path")]
+            raise entry.make_error("set", f"{source} -> {target} already has a route in set {number}")
+        weight[number, source, target] = entry.read_number("weight", 0.0, 1.0)
+        path = [entry.check_node(node, "path", topology.nodes) for node in entry.read_list("path")]
         if len(path) < 2 or (path[0], path[-1]) != (source, target) or len(set(path)) != len(path):
-            raise entry.error(
+            raise entry.make_error(
                 "path", f"{path} does not lead from {source} to {target} through different nodes"
             )
         hops = list(pairwise(path))
-        copies = entry.items("copies") if "copies" in entry.value else [0] * len(hops)
+        copies = entry.read_list("copies") if "copies" in entry.value else [0] * len(hops)
         if len(copies) != len(hops):
-            raise entry.error("copies", f"{len(copies)} for {len(hops)} hops: give one per hop")
+            raise entry.make_error("copies", f"{len(copies)} for {len(hops)} hops: give one per hop")
         edges = []
         for hop, copy in zip(hops, copies, strict=True):
-            edge = first.get(hop, -1) + entry.whole(copy, "copies")
+            edge = first.get(hop, -1) + entry.check_integer(copy, "copies")
             if (
                 hop not in first
                 or not first[hop] <= edge < len(topology.edges)
                 or topology.edges[edge] != hop
             ):
-                raise entry.error(
+                raise entry.make_error(
                     "path", f"there is no link from node {hop[0]} to node {hop[1]} (copy {copy})"
                 )
             edges.append(edge)
@@ -340,11 +342,11 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
             if known_edge not in (-1, edge):
                 node = topology.edges[edge][0]
                 fault = f"node {node} sends to {target} in set {number} over another link in another route"
-                raise entry.error("path", f"{fault}: a set forwards by destination")
+                raise entry.make_error("path", f"{fault}: a set forwards by destination")
             onward[number, target, topology.edges[edge][0]] = edge
     np.einsum("ii->i", weight[0])[:] = 1.0
     _check_complete(file, onward, weight)
-    sets = 1 + max((number for number in range(MOST_SETS) if (onward[number] >= 0).any()), default=0)
+    sets = 1 + max((number for number in range(MAX_SETS) if (onward[number] >= 0).any()), default=0)
     return RouteSets(topology, onward[:sets], weight[:sets])
 
 
@@ -355,14 +357,14 @@ def _check_complete(file: PlanReader, onward: np.ndarray[Any, Any], weight: np.n
     missing = np.argwhere((onward[0].T < 0) & away)
     if missing.size:
         source, target = missing[0]
-        raise file.error(
+        raise file.make_error(
             "routes", f"set 0 has no route from node {source} to node {target}: it must have all"
         )
     wrong = np.argwhere(abs(weight.sum(axis=0) - 1) > _SLACK)
     if wrong.size:
         source, target = wrong[0]
         total = weight[:, source, target].sum()
-        raise file.error("routes", f"the weights of {source} -> {target} sum to {total:g}, not to 1")
+        raise file.make_error("routes", f"the weights of {source} -> {target} sum to {total:g}, not to 1")
 
 
 class PlanReader:
@@ -378,88 +380,88 @@ class PlanReader:
             raise PlanFileError(f"{source}: {where or 'the document'} is not a JSON object")
         self.value: dict[str, Any] = value
 
-    def error(self, key: str, fault: str) -> PlanFileError:
+    def make_error(self, key: str, fault: str) -> PlanFileError:
         """Return an error that names the file, the key and its fault, to be raised."""
         return PlanFileError(f"{self.source}: {f'{self.where}.' if self.where else ''}{key}: {fault}")
 
-    def inner(self, key: str) -> PlanReader:
+    def read_object(self, key: str) -> PlanReader:
         """Return a reader of the object under a key."""
         return PlanReader(self.source, f"{self.where}.{key}".lstrip("."), self._get(key))
 
-    def text(self, key: str) -> str:
+    def read_text(self, key: str) -> str:
         """Return a string."""
         value = self._get(key)
         if not isinstance(value, str):
-            raise self.error(key, f"{value!r} is not a string")
+            raise self.make_error(key, f"{value!r} is not a string")
         return value
 
-    def texts(self, key: str) -> list[str]:
+    def read_texts(self, key: str) -> list[str]:
         """Return a list of strings."""
-        values = self.items(key)
+        values = self.read_list(key)
         if not all(isinstance(value, str) for value in values):
-            raise self.error(key, "must be a list of strings")
+            raise self.make_error(key, "must be a list of strings")
         return values
 
-    def items(self, key: str) -> list[Any]:
+    def read_list(self, key: str) -> list[Any]:
         """Return a list."""
         value = self._get(key)
         if not isinstance(value, list):
-            raise self.error(key, f"{value!r} is not a list")
+            raise self.make_error(key, f"{value!r} is not a list")
         return value
 
-    def flag(self, key: str) -> bool:
+    def read_flag(self, key: str) -> bool:
         """Return a boolean."""
         value = self._get(key)
         if not isinstance(value, bool):
-            raise self.error(key, f"{value!r} is not a boolean")
+            raise self.make_error(key, f"{value!r} is not a boolean")
         return value
 
-    def between(self, key: str, least: float, most: float) -> float:
+    def read_number(self, key: str, least: float, most: float) -> float:
         """Return a number from `least` to `most`."""
         value = self._get(key)
         if not _is_number(value) or not least <= value <= most:
-            raise self.error(key, f"{value!r} is not a number from {least:g} to {most:g}")
+            raise self.make_error(key, f"{value!r} is not a number from {least:g} to {most:g}")
         return float(value)
 
-    def figures(self, key: str, needed: str) -> dict[str, Any]:
+    def read_figures(self, key: str, needed: str) -> dict[str, Any]:
         """Return finite numbers of 0 or more by name, or objects of such numbers; the name `needed` must be there."""
-        figures = self.inner(key)
+        figures = self.read_object(key)
         for name, value in figures.value.items():
             if name in TEXTS:
-                figures.text(name)
+                figures.read_text(name)
                 continue
             numbers = value.values() if isinstance(value, dict) else (value,)
             if not all(_is_number(number) and 0 <= number < math.inf for number in numbers):
-                raise figures.error(name, f"{value!r} is not a finite number of 0 or more")
+                raise figures.make_error(name, f"{value!r} is not a finite number of 0 or more")
         if needed not in figures.value:
-            raise figures.error(needed, "is missing")
+            raise figures.make_error(needed, "is missing")
         return figures.value
 
     def count(self, key: str, most: float = math.inf) -> int:
         """Return an integer from 1 to `most`."""
-        value = self.whole(self._get(key), key)
+        value = self.check_integer(self._get(key), key)
         if value < 1:
-            raise self.error(key, f"{value} is less than 1")
+            raise self.make_error(key, f"{value} is less than 1")
         if value > most:
-            raise self.error(key, f"{value} is more than {most}")
+            raise self.make_error(key, f"{value} is more than {most}")
         return value
 
-    def whole(self, value: Any, key: str) -> int:
+    def check_integer(self, value: Any, key: str) -> int:
         """Return `value` if it is an integer; `key` names it in errors."""
         if isinstance(value, bool) or not isinstance(value, int):
-            raise self.error(key, f"{value!r} is not an integer")
+            raise self.make_error(key, f"{value!r} is not an integer")
         return value
 
-    def node(self, value: Any, key: str, nodes: int) -> int:
+    def check_node(self, value: Any, key: str, nodes: int) -> int:
         """Return `value` if it is the number of a node, 0 to `nodes` - 1."""
-        number = self.whole(value, key)
+        number = self.check_integer(value, key)
         if not 0 <= number < nodes:
-            raise self.error(key, f"there is no node {number}: nodes are 0 to {nodes - 1}")
+            raise self.make_error(key, f"there is no node {number}: nodes are 0 to {nodes - 1}")
         return number
 
     def _get(self, key: str) -> Any:
         if key not in self.value:
-            raise self.error(key, "is missing")
+            raise self.make_error(key, "is missing")
         return self.value[key]
 
 

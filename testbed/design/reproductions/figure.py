@@ -55,7 +55,7 @@ class Plot:
 
 def series_of(table: Table, name: str, across: str, up: str) -> tuple[Series, ...]:
     """Return a series for each value of the column `name`."""
-    parts = [(str(value), table.where(**{name: value})) for value in table.values(name)]
+    parts = [(str(value), table.select_rows(**{name: value})) for value in table.values(name)]
     return tuple(
         Series(title, tuple(record[across] for record in part.records), part.numbers(up))
         for title, part in parts
@@ -74,7 +74,7 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
 
     @classmethod
-    def of(cls, columns: Iterable[str], rows: Iterable[Iterable[Cell]]) -> Table:
+    def from_rows(cls, columns: Iterable[str], rows: Iterable[Iterable[Cell]]) -> Table:
         """Return the table with rounded numbers. Raises `ValueError` for a row of another length."""
         names = tuple(columns)
         rounded = tuple(
@@ -90,7 +90,7 @@ class Table:
     def from_csv(cls, text: str) -> Table:
         """Return the table of a text from `csv`; cells that parse as numbers become numbers. Raises as `of` does."""
         columns, *rows = csv.reader(io.StringIO(text))
-        return cls.of(columns, [[_number_or_word(cell) for cell in row] for row in rows])
+        return cls.from_rows(columns, [[_number_or_word(cell) for cell in row] for row in rows])
 
     @property
     def csv(self) -> str:
@@ -111,7 +111,7 @@ class Table:
         """Rows as mappings from column to cell."""
         return tuple(dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
-    def where(self, **wanted: Cell) -> Table:
+    def select_rows(self, **wanted: Cell) -> Table:
         """Return the table of the rows in which these columns have these values."""
         rows = [
             row
@@ -130,7 +130,7 @@ class Table:
 
     def number(self, column: str, **wanted: Cell) -> float:
         """Return the number of a column in the row with these values. Raises `ValueError` unless one row matches."""
-        numbers = self.where(**wanted).numbers(column)
+        numbers = self.select_rows(**wanted).numbers(column)
         if len(numbers) != 1:
             raise ValueError(f"{len(numbers)} rows match {wanted} instead of one")
         return numbers[0]
@@ -187,7 +187,7 @@ class Comparison:
         return self.quantity, self.published.told + source, ours, self.difference, self.note
 
 
-def of_small_sizes(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
+def mark_small_sizes(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """Return the lines marked as not comparable, because sizes are smaller than the paper's."""
     return tuple(
         replace(line, comparable=False, note=("small sizes" + (f"; {line.note}" if line.note else "")))
@@ -195,7 +195,7 @@ def of_small_sizes(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     )
 
 
-def markdown(comparisons: Sequence[Comparison]) -> str:
+def format_markdown(comparisons: Sequence[Comparison]) -> str:
     """Return the comparisons as a Markdown table."""
     rows = [HEADER, ("---",) * len(HEADER), *(line.cells for line in comparisons)]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
@@ -212,21 +212,21 @@ class Figure(Generic[Scale]):
     draw: Callable[[Table], Plot]
 
 
-def silent(_done: int, _total: int, _text: str) -> None:
+def ignore_progress(_done: int, _total: int, _text: str) -> None:
     """Ignore progress."""
 
 
-def page(figure: Figure[Scale], table: Table, plot: str, *, quick: bool = False) -> str:
+def format_page(figure: Figure[Scale], table: Table, plot: str, *, quick: bool = False) -> str:
     """Return the page of a figure: title, plot (a file beside the page), comparison, and a link to the CSV beside it.
 
     A `quick` page marks its numbers as not comparable, because sizes are small.
     """
     comparisons = figure.compare(table)
     if quick:
-        comparisons = of_small_sizes(comparisons)
+        comparisons = mark_small_sizes(comparisons)
     return (
         f"# Figure {figure.number}: {figure.title}\n\n"
         f"![{figure.title}]({plot})\n\n"
-        f"{markdown(comparisons)}\n"
+        f"{format_markdown(comparisons)}\n"
         f"All numbers: [figure{figure.number}.csv](figure{figure.number}.csv).\n"
     )

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from lightbed.compiled import compile_function
 from testbed.design.model import Topology
 from testbed.design.routing.priced_trees import Links, Workspace, add_demand, add_load, grow_tree
-from testbed.design.routing.route_sets import MOST_SETS, RouteSets, matrix_of, ways_of
+from testbed.design.routing.route_sets import MAX_SETS, RouteSets, find_used_routes, matrix_of
 from testbed.design.topology.demand import Demand
 from testbed.design.topology.hops import hop_table
 from testbed.errors import TopologyError
@@ -52,7 +52,7 @@ _HOP_PRICE = 0.01
 
 
 def route(
-    topology: Topology, demand: Demand, *, most_paths: int = MOST_SETS, seed: int = 0, tries: int = 3
+    topology: Topology, demand: Demand, *, most_paths: int = MAX_SETS, seed: int = 0, tries: int = 3
 ) -> RouteSets:
     """Return routes between all nodes, with weights for the pairs of a demand that keep the fullest link low.
 
@@ -60,31 +60,33 @@ def route(
     set. With at most 64 nodes and several `tries`, fewer sets are tried too, so that more paths are never worse; tries
     end early once one comes within 1 % of the bound. With more nodes there is a single try. The same arguments give
     the same routes. Raises `TopologyError` for a topology that is not connected, and for a number of
-    paths outside 1 to `MOST_SETS`.
+    paths outside 1 to `MAX_SETS`.
     """
-    if not 1 <= most_paths <= MOST_SETS:
-        raise TopologyError(f"{most_paths} paths per pair: hosts have 1 to {MOST_SETS} addresses for them")
+    if not 1 <= most_paths <= MAX_SETS:
+        raise TopologyError(f"{most_paths} paths per pair: hosts have 1 to {MAX_SETS} addresses for them")
     _check_connected(topology)
     size, links = matrix_of(demand), _links_of(topology)
     if not size.any():
         return _route_without_demand(topology, links)
     few = topology.nodes <= _FEW_NODES
     routes = [
-        _best_of(topology, links, size, sets, seed, tries if few else 1)
+        _route_best(topology, links, size, sets, seed, tries if few else 1)
         for sets in range(most_paths, 0 if few and tries > 1 else most_paths - 1, -1)
     ]
-    best, bound = min(routes, key=_by_fullest_link(size)), max(one.bound_bytes for one in routes)
+    best, bound = min(routes, key=_fullest_link_key(size)), max(one.bound_bytes for one in routes)
     onward = np.full((most_paths, *size.shape), -1, dtype=np.int64)
     weight = np.zeros((most_paths, *size.shape))
     onward[: best.sets], weight[: best.sets] = _prune(best, links), best.weight
     return RouteSets(topology, onward, weight, bound)
 
 
-def _by_fullest_link(size: Floats) -> Callable[[RouteSets], float]:
+def _fullest_link_key(size: Floats) -> Callable[[RouteSets], float]:
     return lambda found: float(found.link_bytes(size).max())
 
 
-def _best_of(topology: Topology, links: Links, size: Floats, sets: int, seed: int, tries: int) -> RouteSets:
+def _route_best(
+    topology: Topology, links: Links, size: Floats, sets: int, seed: int, tries: int
+) -> RouteSets:
     """Return the best of several tries with `sets` sets, without pruning."""
     few, scale = topology.nodes <= _FEW_NODES, size.max()
     bound, candidates = 0.0, []
@@ -101,11 +103,11 @@ def _best_of(topology: Topology, links: Links, size: Floats, sets: int, seed: in
         candidates.append(RouteSets(topology, onward, _round(weight, size), bound * scale))
         if candidates[-1].gap(size) < _CLOSE_GAP:
             break
-    best = min(candidates, key=_by_fullest_link(size))
+    best = min(candidates, key=_fullest_link_key(size))
     return RouteSets(topology, best.onward, best.weight, bound * scale)
 
 
-def quick_route(topology: Topology, demand: Demand, *, most_paths: int = MOST_SETS) -> RouteSets:
+def route_quickly(topology: Topology, demand: Demand, *, most_paths: int = MAX_SETS) -> RouteSets:
     """Return routes as `route` does, with fewer rounds, one try and no bound: for searches.
 
     Raises `TopologyError` for a topology that is not connected.
@@ -202,7 +204,7 @@ def _round(weight: Floats, size: Floats) -> Floats:
 def _prune(routes: RouteSets, links: Links) -> NDArray[np.int64]:
     """Return the trees with only the entries that some pair uses, in either direction; the first set stays complete."""
     onward = np.full_like(routes.onward, -1)
-    for number, is_used in enumerate(ways_of(routes.weight)):
+    for number, is_used in enumerate(find_used_routes(routes.weight)):
         at, to = np.nonzero(is_used)
         while at.size:
             edge = routes.onward[number, to, at]

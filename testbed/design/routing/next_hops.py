@@ -16,7 +16,7 @@ from testbed.design.topology.hops import Edge, hop_table, target_table
 from testbed.errors import TopologyError
 
 #: Links of a node are kept as bits of a word.
-_MOST_LINKS = 62
+_MAX_LINKS = 62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,9 +62,9 @@ def next_hops(nodes: int, edges: Sequence[Edge]) -> NextHops:
     from testbed.design.routing.path_search import choose_links
 
     slots, hops = target_table(nodes, edges), hop_table(nodes, edges)
-    if slots.shape[1] > _MOST_LINKS:
+    if slots.shape[1] > _MAX_LINKS:
         raise TopologyError(
-            f"{slots.shape[1]} links at one node: next hops are kept for at most {_MOST_LINKS}"
+            f"{slots.shape[1]} links at one node: next hops are kept for at most {_MAX_LINKS}"
         )
     if hops.min() < 0:
         source, target = np.argwhere(hops < 0)[0]

@@ -18,7 +18,7 @@ from testbed.design.model import Routes, Topology, Wiring
 from testbed.design.topology.demand import Demand
 from testbed.errors import TopologyError
 
-MOST_SETS = 4
+MAX_SETS = 4
 """Maximum sets of routes: each needs an address of every host."""
 
 
@@ -75,7 +75,7 @@ class RouteSets:
 
     def routes(self) -> Iterator[PairRoute]:
         """Yield the routes of all pairs: those with a weight in either direction, and all of the first set."""
-        for source, target, number in np.argwhere(ways_of(self.weight).transpose(1, 2, 0)).tolist():
+        for source, target, number in np.argwhere(find_used_routes(self.weight).transpose(1, 2, 0)).tolist():
             weight = float(self.weight[number, source, target])
             yield PairRoute(source, target, number, weight, self.path(source, target, number))
 
@@ -95,7 +95,7 @@ class RouteSets:
         return most / self.bound_bytes - 1 if self.bound_bytes else float("nan")
 
 
-def ways_of(weight: NDArray[np.float64]) -> NDArray[np.bool_]:
+def find_used_routes(weight: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return a mask of the routes that these weights need, shape (sets, sources, targets)."""
     needed: NDArray[np.bool_] = (weight > 0) | (weight > 0).transpose(0, 2, 1)
     needed[0] = True

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from testbed.design.search.chains import Point, Stop
-from testbed.design.search.edge_swap import Tries, neighbour_findings, starts, swap
+from testbed.design.search.edge_swap import Tries, neighbour_findings, propose_starts, swap
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import Simulator
@@ -83,7 +83,7 @@ class Cooling:
     last: float = 0.002
     closed: float = 0.02
 
-    def at(self, part: float) -> float:
+    def temperature_at(self, part: float) -> float:
         """Return the temperature after a part of the budget.
 
         >>> round(Cooling(first=0.04, last=0.0001).at(0.5), 6)
@@ -149,7 +149,7 @@ class Annealer:
         closed_s, scale_s = self.estimate_s(start), at.seconds
         begin = self.work
         while self.work < begin + budget:
-            warm_s = scale_s * cooling.at((self.work - begin) / budget)
+            warm_s = scale_s * cooling.temperature_at((self.work - begin) / budget)
             other = self.propose(at.candidate, chance, counts)
             if other.finding.matching_degree != start.finding.matching_degree:
                 continue
@@ -212,7 +212,11 @@ class Annealer:
         may take only a little longer, and all microbatches must be faster.
         """
         start, begin = best.candidate, self.work
-        if not self._links(start.finding) or self.problem.nodes > FEW_NODES or not self._pairs(start):
+        if (
+            not self._links(start.finding)
+            or self.problem.nodes > FEW_NODES
+            or not self._has_pair_bytes(start)
+        ):
             return best
         strategy, bars = self.strategy(start), self._bars(start, few)
         while self.work < begin + budget:
@@ -270,14 +274,14 @@ class Annealer:
         Edge swaps improve TopologyFinder's links and the candidate's own; the better result is taken.
         """
         objective, strategy = self.objective(at.microbatches), self.strategy(at)
-        if self.problem.nodes > FEW_NODES or not self._pairs(at):
+        if self.problem.nodes > FEW_NODES or not self._has_pair_bytes(at):
             return at
         demand = objective.demand(at.point)
 
         def cost_of(finding: Finding) -> float:
             return self.simulator.fullest_s(strategy, finding.topology)
 
-        findings = [at.finding, *(start.finding for start in starts(objective, strategy))]
+        findings = [at.finding, *(start.finding for start in propose_starts(objective, strategy))]
         ends = [
             swap(start, cost_of(start), cost_of, demand, Tries(_TRIES))
             for start in dict.fromkeys(findings)
@@ -285,7 +289,7 @@ class Annealer:
         ]
         return at._replace(finding=min(ends, key=lambda end: end[1])[0])
 
-    def _pairs(self, at: Candidate) -> bool:
+    def _has_pair_bytes(self, at: Candidate) -> bool:
         """Return whether any bytes pass between pairs."""
         return bool(self.objective(at.microbatches).demand(at.point).pair_bytes)
 

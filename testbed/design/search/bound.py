@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.search.moves import by_shape
+from testbed.design.search.moves import group_by_shape
 from testbed.design.search.problem import Problem
 from testbed.design.workloads.iteration.totals import edge_pairs, sums_of
 from testbed.design.workloads.model import Edge, Operator
@@ -34,7 +34,7 @@ class Bound(NamedTuple):
     by: str
 
 
-def least_iteration(problem: Problem) -> Bound:
+def bound_iteration(problem: Problem) -> Bound:
     """Return the lower bound on an iteration, for any strategy on any topology."""
     costs = _Costs(problem)
     compute_s = sum(min(shape.seconds for shape in shapes) for shapes in costs.shapes) / problem.nodes
@@ -97,7 +97,7 @@ class _Costs:
     def _shapes_of(self, place: int) -> tuple[_Shape, ...]:
         operator, nodes = self.problem.workload.operators[place], self.problem.nodes
         known = legal_shardings(operator, nodes)
-        shapes = [tuple(known[at] for at in shape) for shape in by_shape(known).values()]
+        shapes = [tuple(known[at] for at in shape) for shape in group_by_shape(known).values()]
         return tuple(_Shape(shape, *self._sharding(place, operator, shape[0])) for shape in shapes)
 
     def _sharding(self, place: int, operator: Operator, sharding: Sharding) -> tuple[float, float]:

@@ -28,7 +28,7 @@ from testbed.design.workloads.sharding import Strategy
 Edge = tuple[int, int]
 Round = tuple[Edge, ...]
 
-MOST_TRIES = 240
+MAX_TRIES = 240
 """Topologies that are tried for all strategies of a search together: 1 s for 12 servers, 3 s for 32."""
 SHORTER = 5e-3
 """Fraction by which a topology must shorten the iteration to be accepted: the closed form is no more accurate, and
@@ -38,7 +38,7 @@ plans stay regular where nothing is gained."""
 class Tries:
     """Budget of topologies to try: `left` may still be tried."""
 
-    def __init__(self, left: int = MOST_TRIES) -> None:
+    def __init__(self, left: int = MAX_TRIES) -> None:
         self.left = left
 
     def take(self) -> bool:
@@ -52,18 +52,18 @@ def with_edge_swaps(
 ) -> tuple[Proposal, ...]:
     """Return the strategies that cost less in closed form on another topology, with that topology.
 
-    All strategies share `MOST_TRIES`, which the first ones use first. A `stop` ends the search and keeps its results.
+    All strategies share `MAX_TRIES`, which the first ones use first. A `stop` ends the search and keeps its results.
     """
     tries, improved = Tries(), []
     with Stop() if stop is None else stop:
         for proposal in proposals:
-            best = _best(objective, proposal, tries)
+            best = _choose_best(objective, proposal, tries)
             if best.closed_form_s < proposal.closed_form_s * (1 - SHORTER):
                 improved.append(best)
     return tuple(improved)
 
 
-def starts(objective: StrategyObjective, strategy: Strategy) -> Iterator[Proposal]:
+def propose_starts(objective: StrategyObjective, strategy: Strategy) -> Iterator[Proposal]:
     """Yield the strategy on TopologyFinder's topologies for it, one for each possible number of links for pairs."""
     problem, point = objective.problem, objective.point(strategy)
     demand = objective.demand(point)
@@ -106,8 +106,11 @@ def swap(
     return finding, cost
 
 
-def _best(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
-    ends = [improve(objective, start, tries) for start in (proposal, *starts(objective, proposal.strategy))]
+def _choose_best(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
+    ends = [
+        improve(objective, start, tries)
+        for start in (proposal, *propose_starts(objective, proposal.strategy))
+    ]
     return min(ends, key=lambda end: end.closed_form_s)
 
 
@@ -127,7 +130,7 @@ def neighbour_findings(finding: Finding, wanted: frozenset[Edge]) -> Iterator[Fi
             yield _with_links(
                 finding, finding.topology.strides, (*rounds[:number], other, *rounds[number + 1 :]), wanted
             )
-    for strides in _other_strides(finding.topology):
+    for strides in _vary_strides(finding.topology):
         yield _with_links(finding, strides, rounds, wanted)
 
 
@@ -142,7 +145,7 @@ def _edge_swaps(links: Round, *, simplex: bool) -> Iterator[Round]:
                 yield (*rest, *(_as_link(link, simplex=simplex) for link in pair))
 
 
-def _other_strides(topology: Topology) -> Iterator[tuple[int, ...]]:
+def _vary_strides(topology: Topology) -> Iterator[tuple[int, ...]]:
     """Yield the strides with one replaced by another that makes rings of the same groups."""
     nodes, strides = topology.nodes, topology.strides
     last = nodes - 1 if topology.simplex else nodes // 2

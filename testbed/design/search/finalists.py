@@ -11,7 +11,7 @@ from sim.models.network.execution import simulate
 from sim.models.network.fabrics import ideal_switch
 from testbed.design.routing.route_sets import RouteSets
 from testbed.design.search.chains import Stop
-from testbed.design.search.edge_swap import SHORTER, Tries, improve, starts
+from testbed.design.search.edge_swap import SHORTER, Tries, improve, propose_starts
 from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import Installed, install, on_quick_routes
 from testbed.design.search.strategies import Proposal, StrategyObjective
@@ -63,7 +63,7 @@ def rank(
     return tuple(fastest.values())
 
 
-def wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None = None) -> tuple[Ranked, ...]:
+def rank_wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None = None) -> tuple[Ranked, ...]:
     """Return a strategy on each possible number of links for pairs: the one to choose, then the others, fastest first.
 
     The one to choose has the fewest links for pairs among those within `SHORTER` of the fastest: links for pairs are
@@ -77,7 +77,7 @@ def wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None = None
         known[best.finding] = simulate_proposal(
             problem, Proposal(best.strategy, best.finding, best.closed_form_s)
         )
-        for start in starts(objective, best.strategy):
+        for start in propose_starts(objective, best.strategy):
             published.append(start.finding)
             for proposal in (start, improve(objective, start, tries)):
                 if proposal.finding not in known:

@@ -36,7 +36,7 @@ class Moves:
         self._shardings = shardings
         self._at = [{sharding: at for at, sharding in enumerate(known)} for known in shardings]
         self.free = [place for place, known in enumerate(shardings) if len(known) > 1]
-        self._shapes = [by_shape(known) for known in shardings]
+        self._shapes = [group_by_shape(known) for known in shardings]
         self._outputs = [operator.output_bytes for operator in workload.operators]
         self.classes = _classes(workload, self.free)
         self._classes = [members for members in self.classes if len(members) > 1]
@@ -52,7 +52,11 @@ class Moves:
             self._neighbours[producer].append(consumer)
             self._neighbours[consumer].append(producer)
         self._next = {producer: consumer for producer, consumer in workload.edges if consumer in self.free}
-        self._kinds: list[Callable[[Point, np.random.Generator], Point]] = [self.one, self.join, self.run]
+        self._kinds: list[Callable[[Point, np.random.Generator], Point]] = [
+            self.move_one,
+            self.join,
+            self.run,
+        ]
         if self._classes:
             self._kinds += [self.swap, self.relay]
         if any(sharding.way == "place" for known in shardings for sharding in known):
@@ -64,7 +68,7 @@ class Moves:
             return point
         return self._kinds[int(chance.integers(len(self._kinds)))](point, chance)
 
-    def one(self, point: Point, chance: np.random.Generator) -> Point:
+    def move_one(self, point: Point, chance: np.random.Generator) -> Point:
         """Return the point with one operator laid out in another way.
 
         The shape is drawn first, then the servers: otherwise the hundred servers on which a table may be placed would
@@ -78,10 +82,10 @@ class Moves:
     def join(self, point: Point, chance: np.random.Generator) -> Point:
         """Return the point with one operator laid out like an operator that feeds it, or that it feeds."""
         place = _draw(self.free, chance)
-        choices = self._like_neighbours(point, place)
-        return _change(point, {place: _draw(choices, chance)}) if choices else self.one(point, chance)
+        choices = self._find_neighbour_layouts(point, place)
+        return _change(point, {place: _draw(choices, chance)}) if choices else self.move_one(point, chance)
 
-    def _like_neighbours(self, point: Point, place: int) -> list[int]:
+    def _find_neighbour_layouts(self, point: Point, place: int) -> list[int]:
         """Return the places of an operator's shardings that equal a neighbour's: then nothing is sent between them."""
         shardings = [self._shardings[other][point[other]] for other in self._neighbours[place]]
         known = (self._at[place].get(sharding, point[place]) for sharding in shardings)
@@ -124,8 +128,10 @@ class Moves:
         is also laid out like each of its neighbours, and a group is also split as in `_part_group`.
         """
         if len(members) == 1:
-            yield from (_change(point, {members[0]: at}) for at in self._like_neighbours(point, members[0]))
-        yield from self._part_group(point, members)
+            yield from (
+                _change(point, {members[0]: at}) for at in self._find_neighbour_layouts(point, members[0])
+            )
+        yield from self._split_group(point, members)
         for choices in self._shapes[members[0]].values():
             first = self._shardings[members[0]][choices[0]]
             if self._home(members[0], choices[0]) is None:
@@ -140,7 +146,7 @@ class Moves:
                     load[server] += 0 if together else self._outputs[place]
                 yield self._lay(point, changes)
 
-    def _part_group(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
+    def _split_group(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
         """Yield strategies with one of a group on each server that sends nothing else, the others in another shape.
 
         Moves of single operators do not lead there from a group that is cut: each of them alone is slower.
@@ -200,7 +206,7 @@ class Moves:
         homes = {place: self._home(place, point[place]) for place in self.free}
         used = sorted({home for home in homes.values() if home is not None})
         if not used:
-            return self.one(point, chance)
+            return self.move_one(point, chance)
         one, other = _draw(used, chance), int(chance.integers(self._nodes))
         exchanged = {one: other, other: one}
         changes = {}
@@ -216,7 +222,7 @@ class Moves:
         return sharding.grid[0][0] if sharding.way == "place" and sharding.shards == 1 else None
 
 
-def by_shape(shardings: Sequence[Sharding]) -> dict[Shape, list[int]]:
+def group_by_shape(shardings: Sequence[Sharding]) -> dict[Shape, list[int]]:
     """Return the places of the shardings, grouped by shape."""
     shapes: dict[Shape, list[int]] = {}
     for at, sharding in enumerate(shardings):

@@ -14,7 +14,7 @@ import numpy as np
 from sim.models.network.latency import Latency
 from testbed.design.search import checkpoint as checkpoints
 from testbed.design.search.annealing import Annealer, Candidate, polish
-from testbed.design.search.bound import Bound, least_iteration
+from testbed.design.search.bound import Bound, bound_iteration
 from testbed.design.search.chains import AlphaUnit, ChainState, Rules, Stop, Visit, merge
 from testbed.design.search.edge_swap import with_edge_swaps
 from testbed.design.search.finalists import (
@@ -22,13 +22,13 @@ from testbed.design.search.finalists import (
     ideal_switch_s,
     on_plan_routes,
     rank,
+    rank_wirings,
     simulate_proposal,
-    wirings,
 )
 from testbed.design.search.problem import Problem
-from testbed.design.search.reasons import beside_fat_tree, reasons
+from testbed.design.search.reasons import compare_with_fat_tree, explain_plan
 from testbed.design.search.strategies import Proposal, StrategyObjective, StrategyRecipe
-from testbed.design.search.worker_pool import ChainTask, Here, first_states, run_chains, worker_pool
+from testbed.design.search.worker_pool import ChainTask, Here, make_first_states, run_chains, worker_pool
 from testbed.design.topology.finder import Finding
 from testbed.design.topology.hops import mean_hops
 from testbed.design.workloads.model import Workload
@@ -161,7 +161,7 @@ def optimise(
             states = checkpoints.read(checkpoint, name, chains)
             checkpoints.check(checkpoint, states, objective, rules)
         else:
-            states = first_states(task, seed, chains)
+            states = make_first_states(task, seed, chains)
         report(states)
         states = run_chains(task, states, executor, until=until, report=report, stop=stop)
         budget = min(sum(state.step for state in states) * polish_work, MOST_POLISH_WORK)
@@ -197,7 +197,7 @@ def _polish_ranking(
         Candidate(default, problem.microbatches, objective.finding(default)),
         Candidate(objective.point(ranking[0].strategy), problem.microbatches, ranking[0].finding),
     ]
-    with _without_old_garbage():
+    with _freeze_old_garbage():
         timed = polish(annealer, starts, np.random.default_rng([seed, _POLISH]), budget, stop)
     candidates = list(dict.fromkeys(one.candidate for one in timed))[:_KEPT_POLISHED]
     proposals = [
@@ -211,7 +211,7 @@ def _polish_ranking(
 
 
 @contextmanager
-def _without_old_garbage() -> Iterator[None]:
+def _freeze_old_garbage() -> Iterator[None]:
     """Exclude existing objects from garbage collection: compiled code has so many that a scan outlasts a simulation."""
     gc.freeze()
     try:
@@ -233,7 +233,7 @@ def _conclude(
     problem = replace(objective.problem, microbatches=ranking[0].strategy.microbatches)
     if problem != objective.problem:
         objective = StrategyObjective(problem)
-    chosen, *others = wirings(objective, ranking[0], stop)
+    chosen, *others = rank_wirings(objective, ranking[0], stop)
     if plan_routes:
         with stop:
             chosen = on_plan_routes(objective.problem, chosen)
@@ -249,11 +249,11 @@ def _conclude(
             bandwidth_tax=chosen.bandwidth_tax,
             mean_hops=mean_hops(chosen.finding.topology),
             ideal_switch_s=ideal_s,
-            bound=least_iteration(problem),
+            bound=bound_iteration(problem),
         ),
         why=(
-            *reasons(problem, wired, ideal_s),
-            *beside_fat_tree(problem, chosen.strategy, chosen.simulated_s),
+            *explain_plan(problem, wired, ideal_s),
+            *compare_with_fat_tree(problem, chosen.strategy, chosen.simulated_s),
             *_explain_stop(stop, steps, budget),
         ),
         ranking=ranking,

@@ -23,12 +23,12 @@ ALIKE = 0.01
 """Relative difference below which two simulated times count as equal: ends of flows are rounded by as much."""
 
 
-def reasons(problem: Problem, wirings: Sequence[Ranked], ideal_s: float) -> tuple[str, ...]:
+def explain_plan(problem: Problem, wirings: Sequence[Ranked], ideal_s: float) -> tuple[str, ...]:
     """Return sentences on strategy, links and time from the simulated wirings, of which the first is the plan's."""
     best = wirings[0]
     if problem.nodes == 1:
         return (
-            f"One server computes everything in {in_ms(best.simulated_s)}: nothing is sent, no link is needed.",
+            f"One server computes everything in {format_time(best.simulated_s)}: nothing is sent, no link is needed.",
         )
     return (_strategy(best), *_links(problem, wirings), _time(problem, best, ideal_s))
 
@@ -63,15 +63,15 @@ def _links(problem: Problem, wirings: Sequence[Ranked]) -> Iterator[str]:
             slower = other.simulated_s / best.simulated_s - 1
             yield (
                 f"With {_count(other.finding.matching_degree, 'link')} for pairs the simulated iteration takes "
-                f"{in_ms(other.simulated_s)}, {_percent(slower)}."
+                f"{format_time(other.simulated_s)}, {_percent(slower)}."
             )
 
 
 def _time(problem: Problem, best: Ranked, ideal_s: float) -> str:
     more = best.simulated_s / ideal_s - 1 if ideal_s else 0.0
     return (
-        f"The simulated iteration takes {in_ms(best.simulated_s)}; a switch that never blocks, with "
-        f"{problem.degree * problem.rate_gbps:g} Gb/s a server, would need {in_ms(ideal_s)}. Each byte passes "
+        f"The simulated iteration takes {format_time(best.simulated_s)}; a switch that never blocks, with "
+        f"{problem.degree * problem.rate_gbps:g} Gb/s a server, would need {format_time(ideal_s)}. Each byte passes "
         f"{best.bandwidth_tax:.2f} links"
         + (f", which makes it {_percent(more)} than on the switch." if more >= _SHOWN else ".")
     )
@@ -87,12 +87,12 @@ def _count(number: int, noun: str) -> str:
     return count_noun(number, noun) if number else f"no {noun}s"
 
 
-def in_ms(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Return a time as text: in ms below 1 s, else in s."""
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.4g} s"
 
 
-def beside_fat_tree(problem: Problem, strategy: Strategy, planned_s: float) -> tuple[str, ...]:
+def compare_with_fat_tree(problem: Problem, strategy: Strategy, planned_s: float) -> tuple[str, ...]:
     """Return a sentence that compares the plan with the Fat-tree of equal cost; nothing for a single server."""
     if problem.nodes == 1:
         return ()

@@ -19,7 +19,7 @@ from testbed.design.fabrics.direct import demand_on, route_job
 from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.fabrics.kind import ChosenFabric, FabricRequest
 from testbed.design.model import Topology
-from testbed.design.routing.route_sets import MOST_SETS, RouteSets
+from testbed.design.routing.route_sets import MAX_SETS, RouteSets
 from testbed.design.search.problem import Problem
 from testbed.design.topology.demand import Demand
 from testbed.design.topology.hops import distances
@@ -64,11 +64,11 @@ class Simulator:
             return self._known[key] if self._known[key] <= most_s else math.inf
         if self._longer.get(key, 0.0) >= most_s or self.least_s(strategy, topology) > most_s:
             return math.inf
-        simulated_s = self._until(strategy, topology, most_s)
+        simulated_s = self._simulate_until(strategy, topology, most_s)
         (self._longer if math.isinf(simulated_s) else self._known)[key] = min(simulated_s, most_s)
         return simulated_s
 
-    def fastest(self, within: float) -> list[tuple[float, Strategy, Topology]]:
+    def select_fastest(self, within: float) -> list[tuple[float, Strategy, Topology]]:
         """Return the completed simulations at most `within` (a fraction) slower than the fastest, fastest first."""
         timed = sorted(((seconds, *key) for key, seconds in self._known.items()), key=lambda one: one[0])
         return [one for one in timed if one[0] <= timed[0][0] * (1 + within)]
@@ -90,7 +90,7 @@ class Simulator:
 
     def fullest_s(self, strategy: Strategy, topology: Topology) -> float:
         """Return the seconds of bytes on the fullest link, without computing: the measure that compares links."""
-        from testbed.design.routing.balancing import quick_route
+        from testbed.design.routing.balancing import route_quickly
 
         whole = _with_one_microbatch(strategy)
         if (whole, topology) in self._fullest:
@@ -100,7 +100,7 @@ class Simulator:
         if key not in self._demands:  # only the rings of AllReduces depend on the links, by the strides
             self._demands[key] = demand_on(topology, self.graph(whole), self.problem.latency)
         demand = self._demands[key]
-        most = quick_route(topology, demand).link_bytes(demand).max(initial=0.0)
+        most = route_quickly(topology, demand).link_bytes(demand).max(initial=0.0)
         self._fullest[whole, topology] = float(most * 8e-9 / self.problem.rate_gbps)
         return self._fullest[whole, topology]
 
@@ -110,7 +110,7 @@ class Simulator:
             self.graph(strategy), latency=self.problem.latency
         )
 
-    def _until(self, strategy: Strategy, topology: Topology, most_s: float) -> float:
+    def _simulate_until(self, strategy: Strategy, topology: Topology, most_s: float) -> float:
         graph, chosen = self.graph(strategy), self.fabric(_with_one_microbatch(strategy), topology)
         fabric = chosen.fabric
         lowered = lower(graph, fabric, self.problem.latency, chosen.allreduce)
@@ -122,10 +122,10 @@ class Simulator:
             return math.inf
         self.work += graph.tasks + program.message_bytes.size
         run = Run(lowered, fabric.capacity_bps / 8, fabric.never_full)
-        return float(run.state.end_s.max(initial=0.0)) if run.until(most_s) else math.inf
+        return float(run.state.end_s.max(initial=0.0)) if run.run_until(most_s) else math.inf
 
     def _build_fabric(self, strategy: Strategy, topology: Topology) -> ChosenFabric:
-        routes = quick_routes(self.problem, strategy, topology)
+        routes = find_quick_routes(self.problem, strategy, topology)
         return fabric_on(self.problem, topology, routes).as_fluid()
 
 
@@ -140,21 +140,21 @@ class Installed(NamedTuple):
     execution: Execution
 
 
-def quick_routes(problem: Problem, strategy: Strategy, topology: Topology) -> RouteSets | None:
+def find_quick_routes(problem: Problem, strategy: Strategy, topology: Topology) -> RouteSets | None:
     """Return routes for a candidate in some milliseconds, the same for all microbatches; None for a single server."""
-    from testbed.design.routing.balancing import quick_route
+    from testbed.design.routing.balancing import route_quickly
 
     if problem.nodes == 1:
         return None
     graph = iteration(problem.workload, replace(strategy, microbatches=1), problem.cluster)
-    return quick_route(topology, demand_on(topology, graph, problem.latency))
+    return route_quickly(topology, demand_on(topology, graph, problem.latency))
 
 
 def on_quick_routes(
     problem: Problem, strategy: Strategy, topology: Topology, *, rounded: bool = False
 ) -> Installed:
     """Return the iteration on `quick_routes`; `rounded` lets flows end up to 1 % of their duration late."""
-    routes = quick_routes(problem, strategy, topology)
+    routes = find_quick_routes(problem, strategy, topology)
     chosen = fabric_on(problem, topology, routes)
     chosen = chosen.as_ranked() if rounded else chosen.as_fluid()
     graph = iteration(problem.workload, strategy, problem.cluster)
@@ -169,7 +169,7 @@ def install(problem: Problem, strategy: Strategy, topology: Topology) -> Install
     """
     installed = [on_quick_routes(problem, strategy, topology)]
     graph = installed[0].execution.graph
-    numbers = range(MOST_SETS, 0, -1) if problem.nodes <= _FEW_NODES else (MOST_SETS, 1)
+    numbers = range(MAX_SETS, 0, -1) if problem.nodes <= _FEW_NODES else (MAX_SETS, 1)
     for sets in numbers if problem.nodes > 1 else ():
         routes = route_job(topology, graph, most_paths=sets, latency=problem.latency)
         chosen = fabric_on(problem, topology, routes).as_fluid()

@@ -82,7 +82,7 @@ class StrategyObjective:
 
     def neighbour(self, point: Point, chance: np.random.Generator) -> Point:
         """Return the point with a random operator laid out in another way."""
-        return self._moves.one(point, chance) if self._moves.free else point
+        return self._moves.move_one(point, chance) if self._moves.free else point
 
     def cost_s(self, point: Point, origin: Point) -> float:
         """Return seconds of an iteration in closed form on the topology made for `origin`.

@@ -44,7 +44,7 @@ def objective_of(job: ChainTask) -> Objective:
     return job.recipe.objective()
 
 
-def first_states(job: ChainTask, seed: int, chains: int) -> tuple[ChainState, ...]:
+def make_first_states(job: ChainTask, seed: int, chains: int) -> tuple[ChainState, ...]:
     """Return the states of all chains before the first step. Raises `SearchError` for less than one chain."""
     if chains < 1:
         raise SearchError(f"{chains} chains: give 1 or more")

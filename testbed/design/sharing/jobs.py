@@ -45,7 +45,7 @@ class LabLinks:
     nics: int = 1
     spread: bool = False
 
-    def of(self, placement: Placement) -> dict[str, tuple[str, ...]]:
+    def find_jobs_by_link(self, placement: Placement) -> dict[str, tuple[str, ...]]:
         """Return the jobs on each link, by its name (`a-b`, or `a-b/2` for the second circuit).
 
         >>> LabLinks(("a", "b", "c"), 25.0).of({"x": ("a", "b"), "y": ("b", "a"), "z": ("a", "b", "c")})

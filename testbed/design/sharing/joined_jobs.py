@@ -39,7 +39,7 @@ class Shared:
         return times
 
 
-def back_to_back(nodes: int, jobs: Sequence[PlacedJob], iterations: int) -> Shared:
+def chain_iterations(nodes: int, jobs: Sequence[PlacedJob], iterations: int) -> Shared:
     """Return each job `iterations` times, each iteration beginning when all tasks of the previous one have ended.
 
     Raises `ValueError` as `TaskGraph` does.

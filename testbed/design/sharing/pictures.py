@@ -13,7 +13,7 @@ from lightbed.output_file import save_figure
 from lightbed.wording import install_extra
 from sim.models.contention.job import PeriodicJob
 from sim.models.contention.simulation import Contention, Floats, Setting
-from testbed.design.sharing.cassini.prediction import groups, make_shifted_setting, run_policy
+from testbed.design.sharing.cassini.prediction import group_by_links, make_shifted_setting, run_policy
 from testbed.design.sharing.cassini.schedule import LinkSchedule, Schedule, Scheduler
 from testbed.design.sharing.jobs import place_jobs
 
@@ -143,10 +143,12 @@ def _load(scheduler: Scheduler, link: LinkSchedule) -> float:
 
 def _traces(scheduler: Scheduler, schedule: Schedule, link: LinkSchedule) -> tuple[Contention, Contention]:
     """Return the rates over time of the link's jobs, fair and as scheduled, simulated with all connected jobs."""
-    users = scheduler.links.of(schedule.placement)
+    users = scheduler.links.find_jobs_by_link(schedule.placement)
     capacities = [scheduler.links.rate_gbps] * len(users)
     all_jobs = place_jobs(scheduler.jobs, users)
-    group = next(group for group in groups(all_jobs) if any(job.name == link.jobs[0] for job in group))
+    group = next(
+        group for group in group_by_links(all_jobs) if any(job.name == link.jobs[0] for job in group)
+    )
     predicted = {one.job: one for one in schedule.predicted}
     stretch = predicted[link.jobs[0]].slot_ms / predicted[link.jobs[0]].solo_ms
     setting = make_shifted_setting(

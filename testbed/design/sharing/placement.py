@@ -40,7 +40,7 @@ class PlacementRequest:
 HostScheduler = Callable[[PlacementRequest], Sequence[Placement]]
 
 
-def candidates(scheduler: str, request: PlacementRequest) -> list[Placement]:
+def find_candidates(scheduler: str, request: PlacementRequest) -> list[Placement]:
     """Return the distinct candidates of a host scheduler, at most `count`; the only placement if all hosts are fixed.
 
     Raises `WorkloadError` for an unknown scheduler, for one that finds no placement, for jobs that need more hosts than
@@ -98,29 +98,29 @@ def compare_shared_to_ideal(job: SharedJob, placement: Placement, jobs: Mapping[
     for name, hosts in placement.items():
         if name != job.name:
             for pair in own.intersection(ring_pairs(hosts)):
-                waits[pair] += min(_fraction(job), _fraction(jobs[name]))
+                waits[pair] += min(_busy_fraction(job), _busy_fraction(jobs[name]))
     return 1.0 + max(waits.values(), default=0.0)
 
 
 def finish_time_fairness(request: PlacementRequest) -> list[Placement]:
     """Return placements that minimise the worst ratio of shared to ideal time, as Themis does."""
-    return _greedy(request, lambda ratios: (max(ratios), sum(ratios)))
+    return _place_greedily(request, lambda ratios: (max(ratios), sum(ratios)))
 
 
-def goodput(request: PlacementRequest) -> list[Placement]:
+def place_by_goodput(request: PlacementRequest) -> list[Placement]:
     """Return placements that maximise the sum of the jobs' throughputs, as Pollux maximises goodput.
 
     Batch sizes do not change, so statistical efficiency is the same for all placements.
     """
-    return _greedy(request, lambda ratios: (-sum(1 / ratio for ratio in ratios), max(ratios)))
+    return _place_greedily(request, lambda ratios: (-sum(1 / ratio for ratio in ratios), max(ratios)))
 
 
-SCHEDULERS: dict[str, HostScheduler] = {"themis": finish_time_fairness, "pollux": goodput}
+SCHEDULERS: dict[str, HostScheduler] = {"themis": finish_time_fairness, "pollux": place_by_goodput}
 
 Cost = Callable[[Sequence[float]], tuple[float, float]]
 
 
-def _greedy(request: PlacementRequest, cost: Cost) -> list[Placement]:
+def _place_greedily(request: PlacementRequest, cost: Cost) -> list[Placement]:
     """Return placements that add one open job after another at the least cost, each begun at another host."""
     placements = (_place_all(request, cost, first) for first in range(len(request.links.hosts)))
     return [placement for placement in placements if placement]
@@ -129,7 +129,7 @@ def _greedy(request: PlacementRequest, cost: Cost) -> list[Placement]:
 def _place_all(request: PlacementRequest, cost: Cost, first: int) -> Placement | None:
     jobs = {job.name: job for job in request.jobs}
     placement = {job.name: job.hosts for job in request.jobs if job.hosts}
-    waiting = sorted((job for job in request.jobs if not job.hosts), key=lambda job: -_fraction(job))
+    waiting = sorted((job for job in request.jobs if not job.hosts), key=lambda job: -_busy_fraction(job))
     for job in waiting:
         hosts = request.links.hosts
         load = {host: sum(host in used for used in placement.values()) for host in hosts}
@@ -152,5 +152,5 @@ def _cost_of(
     return cost([compare_shared_to_ideal(jobs[name], trial, jobs) for name in trial])
 
 
-def _fraction(job: SharedJob) -> float:
+def _busy_fraction(job: SharedJob) -> float:
     return sum(burst.length_ms for burst in job.bursts) / job.period_ms

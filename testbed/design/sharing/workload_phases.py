@@ -15,7 +15,7 @@ from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.errors import WorkloadError
 
-MOST_BURSTS = 8
+MAX_BURSTS = 8
 """Maximum number of bursts of a job: the closest ones are joined, at their mean rate."""
 SHORT = 0.01
 """A gap between two bursts that is at most this fraction of the period does not separate them."""
@@ -57,7 +57,7 @@ def phases_of_workload(
 
 
 def bursts_of(spans: Spans, period_s: float, rate_gbps: float) -> tuple[Burst, ...]:
-    """Return bursts that carry the bits of a link's spans, at their mean rates, at most `MOST_BURSTS`.
+    """Return bursts that carry the bits of a link's spans, at their mean rates, at most `MAX_BURSTS`.
 
     >>> bursts_of([(0.0, 0.1, 1e9), (0.1, 0.2, 5e8), (0.5, 0.6, 1e9)], 1.0, 10.0)
     (Burst(start_ms=0.0, length_ms=200.0, gbps=7.5), Burst(start_ms=500.0, length_ms=100.0, gbps=10.0))
@@ -66,7 +66,7 @@ def bursts_of(spans: Spans, period_s: float, rate_gbps: float) -> tuple[Burst, .
     while len(joined) > 1:
         gaps = [after[0] - before[1] for before, after in pairwise(joined)]
         least = min(range(len(gaps)), key=gaps.__getitem__)
-        if gaps[least] > SHORT * period_s and len(joined) <= MOST_BURSTS:
+        if gaps[least] > SHORT * period_s and len(joined) <= MAX_BURSTS:
             break
         (begin_s, _, bits), (_, end_s, more) = joined[least : least + 2]
         joined[least : least + 2] = [(begin_s, end_s, bits + more)]

@@ -34,9 +34,9 @@ __all__ = ["AllReduceDemand", "as_json", "check_possible", "circulant_edges", "f
 
 Shares = Literal["averages", "published"]
 
-MOST_LINKS = 1024
+MAX_LINKS = 1024
 """Maximum NICs of a node, far above any real one: a typing error is refused before it costs memory."""
-MOST_NICS = 8_000_000
+MAX_NICS = 8_000_000
 """Maximum NICs of all nodes together: a gigabyte of links."""
 Edge = tuple[int, int]
 MUCH_NEARER = 0.8
@@ -115,11 +115,11 @@ def check_possible(nodes: int, degree: int, *, simplex: bool) -> None:
         raise TopologyError(f"{nodes} nodes: a topology needs at least 2")
     if degree < 1:
         raise TopologyError(f"degree {degree}: every node needs at least 1 NIC; give a degree of 1 or more")
-    if degree > MOST_LINKS:
-        raise TopologyError(f"degree {degree} with {nodes} nodes: lower the degree to at most {MOST_LINKS}")
-    if nodes * degree > MOST_NICS:
+    if degree > MAX_LINKS:
+        raise TopologyError(f"degree {degree} with {nodes} nodes: lower the degree to at most {MAX_LINKS}")
+    if nodes * degree > MAX_NICS:
         raise TopologyError(
-            f"{nodes} nodes of degree {degree}: a topology has at most {MOST_NICS:,} NICs; give fewer nodes"
+            f"{nodes} nodes of degree {degree}: a topology has at most {MAX_NICS:,} NICs; give fewer nodes"
         )
     if not simplex and nodes * degree % 2:
         raise TopologyError(
@@ -185,10 +185,10 @@ def _strides(search: _Search, weights: Mapping[int, float]) -> tuple[int, ...]:
         strides += [copy for stride in chosen for copy in _one_ring(nodes, stride, simplex=simplex)]
     strides += _fill(search, rings - sum(shares.values()), strides)
     nics = len(direct_strides(nodes, strides, simplex=simplex))
-    return tuple(sorted([*strides, *_parallel(search, search.degree - nics)]))
+    return tuple(sorted([*strides, *_yield_parallel_strides(search, search.degree - nics)]))
 
 
-def _parallel(search: _Search, nics: int) -> Iterator[int]:
+def _yield_parallel_strides(search: _Search, nics: int) -> Iterator[int]:
     """Yield strides in turn, as parallel links, for `nics` NICs left after every stride is used."""
     nodes, simplex = search.nodes, search.simplex
     turns = cycle(range(1, nodes if simplex else nodes // 2 + 1))

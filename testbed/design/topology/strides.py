@@ -120,7 +120,7 @@ def hop_levels(nodes: int, steps: Iterable[int]) -> tuple[int, ...]:
     return tuple(levels)
 
 
-def reach(nodes: int, steps: Iterable[int]) -> Reach:
+def measure_reach(nodes: int, steps: Iterable[int]) -> Reach:
     """Return how far the circulant with one-way strides `steps` reaches.
 
     >>> reach(12, (1, 5, 7, 11))
@@ -193,7 +193,7 @@ def _select_exhaustive(
     return min(
         choices,
         key=lambda choice: (
-            reach(nodes, direct_strides(nodes, (*given, *choice), simplex=simplex)),
+            measure_reach(nodes, direct_strides(nodes, (*given, *choice), simplex=simplex)),
             choice,
         ),
     )

@@ -21,7 +21,7 @@ from dataclasses import replace
 from testbed.design.workloads.roofline import DEVICES, Device
 from testbed.errors import WorkloadError
 
-MOST_INSTANCES = 7
+MAX_INSTANCES = 7
 PCIE_BYTES_PER_S = 31.5e9
 """Rate of a device's PCIe link, each way: sixteen lanes of the fourth generation."""
 _ARITHMETIC, _MEMORY = 7, 8
@@ -45,8 +45,8 @@ def instances_of(name: str) -> int:
     _, slash, text = name.partition("/")
     if not slash:
         return 1
-    if not (text.isascii() and text.isdecimal() and 2 <= int(text) <= MOST_INSTANCES):
-        raise WorkloadError(f"device {name!r}: a device has 2 to {MOST_INSTANCES} instances, as in a100/2")
+    if not (text.isascii() and text.isdecimal() and 2 <= int(text) <= MAX_INSTANCES):
+        raise WorkloadError(f"device {name!r}: a device has 2 to {MAX_INSTANCES} instances, as in a100/2")
     return int(text)
 
 

@@ -31,7 +31,7 @@ class LoopThread:
             future.cancel()
             raise
 
-    def soon(self, function: Callable[..., object], *arguments: object) -> None:
+    def call_soon(self, function: Callable[..., object], *arguments: object) -> None:
         """Call a function on the loop without waiting for it."""
         self._loop.call_soon_threadsafe(function, *arguments)
 
@@ -58,7 +58,7 @@ async def gather(work: Mapping[str, Awaitable[T]]) -> tuple[dict[str, T], dict[s
     return values, errors
 
 
-async def within(work: Awaitable[object], timeout_s: float) -> None:
+async def wait_at_most(work: Awaitable[object], timeout_s: float) -> None:
     """Wait for `work` at most `timeout_s`, so that closing never blocks on a host that does not answer."""
     try:
         async with asyncio.timeout(timeout_s):

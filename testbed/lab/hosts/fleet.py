@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from testbed.errors import HostError
-from testbed.lab.hosts.event_loop import LoopThread, gather, within
+from testbed.lab.hosts.event_loop import LoopThread, gather, wait_at_most
 from testbed.lab.hosts.launch import (
     CONNECT_TIMEOUT_S,
     Completed,
     Launch,
     SshLaunch,
+    describe_error,
     end_marked,
     make_unfinished,
     mark_command,
-    reason,
 )
 from testbed.lab.model import Lab, LabHost
 
@@ -193,14 +193,14 @@ class SshFleet:
         if failed and not self._is_partial:
             addresses = {host.name: str(host.management) for host in self.hosts}
             hosts = "; ".join(
-                f"{name} ({addresses[name]}): {reason(error)}" for name, error in failed.items()
+                f"{name} ({addresses[name]}): {describe_error(error)}" for name, error in failed.items()
             )
             hint = (
                 "Check that the hosts are up, that sshd answers there, and that the lab's key is authorised."
             )
             raise HostError(f"cannot reach {hosts}. {hint}", host=next(iter(failed)))
         self.off = {
-            host.name: f"no session with {host.management}: {reason(failed[host.name])}"
+            host.name: f"no session with {host.management}: {describe_error(failed[host.name])}"
             for host in self.hosts
             if host.name in failed
         }
@@ -214,15 +214,15 @@ class SshFleet:
 
     async def _all_closed(self) -> None:
         closings = [connection.wait_closed() for connection in self._connections.values()]
-        await within(asyncio.gather(*closings, return_exceptions=True), CONNECT_TIMEOUT_S)
+        await wait_at_most(asyncio.gather(*closings, return_exceptions=True), CONNECT_TIMEOUT_S)
         self._connections.clear()
 
     async def _disconnect_all(self) -> None:
         if self._directories:
             command = f"rm -rf {' '.join(map(shlex.quote, self._directories))}"
             removals = {host: _run_one(host, c, command, b"") for host, c in self._connections.items()}
-            await within(gather(removals), CONNECT_TIMEOUT_S)
-        await within(asyncio.gather(*self._endings, return_exceptions=True), CONNECT_TIMEOUT_S)
+            await wait_at_most(gather(removals), CONNECT_TIMEOUT_S)
+        await wait_at_most(asyncio.gather(*self._endings, return_exceptions=True), CONNECT_TIMEOUT_S)
         for connection in self._connections.values():
             connection.close()
         await self._all_closed()

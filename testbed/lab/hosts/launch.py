@@ -130,12 +130,12 @@ class SshLaunch:
         """Write to the standard input of the command on one host, or of all; ended commands are skipped."""
         for name, process in self._processes.items():
             if host in (None, name):
-                self._loop.soon(_write, process, text)
+                self._loop.call_soon(_write, process, text)
 
     def close_input(self) -> None:
         """End the standard input of all commands."""
         for process in self._processes.values():
-            self._loop.soon(_write_eof, process)
+            self._loop.call_soon(_write_eof, process)
 
     def wait(self, timeout_s: float) -> dict[str, Completed]:
         """Return the results by host. Raises `HostError` naming hosts whose command runs after `timeout_s`."""
@@ -213,7 +213,9 @@ def _write_eof(process: asyncssh.SSHClientProcess[str]) -> None:
 def make_unfinished(failed: Mapping[str, Exception], timeout_s: float) -> HostError:
     """Return the error that names every host on which a command could not be run or did not end in time."""
     reasons = {
-        host: f"not finished after {timeout_s:g} s" if isinstance(error, TimeoutError) else reason(error)
+        host: f"not finished after {timeout_s:g} s"
+        if isinstance(error, TimeoutError)
+        else describe_error(error)
         for host, error in failed.items()
     }
     where = "; ".join(f"{host}: {why}" for host, why in reasons.items())
@@ -221,6 +223,6 @@ def make_unfinished(failed: Mapping[str, Exception], timeout_s: float) -> HostEr
     return HostError(message, reasons=reasons)
 
 
-def reason(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return the message of an error, or the name of its type if it has none."""
     return str(error) or type(error).__name__

@@ -73,7 +73,7 @@ class ReceiverReading:
         return total_dbm(self.sent_dbm)
 
 
-def outside_window(reading: ReceiverReading) -> str:
+def describe_bad_lane(reading: ReceiverReading) -> str:
     """Return a description of the first lane outside the alarm thresholds of its module; empty if none is.
 
     Thresholds apply to each lane: the sum of all lanes may be right while one of them is dark.
@@ -138,11 +138,11 @@ def parse_module(text: str) -> ReceiverReading:
     """
     pairs = (line.partition(" : ") for line in text.splitlines())
     fields = {name.strip(): value.strip() for name, colon, value in pairs if colon}
-    received, sent, bias = (_by_lane(fields, pattern) for pattern in (_RECEIVED, _SENT, _BIAS))
+    received, sent, bias = (_values_by_lane(fields, pattern) for pattern in (_RECEIVED, _SENT, _BIAS))
     module = " ".join(fields[key] for key in ("Vendor name", "Vendor PN", "Vendor SN") if fields.get(key))
     if not received:
         return ReceiverReading(module=module, reason=_reason(text, fields))
-    lanes = _working(received, sent, bias)
+    lanes = _lanes_in_use(received, sent, bias)
     return ReceiverReading(
         lanes_dbm=tuple(received[lane] for lane in lanes),
         sent_dbm=tuple(sent[lane] for lane in lanes if lane in sent),
@@ -152,7 +152,7 @@ def parse_module(text: str) -> ReceiverReading:
     )
 
 
-def _by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) -> dict[int, float]:
+def _values_by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) -> dict[int, float]:
     """Return the values of lines whose name matches a pattern, by lane; a line without a lane is lane 1."""
     values = {}
     for name, text in fields.items():
@@ -162,7 +162,7 @@ def _by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) -> dict[int, f
     return values
 
 
-def _working(
+def _lanes_in_use(
     received: Mapping[int, float], sent: Mapping[int, float], bias: Mapping[int, float]
 ) -> list[int]:
     """Return the lanes in use: ethtool may print eight lanes for a module with four."""

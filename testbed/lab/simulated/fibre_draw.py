@@ -53,7 +53,7 @@ def draw_fibres(lab: Lab, seed: int, *, crossed: int = 0, dead: int = 0) -> Draw
     return DrawnFibres(wired, tuple(pairs), dead_names)
 
 
-def without_fibres(lab: Lab) -> Lab:
+def remove_fibres(lab: Lab) -> Lab:
     """Return the lab with all fibres unknown, as before a discovery."""
     return _with_fibres(lab, lambda _nic: (UNKNOWN_FIBRE, UNKNOWN_FIBRE))
 

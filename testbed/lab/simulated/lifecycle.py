@@ -94,7 +94,7 @@ def start_lab(
     return up
 
 
-def at_rate(lab: Lab, rate_mbps: float | None) -> Lab:
+def set_link_rate(lab: Lab, rate_mbps: float | None) -> Lab:
     """Return the simulated lab with links of this rate, unchanged for None. Raises `LabStartError` for a real lab."""
     if rate_mbps is None:
         return lab

@@ -20,7 +20,7 @@ COPY_OVER_CARRIED = 7.5
 # The rings wait for each other, so that links are no longer filled before the processors are fully used.
 USED_SHARE = 0.6
 # The hosts get about this share even of a busy processor, because they use it in short slices.
-LEAST_FREE = 0.5
+MIN_FREE = 0.5
 # Rates come in coarse steps, so that two starts on one machine give the same one.
 STEPS = (1.0, 0.75, 0.5, 0.375, 0.25)
 
@@ -78,7 +78,7 @@ def fit_rate(asked_mbps: float, machine: Machine, nics: int) -> LinkRate:
     >>> fit_rate(100, Machine(processors=2, free=1, copy_mbps=37000), nics=48).rate_mbps
     50.0
     """
-    free = max(machine.free, LEAST_FREE * machine.processors)
+    free = max(machine.free, MIN_FREE * machine.processors)
     carried = USED_SHARE * free * machine.copy_mbps / COPY_OVER_CARRIED / nics
     step = next((step for step in STEPS if step * asked_mbps <= carried), STEPS[-1])
     return LinkRate(asked_mbps if step == 1 else step * asked_mbps, asked_mbps, carried, machine)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ocs_drivers.families import twin_family_name
-from testbed.lab.checks import LANGUAGE_PORTS, Endpoint, endpoint
+from testbed.lab.checks import LANGUAGE_PORTS, Endpoint, parse_endpoint
 from testbed.lab.model import FibreEnd, Lab, LabHost, LabSwitch, SwitchTwin
 
 HostsMode = Literal["kernel", "model"]
@@ -44,7 +44,7 @@ def wiring_document(lab: Lab, *, hosts: HostsMode = "kernel", public_key: str = 
 
 def _switch_entry(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
     twin = lab.twins[switch.name]
-    switch_endpoint = endpoint(switch.address)
+    switch_endpoint = parse_endpoint(switch.address)
     assert switch_endpoint is not None  # checked when the lab was loaded
     return {
         "name": switch.name,

@@ -101,13 +101,13 @@ class Diagnosis:
         self.deadline_s = deadline_s
         self.nodes = {host.name: node for node, host in enumerate(lab.hosts)}
 
-    def not_ready(self) -> CollectiveError:
+    def make_not_ready_error(self) -> CollectiveError:
         """Return the error if some ranks did not get ready; it names those that ended by themselves, else all missing.
 
         If the deadline passed before that, return the timeout of `failure`.
         """
         if self.reports.deadline_passed:
-            return self.failure()
+            return self.make_failure()
         missing = [host for host in self.nodes if host not in self.reports.ready]
         names = [host for host in missing if host in self.reports.never_began] or missing
         words = "; ".join(
@@ -119,7 +119,7 @@ class Diagnosis:
             f"{what}, so none ran: {words}{_more(names)}. {hint}{self._describe_unconfirmed()}"
         )
 
-    def failure(self) -> CollectiveError:
+    def make_failure(self) -> CollectiveError:
         """Return the error if ranks did not finish: a timeout with the dark links, or the first failure."""
         silent = [
             host for host in self.nodes if host not in self.reports.guards and host not in self.completed
@@ -130,7 +130,7 @@ class Diagnosis:
                 f"the AllReduce did not finish: {words} cannot be reached any more. Look at the management network "
                 f"and at these hosts; {self._end()}"
             )
-        dark = list(self._dark())
+        dark = list(self._describe_dark_links())
         if dark:
             words = "; ".join(dark[:NAMED_AT_MOST]) + _more(dark)
             return CollectiveTimeout(f"the AllReduce did not finish: {words}. {self._end()}")
@@ -144,7 +144,7 @@ class Diagnosis:
             )
         return CollectiveError(f"the AllReduce failed: {self._describe_first_failure()}. {self._end()}")
 
-    def _dark(self) -> Iterator[str]:
+    def _describe_dark_links(self) -> Iterator[str]:
         """Yield a description of each rank and link whose NIC had no carrier, according to its guard."""
         into = self.wiring.link_into
         for node, host in enumerate(self.lab.hosts):

@@ -140,9 +140,9 @@ class Ranks:
             reports.take(host, line)
         diagnosis = Diagnosis(self._lab, wiring, reports, completed, self._deadline_s)
         if not ready:
-            raise diagnosis.not_ready()
+            raise diagnosis.make_not_ready_error()
         if reports.done != self._hosts:
-            raise diagnosis.failure()
+            raise diagnosis.make_failure()
         return reports
 
     def _start(self) -> tuple[Launch, RankReports]:

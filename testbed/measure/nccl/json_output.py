@@ -62,28 +62,30 @@ def parse_json(text: str, name: str = "output") -> NcclTable:
     if not rows:
         why = "; ".join(problems) or "`results` is empty"
         raise ResultsError(f"{name}:{_lines(text)}: no complete row of results: {why}. Run the test again")
-    bounds, average = _mapping(document, "out_of_bounds"), _mapping(document, "average_bus_bandwidth")
-    bounds_ok, average_ok = _boolean(bounds.get("okay")), _boolean(average.get("okay"))
-    devices = tuple(_devices(_mapping(document, "config").get("devices")))
+    bounds, average = _get_mapping(document, "out_of_bounds"), _get_mapping(document, "average_bus_bandwidth")
+    bounds_ok, average_ok = _parse_boolean(bounds.get("okay")), _parse_boolean(average.get("okay"))
+    devices = tuple(_devices(_get_mapping(document, "config").get("devices")))
     uses_cpu_time = any("cpu_time" in (entry.get("in_place") or ()) for entry in document["results"][:1])
     failed = bool(_errors(document)) or document.get("failed") is True
     code = document.get("nccl_version")
     return NcclTable(
         source="json",
         rows=tuple(rows),
-        version=_optional(str, document.get("nccl_tests_version")),
-        nccl_version=nccl_version_text(code) if isinstance(code, int) and code > 0 else _optional(str, code),
+        version=_convert_optional(str, document.get("nccl_tests_version")),
+        nccl_version=nccl_version_text(code)
+        if isinstance(code, int) and code > 0
+        else _convert_optional(str, code),
         collective=_collective(document),
         devices=devices,
         time_kind="cpu" if uses_cpu_time else "gpu",
-        average_busbw_gbytes_per_s=_lenient(average.get("bandwidth")),
+        average_busbw_gbytes_per_s=_parse_leniently(average.get("bandwidth")),
         average_ok=average_ok,
-        out_of_bounds=_whole(bounds.get("count")),
+        out_of_bounds=_parse_integer(bounds.get("count")),
         out_of_bounds_ok=bounds_ok,
         complete=not cut and "average_bus_bandwidth" in document and document.get("complete") is not False,
         failed=failed or bounds_ok is False or average_ok is False,
         problems=tuple(problems),
-        json_path=_optional(str, document.get("json_path")),
+        json_path=_convert_optional(str, document.get("json_path")),
     )
 
 
@@ -154,19 +156,19 @@ def _row(entry: object, place: int, problems: list[str]) -> NcclRow | None:
             size_bytes=int(entry["size"]),
             count=int(entry["count"]),
             type=str(entry["type"]),
-            redop=_optional(str, entry.get("redop")),
-            root=_optional(int, entry.get("root")),
+            redop=_convert_optional(str, entry.get("redop")),
+            root=_convert_optional(int, entry.get("root")),
             out_of_place=_timing(entry, "out_of_place"),
             in_place=in_place,
-            timestamp=_optional(str, entry.get("timestamp")),
-            iterations=_optional(int, entry.get("actual_iterations")),
+            timestamp=_convert_optional(str, entry.get("timestamp")),
+            iterations=_convert_optional(int, entry.get("actual_iterations")),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         problems.append(f"results[{place}] is incomplete and was skipped: {type(error).__name__} {error}")
         return None
 
 
-def _optional(convert: Callable[[Any], T], value: object) -> T | None:
+def _convert_optional(convert: Callable[[Any], T], value: object) -> T | None:
     return None if value is None else convert(value)
 
 
@@ -174,14 +176,14 @@ def _timing(entry: Mapping[str, Any], half: str) -> NcclTiming | None:
     figures = entry[half]
     if figures is None:
         return None
-    wrong = _number(figures["nwrong"])
+    wrong = _parse_number(figures["nwrong"])
     return NcclTiming(
-        time_us=_number(figures["cpu_time"] if "cpu_time" in figures else figures["time"]),
-        algbw_gbytes_per_s=_number(figures["alg_bw"]),
-        busbw_gbytes_per_s=_number(figures["bus_bw"]),
+        time_us=_parse_number(figures["cpu_time"] if "cpu_time" in figures else figures["time"]),
+        algbw_gbytes_per_s=_parse_number(figures["alg_bw"]),
+        busbw_gbytes_per_s=_parse_number(figures["bus_bw"]),
         wrong=None if wrong is None else int(wrong),
-        largest_error=_number(figures.get("max_error")),
-        copy_gbytes_per_s=_number(figures.get("copy_bw")),
+        largest_error=_parse_number(figures.get("max_error")),
+        copy_gbytes_per_s=_parse_number(figures.get("copy_bw")),
         spread=_spread(entry.get(f"{half}_per_iter")),
     )
 
@@ -189,10 +191,10 @@ def _timing(entry: Mapping[str, Any], half: str) -> NcclTiming | None:
 def _spread(figures: Mapping[str, Any] | None) -> IterationSpread | None:
     if not figures:
         return None
-    return IterationSpread(*(_number(figures[key]) for key in ("min_us", "max_us", "p99_us", "cv_pct")))
+    return IterationSpread(*(_parse_number(figures[key]) for key in ("min_us", "max_us", "p99_us", "cv_pct")))
 
 
-def _number(value: object) -> float | None:
+def _parse_number(value: object) -> float | None:
     """Return a finite number; None for null, not-a-number and infinity."""
     if value is None:
         return None
@@ -202,27 +204,27 @@ def _number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _boolean(value: object) -> bool | None:
+def _parse_boolean(value: object) -> bool | None:
     """Return a boolean from nccl-tests' words; None for any other value, such as "unchecked"."""
     if isinstance(value, bool):
         return value
     return {"true": True, "false": False}.get(str(value).strip().lower())
 
 
-def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _get_mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = document.get(key)
     return value if isinstance(value, Mapping) else {}
 
 
-def _lenient(value: object) -> float | None:
+def _parse_leniently(value: object) -> float | None:
     try:
-        return _number(value)
+        return _parse_number(value)
     except (TypeError, ValueError):
         return None
 
 
-def _whole(value: object) -> int | None:
-    number = _lenient(value)
+def _parse_integer(value: object) -> int | None:
+    number = _parse_leniently(value)
     return None if number is None else int(number)
 
 
@@ -242,7 +244,7 @@ def _devices(entries: object) -> list[NcclDevice]:
             devices.append(
                 NcclDevice(
                     rank=int(entry["rank"]),
-                    group=_optional(int, entry.get("group")),
+                    group=_convert_optional(int, entry.get("group")),
                     pid=int(entry["pid"]),
                     host=str(entry["hostname"]),
                     device=int(entry["device"]),

@@ -109,7 +109,9 @@ def check_rings(
     """
     used = {_rotate(_as_nodes(ring, found, nodes_of_ranks)) for ring in found.rings}
     planned_rings = {_rotate(ring.order): ring for ring in planned}
-    findings = [_absent(ring, used) for order, ring in planned_rings.items() if order not in used]
+    findings = [
+        _make_missing_finding(ring, used) for order, ring in planned_rings.items() if order not in used
+    ]
     explained = set(planned_rings) | {
         _rotate(finding.order[::-1]) for finding in findings if finding.kind == "reversed"
     }
@@ -184,7 +186,7 @@ def _rotate(order: Iterable[int]) -> tuple[int, ...]:
     return ring[start:] + ring[:start]
 
 
-def _absent(ring: RingOrder, used: set[tuple[int, ...]]) -> RingFinding:
+def _make_missing_finding(ring: RingOrder, used: set[tuple[int, ...]]) -> RingFinding:
     if _rotate(ring.order[::-1]) in used:
         detail = f"the ring of stride {ring.stride} was used in the reverse direction"
         return RingFinding("reversed", ring.order, detail)

@@ -52,7 +52,7 @@ class Columns:
         return len(self.leading) + halves * len(self.half) + (2 if self.has_timestamp else 0)
 
     @classmethod
-    def of_header(cls, names: Sequence[str]) -> Columns | None:
+    def from_header(cls, names: Sequence[str]) -> Columns | None:
         """Return the columns of a header line, or None if it is not a complete header line."""
         starts = [place for place, name in enumerate(names) if name in _TIME_NAMES]
         if len(starts) != 2 or tuple(names[:3]) != _LEADING:
@@ -97,7 +97,7 @@ def starts_row(cells: Sequence[str]) -> bool:
 def continues_row(cells: Sequence[str]) -> bool:
     """Return whether the cells can be the rest of an interrupted row."""
     try:
-        number(cells[0])
+        parse_number(cells[0])
     except ValueError:
         return False
     return not starts_row(cells)
@@ -108,7 +108,7 @@ def is_whole(cell: str) -> bool:
     return re.fullmatch(r"-?[0-9]{1,20}", cell) is not None
 
 
-def number(cell: str | None) -> float | None:
+def parse_number(cell: str | None) -> float | None:
     """Return the number in a cell; None for `N/A`, infinity or not-a-number, and for no cell.
 
     Raises `ValueError` for anything else.
@@ -145,15 +145,15 @@ def make_row(columns: Columns, cells: Sequence[str], halves: Literal[1, 2] = 2) 
 
 def _timing(names: Sequence[str], cells: Sequence[str]) -> NcclTiming:
     by_name = dict(zip(names, cells, strict=True))
-    wrong = number(by_name.get("#wrong"))
-    spread = [number(by_name[name]) for name in _SPREAD if name in by_name]
+    wrong = parse_number(by_name.get("#wrong"))
+    spread = [parse_number(by_name[name]) for name in _SPREAD if name in by_name]
     return NcclTiming(
-        time_us=number(cells[0]),
-        algbw_gbytes_per_s=number(by_name["algbw"]),
-        busbw_gbytes_per_s=number(by_name["busbw"]),
+        time_us=parse_number(cells[0]),
+        algbw_gbytes_per_s=parse_number(by_name["algbw"]),
+        busbw_gbytes_per_s=parse_number(by_name["busbw"]),
         wrong=None if wrong is None else int(wrong),
-        largest_error=number(by_name.get("error")),
-        copy_gbytes_per_s=number(by_name.get("copybw")),
+        largest_error=parse_number(by_name.get("error")),
+        copy_gbytes_per_s=parse_number(by_name.get("copybw")),
         spread=IterationSpread(*spread) if len(spread) == len(_SPREAD) else None,
     )
 
@@ -205,7 +205,7 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
         _read_line(reading, line_number, line.rstrip("\r"))
     _drop_pending(reading, len(lines))
     if not reading.rows:
-        raise _no_rows(reading, name, lines)
+        raise _make_no_rows_error(reading, name, lines)
     if "average" not in reading.facts:
         reading.problems.append("the footer is missing: the run was cut off, or had not finished")
     facts = reading.facts
@@ -220,7 +220,7 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
         collective=facts.get("collective"),
         devices=tuple(reading.devices),
         time_kind="cpu" if is_cpu_time else "gpu",
-        average_busbw_gbytes_per_s=_average(facts.get("average")),
+        average_busbw_gbytes_per_s=_parse_average(facts.get("average")),
         average_ok=average_ok,
         out_of_bounds=int(facts["wrong"]) if "wrong" in facts else None,
         out_of_bounds_ok=wrong_ok,
@@ -261,7 +261,7 @@ def _note_failure(reading: _Reading, line_number: int, what: str) -> None:
 
 
 def _read_comment(reading: _Reading, line_number: int, line: str) -> None:
-    columns = Columns.of_header(line.lstrip("#").split())
+    columns = Columns.from_header(line.lstrip("#").split())
     device = _DEVICE.match(line)
     if columns:
         if reading.rows:
@@ -322,14 +322,14 @@ def _drop_pending(reading: _Reading, line_number: int) -> None:
         reading.pending = []
 
 
-def _average(word: str | None) -> float | None:
+def _parse_average(word: str | None) -> float | None:
     try:
-        return number(word)
+        return parse_number(word)
     except ValueError:
         return None
 
 
-def _no_rows(reading: _Reading, name: str, lines: Sequence[str]) -> ResultsError:
+def _make_no_rows_error(reading: _Reading, name: str, lines: Sequence[str]) -> ResultsError:
     if reading.columns or reading.devices or reading.facts or reading.failed:
         why = "; ".join(reading.problems) or "the run ended before its first size"
         return ResultsError(f"{name}:{len(lines)}: no complete row of results: {why}. Run the test again")

@@ -15,7 +15,7 @@ _WIDTH, _HEIGHT = 930, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 206, 26, 54
 _PLOT_WIDTH = _WIDTH - _LEFT - _RIGHT
 _PLOT_HEIGHT = _HEIGHT - _TOP - _BOTTOM
-_MOST_SIZE_LABELS = 8
+_MAX_SIZE_LABELS = 8
 _LABEL_HEIGHT = 17.0
 _BAND_LABEL_WIDTH = 150
 
@@ -33,7 +33,7 @@ class Series:
         return max(timing.limit_mbps for timing in self.timings)
 
     @classmethod
-    def of(cls, label: str, timings: Iterable[Timing]) -> Series:
+    def from_timings(cls, label: str, timings: Iterable[Timing]) -> Series:
         """Return a series in ascending order of size."""
         return cls(label, tuple(sorted(timings, key=lambda timing: timing.size_bytes)))
 
@@ -154,7 +154,7 @@ def _band_markup(start: float, end: float) -> Markup:
 
 def _grid(axes: _Axes) -> Markup:
     bottom, right = _TOP + _PLOT_HEIGHT, _LEFT + _PLOT_WIDTH
-    step = -(-len(axes.sizes) // _MOST_SIZE_LABELS)
+    step = -(-len(axes.sizes) // _MAX_SIZE_LABELS)
     lines = [tag("line", x1=_LEFT, x2=right, y1=axes.y(t), y2=axes.y(t), class_="grid") for t in axes.ticks]
     rates = [
         tag("text", number_text(t), x=_LEFT - 8, y=axes.y(t) + 4.5, class_="tick end") for t in axes.ticks

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lightbed.output_file import write_output
 from lightbed.wording import count_noun
-from testbed.measure.gain import RingGain, largest_of_each, ring_gain
+from testbed.measure.gain import RingGain, ring_gain, select_largest
 from testbed.measure.report.chart import Series, cpu_limited_sizes, draw_bandwidth
 from testbed.measure.report.markup import Markup, join, tag
 from testbed.measure.report.style import STYLE
@@ -69,7 +69,9 @@ def _series_of(stored: StoredRun, topology: str) -> list[Series]:
     """Return the configurations measured on a topology, in the order measured."""
     timings = [timing for timing in stored.timings if timing.topology == topology]
     names = dict.fromkeys(timing.configuration for timing in timings)
-    return [Series.of(name, (one for one in timings if one.configuration == name)) for name in names]
+    return [
+        Series.from_timings(name, (one for one in timings if one.configuration == name)) for name in names
+    ]
 
 
 def _bandwidth_section(stored: StoredRun) -> Markup:
@@ -265,7 +267,7 @@ def _tile(name: str, figure: str, unit: str, beside: str, *, limited: bool = Fal
 
 def _bandwidth_tiles(stored: StoredRun) -> list[Markup]:
     """Return tiles of up to three configurations at their largest size, and of the gain of the most rings."""
-    at_largest = largest_of_each(stored.timings) if stored.timings else ()
+    at_largest = select_largest(stored.timings) if stored.timings else ()
     tiles = [
         _tile(
             f"{timing.configuration}, {size_text(timing.size_bytes)}",

@@ -92,7 +92,7 @@ class Database:
         )
         return [(row["at"], row["data"]) for row in self._read(query, lab, name, json_in="data")]
 
-    def of_run(self, run_id: str) -> RowsOfRun:
+    def read_rows_of_run(self, run_id: str) -> RowsOfRun:
         """Return all rows of a run."""
         (run,) = self._read("select lab_info from runs where id = ?", run_id, json_in="lab_info")
         return RowsOfRun(

@@ -44,7 +44,7 @@ class LabInfo:
         return self.represents_gbps * 1000 / self.rate_mbps
 
     @classmethod
-    def of(cls, lab: Lab) -> LabInfo:
+    def from_lab(cls, lab: Lab) -> LabInfo:
         """Return the record of a lab, without the addresses of switches, which may hold a password."""
         return cls(
             name=lab.name,
@@ -87,7 +87,7 @@ class StoredCircuit:
     output_port: int
 
     @classmethod
-    def of(cls, lab: Lab, circuit: Circuit) -> StoredCircuit:
+    def from_circuit(cls, lab: Lab, circuit: Circuit) -> StoredCircuit:
         """Return the record of a planned circuit, in the lab's names."""
         return cls(
             source=lab.nic_label(circuit.link.source),

@@ -75,7 +75,7 @@ class Run:
 
     def add_versions(self, versions: Mapping[str, str]) -> None:
         """Record the versions of the software on the hosts, beside our own."""
-        self.add_environment("versions", {**own_versions(), **versions})
+        self.add_environment("versions", {**read_own_versions(), **versions})
 
     def add_topology(self, topology: StoredTopology) -> None:
         """Record a topology, in the order of use."""
@@ -133,7 +133,7 @@ class Run:
         self._database.finish_run(self.run_id, status=status, error=error, finished=now)
         try:
             row = self._database.run(self.run_id)
-            rows = self._database.of_run(self.run_id)
+            rows = self._database.read_rows_of_run(self.run_id)
             facts = {fact["name"]: fact["value"] for fact in rows.environment}
             write_run_files(self.directory, run_row(row, facts), rows.phases)
         finally:
@@ -141,7 +141,7 @@ class Run:
             self._lock = None
 
 
-def own_versions() -> dict[str, str]:
+def read_own_versions() -> dict[str, str]:
     """Return versions of lightbed and of the interpreter that runs it."""
     return {"lightbed": find_version(), "python": platform.python_version()}
 

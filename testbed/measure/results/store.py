@@ -35,7 +35,7 @@ from testbed.measure.results.records import (
     StoredRun,
     StoredTopology,
 )
-from testbed.measure.results.run import Run, is_locked, own_versions, redact_arguments, take_lock
+from testbed.measure.results.run import Run, is_locked, read_own_versions, redact_arguments, take_lock
 from testbed.storage.address import Address, address_in
 
 
@@ -70,8 +70,8 @@ class RunStore:
         """
         self._database.create()
         self.path.mkdir(parents=True, exist_ok=True)
-        info = lab if isinstance(lab, LabInfo) else LabInfo.of(lab)
-        started, directory = self._new_directory()
+        info = lab if isinstance(lab, LabInfo) else LabInfo.from_lab(lab)
+        started, directory = self._make_run_directory()
         lock = take_lock(directory)
         run = Run(self._database, directory, simulated=simulated, lock=lock)
         self._database.insert_run(
@@ -85,7 +85,7 @@ class RunStore:
         )
         run.add_environment("seeds", dict(seeds))
         run.add_environment("arguments", redact_arguments(sys.argv if arguments is None else arguments))
-        run.add_environment("versions", own_versions())
+        run.add_environment("versions", read_own_versions())
         run.add_environment("machine", {"processors": os.cpu_count() or 0, "system": platform.platform()})
         return run
 
@@ -96,7 +96,7 @@ class RunStore:
     def load(self, run_id: str) -> StoredRun:
         """Return all records of one run, named by its id, by an unambiguous prefix of it, or by `last`."""
         summary = self._find(run_id)
-        rows = self._database.of_run(summary.run_id)
+        rows = self._database.read_rows_of_run(summary.run_id)
         lists = {
             name: tuple(cast("Sequence[object]", rows.lab_info[name]))
             for name in ("host_names", "nics", "switches")
@@ -146,7 +146,7 @@ class RunStore:
             error=row["error"],
         )
 
-    def _new_directory(self) -> tuple[datetime, Path]:
+    def _make_run_directory(self) -> tuple[datetime, Path]:
         """Create a directory named by the time to the microsecond; `mkdir` decides between two processes."""
         started = self._now()
         while True:

@@ -111,7 +111,7 @@ def _parts(
     parts: dict[str, dict[str, Any]] = {}
     for one in placed:
         for host, link in zip(one.hosts, one.out, strict=True):
-            part = _make_shared_part(lab, one, policy, schedule, conditions) | _way(
+            part = _make_shared_part(lab, one, policy, schedule, conditions) | _next_member(
                 lab, one, host, link, reports
             )
             if link and conditions.shares(policy, users[link.source]):
@@ -120,7 +120,9 @@ def _parts(
     return parts
 
 
-def _way(lab: Lab, one: JobLinks, host: int, link: Link | None, reports: RankReports) -> dict[str, Any]:
+def _next_member(
+    lab: Lab, one: JobLinks, host: int, link: Link | None, reports: RankReports
+) -> dict[str, Any]:
     if link is None:
         return {"next": None, "port": 0, "source": ""}
     target = lab.hosts[link.target.node].name

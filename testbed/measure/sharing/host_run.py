@@ -130,7 +130,9 @@ def phases_of_run(store: RunStore, run_id: str, job: str) -> tuple[float, tuple[
     phases = [phase for phase in record.phases if phase.name in (PHASE, PLAN_JOB)]
     for phase in reversed(phases):
         data = cast("Mapping[str, Any]", phase.data)
-        period_ms, send_ms, gbps = _of_plan_job(data) if phase.name == PLAN_JOB else _of_shared(data, job)
+        period_ms, send_ms, gbps = (
+            _plan_job_figures(data) if phase.name == PLAN_JOB else _shared_figures(data, job)
+        )
         if period_ms:
             return period_ms, (Burst(period_ms - send_ms, send_ms, gbps),) if send_ms else ()
     raise WorkloadError(
@@ -138,7 +140,7 @@ def phases_of_run(store: RunStore, run_id: str, job: str) -> tuple[float, tuple[
     )
 
 
-def _of_shared(data: Mapping[str, Any], job: str) -> tuple[float, float, float]:
+def _shared_figures(data: Mapping[str, Any], job: str) -> tuple[float, float, float]:
     rows = [row for row in data["measured"] if row["job"] == job]
     if not rows:
         return 0.0, 0.0, 0.0
@@ -147,7 +149,7 @@ def _of_shared(data: Mapping[str, Any], job: str) -> tuple[float, float, float]:
     return period_ms, max(period_ms - row["computed_ms"], 0.0), data["rate_gbps"]
 
 
-def _of_plan_job(data: Mapping[str, Any]) -> tuple[float, float, float]:
+def _plan_job_figures(data: Mapping[str, Any]) -> tuple[float, float, float]:
     """Return the median iteration, the time of the bytes of the most loaded link (both in ms), and the rate in Gb/s."""
     times = sorted(data["times_s"])
     period_s, rate_gbps = times[len(times) // 2], data.get("rate_gbps", 0.0)

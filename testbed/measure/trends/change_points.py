@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-LEAST_SIDE = 2
+MIN_SIDE = 2
 """Minimum number of values on each side of a split: a single one may be an outlier."""
-LEAST_VALUES = 6
+MIN_VALUES = 6
 """Minimum length of a series: fewer values have too few orders for a test at the default rate."""
 DEFAULT_RATE = 0.05
-MOST_VALUES = 200
+MAX_VALUES = 200
 """Maximum length of a series, of which only the newest values are tested: the work grows with its square."""
 _CHUNK = 500
-_MOST_PERMUTATIONS = 20_000
+_MAX_PERMUTATIONS = 20_000
 _TIE = 1e-9
 
 
@@ -55,9 +55,9 @@ def change_points(
     [5]
     """
     series = np.asarray(values, float)
-    if len(series) < LEAST_VALUES:
+    if len(series) < MIN_VALUES:
         return ()
-    skipped = max(0, len(series) - MOST_VALUES)
+    skipped = max(0, len(series) - MAX_VALUES)
     points = _find_change_points(series[skipped:], rate, np.random.default_rng(seed), skipped)
     edges = [skipped, *(point.index for point in points), len(series)]
     means = [float(series[a:b].mean()) for a, b in pairwise(edges)]
@@ -67,15 +67,17 @@ def change_points(
 def _find_change_points(
     series: Floats, rate: float, random: np.random.Generator, begin: int
 ) -> list[ChangePoint]:
-    if len(series) < LEAST_VALUES:
+    if len(series) < MIN_VALUES:
         return []
-    gain, ends = best_segment(series)
+    gain, ends = find_best_segment(series)
     probability = _probability(series, gain, rate, random)
     if probability > rate:
         return []
     inner = [end for end in ends if 0 < end < len(series)]
     if len(inner) == 2:
-        inner = [end for end in inner if _differs(series, inner, end, rate, random)] or [best_split(series)]
+        inner = [end for end in inner if _differs(series, inner, end, rate, random)] or [
+            find_best_split(series)
+        ]
     edges = [0, *inner, len(series)]
     points = [ChangePoint(begin + end, 0.0, 0.0, 1.0 - probability) for end in inner]
     for a, b in pairwise(edges):
@@ -83,7 +85,7 @@ def _find_change_points(
     return sorted(points, key=lambda point: point.index)
 
 
-def best_segment(series: Floats) -> tuple[float, tuple[int, int]]:
+def find_best_segment(series: Floats) -> tuple[float, tuple[int, int]]:
     """Return the reduction of the sum of squares by the best segment with its own mean, and its start and end.
 
     >>> best_segment(np.array([1.0, 1.0, 5.0, 5.0, 5.0, 1.0, 1.0]))[1]
@@ -91,7 +93,7 @@ def best_segment(series: Floats) -> tuple[float, tuple[int, int]]:
     """
     size, sums = len(series), _sums(series[None, :])
     best = (-1.0, (0, 0))
-    for length in range(LEAST_SIDE, size - LEAST_SIDE + 1):
+    for length in range(MIN_SIDE, size - MIN_SIDE + 1):
         gains, begins = _gains(sums, length)
         at = int(np.argmax(gains[0]))
         if gains[0, at] > best[0] * (1 + _TIE):
@@ -99,13 +101,13 @@ def best_segment(series: Floats) -> tuple[float, tuple[int, int]]:
     return best
 
 
-def best_split(series: Floats) -> int:
+def find_best_split(series: Floats) -> int:
     """Return the index of the split with the best fit of two means.
 
     >>> best_split(np.array([1.0, 1.0, 1.0, 5.0, 5.0, 5.0]))
     3
     """
-    counts = np.arange(LEAST_SIDE, len(series) - LEAST_SIDE + 1)
+    counts = np.arange(MIN_SIDE, len(series) - MIN_SIDE + 1)
     sums = _sums(series[None, :])[0]
     return int(counts[np.argmax(sums[counts] ** 2 / (counts * (len(series) - counts)))])
 
@@ -122,17 +124,17 @@ def _gains(sums: Floats, length: int) -> tuple[Floats, NDArray[np.int64]]:
     size = sums.shape[1] - 1
     every = np.arange(size - length + 1)
     begins = every[
-        np.isin(every, (0, size - length)) | ((every >= LEAST_SIDE) & (every <= size - length - LEAST_SIDE))
+        np.isin(every, (0, size - length)) | ((every >= MIN_SIDE) & (every <= size - length - MIN_SIDE))
     ]
     inside = sums[:, begins + length] - sums[:, begins]
     gains: Floats = inside**2 * size / (length * (size - length))
     return gains, begins
 
 
-def _best_gains(rows: Floats) -> Floats:
+def _find_best_gains(rows: Floats) -> Floats:
     """Return the best reduction of each row."""
     sums, size = _sums(rows), rows.shape[1]
-    lengths = range(LEAST_SIDE, size - LEAST_SIDE + 1)
+    lengths = range(MIN_SIDE, size - MIN_SIDE + 1)
     best: Floats = np.max([_gains(sums, length)[0].max(axis=1) for length in lengths], axis=0)
     return best
 
@@ -149,7 +151,7 @@ def _differs(series: Floats, ends: Sequence[int], end: int, rate: float, random:
 
 
 def _permutations(rate: float) -> int:
-    return min(_MOST_PERMUTATIONS, math.ceil(20 / rate / _CHUNK) * _CHUNK)
+    return min(_MAX_PERMUTATIONS, math.ceil(20 / rate / _CHUNK) * _CHUNK)
 
 
 def _probability(series: Floats, gain: float, rate: float, random: np.random.Generator) -> float:
@@ -163,7 +165,7 @@ def _probability(series: Floats, gain: float, rate: float, random: np.random.Gen
     least, total, as_good = gain * (1 - _TIE), _permutations(rate), 1
     for _ in range(0, total, _CHUNK):
         rows = random.permuted(np.broadcast_to(series, (_CHUNK, len(series))), axis=1)
-        as_good += int((_best_gains(rows) >= least).sum())
+        as_good += int((_find_best_gains(rows) >= least).sum())
         if as_good > rate * (total + 1):
             return 1.0
     return as_good / (total + 1)

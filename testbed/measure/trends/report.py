@@ -17,7 +17,7 @@ from testbed.errors import ResultsError
 from testbed.measure.model import Timing
 from testbed.measure.results.parquet import read_rows
 from testbed.measure.results.records import RunSummary
-from testbed.measure.trends.change_points import DEFAULT_RATE, LEAST_VALUES, ChangePoint, change_points
+from testbed.measure.trends.change_points import DEFAULT_RATE, MIN_VALUES, ChangePoint, change_points
 from testbed.measure.units import size_text
 from testbed.operate.recovery.records import history_of
 from testbed.storage.address import address_in
@@ -101,11 +101,11 @@ def power_series(runs_dir: str | Path, runs: Iterable[RunSummary]) -> tuple[Seri
     return tuple(
         Series("power", lab, place, points, any(run.simulated for run in by_lab.get(lab, ())))
         for (lab, place), readings_at in readings.items()
-        if (points := _at_runs(readings_at, by_lab.get(lab, [])))
+        if (points := _make_points(readings_at, by_lab.get(lab, [])))
     )
 
 
-def _at_runs(readings: Sequence[tuple[float, float]], runs: Sequence[RunSummary]) -> tuple[Point, ...]:
+def _make_points(readings: Sequence[tuple[float, float]], runs: Sequence[RunSummary]) -> tuple[Point, ...]:
     from testbed.operate.drift.report import time_text
 
     if not runs:
@@ -132,7 +132,7 @@ def _losses(runs_dir: str | Path) -> Sequence[Mapping[str, Any]]:
         raise ResultsError(f"optical power is not known: {why_unreadable(address, error)}") from error
 
 
-LEAST_LOSS = {"bandwidth": 0.01, "power": 0.2}
+MIN_LOSS = {"bandwidth": 0.01, "power": 0.2}
 """Smallest loss that counts as a regression: a share of the bandwidth, or dB of power."""
 
 
@@ -156,11 +156,11 @@ class SeriesChange:
 
     @property
     def is_regression(self) -> bool:
-        """True if the loss is at least `LEAST_LOSS`."""
+        """True if the loss is at least `MIN_LOSS`."""
         loss = -self.difference
         if self.series.quantity == "bandwidth":
             loss /= abs(self.point.before) or 1.0
-        return loss >= LEAST_LOSS[self.series.quantity]
+        return loss >= MIN_LOSS[self.series.quantity]
 
     def as_json(self) -> dict[str, Any]:
         """Return one entry of `changes` in `testbed runs trend --json`."""
@@ -209,7 +209,7 @@ class TrendReport:
     @property
     def short(self) -> int:
         """Number of series with too few values for a test."""
-        return sum(len(one.points) < LEAST_VALUES for one in self.series)
+        return sum(len(one.points) < MIN_VALUES for one in self.series)
 
     @property
     def regressions(self) -> tuple[SeriesChange, ...]:
@@ -232,7 +232,7 @@ def find_trends(runs_dir: str | Path, series: Sequence[Series], rate: float = DE
 
     The rate of false alarms holds for the whole report: each series is tested at its share (Bonferroni).
     """
-    judged = [one for one in series if len(one.points) >= LEAST_VALUES]
+    judged = [one for one in series if len(one.points) >= MIN_VALUES]
     histories: dict[str, list[dict[str, Any]]] = {}
     changes = []
     for one in judged:
@@ -249,6 +249,6 @@ def find_trends(runs_dir: str | Path, series: Sequence[Series], rate: float = DE
     return TrendReport(tuple(series), tuple(changes), rate)
 
 
-def only(series: Sequence[Series], lab: str, quantity: Quantity | None) -> tuple[Series, ...]:
+def select_series(series: Sequence[Series], lab: str, quantity: Quantity | None) -> tuple[Series, ...]:
     """Return the series of one lab (empty: of all) and of one quantity."""
     return tuple(one for one in series if lab in ("", one.lab) and quantity in (None, one.quantity))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _TYPES = {pa.string(): "varchar", pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}
 HINT = "see `testbed runs query --help` for the tables"
-LONGEST_S, MEMORY_MB, MOST_ROWS = 30.0, 1024, 100_000
+LONGEST_S, MEMORY_MB, MAX_ROWS = 30.0, 1024, 100_000
 """Limits of one statement, because others use the machine, too."""
 
 
@@ -55,7 +55,7 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             _from_files(connection, "phases", PhaseRow, runs, PHASES_FILE)
             _from_files(connection, "nic_bytes", NicBytes, runs, "nic_bytes.parquet", with_run=True)
             _from_files(connection, "runs", RunRow, runs, RUN_FILE)
-            _add_rows(connection, "runs", row_schema(RunRow, simulated=False), _without_file(runs))
+            _add_rows(connection, "runs", row_schema(RunRow, simulated=False), _drop_runs_without_file(runs))
             labs = sorted(
                 {run.lab for run in runs} | {row["lab"] for row in _read(store, "select lab from intents")}
             )
@@ -76,7 +76,7 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
         try:
             result = connection.execute(statement)
             columns = tuple(column[0] for column in result.description or ())
-            rows = result.fetchmany(MOST_ROWS + 1)
+            rows = result.fetchmany(MAX_ROWS + 1)
         except duckdb.InterruptException as error:
             raise ResultsError(
                 f"the statement took longer than {LONGEST_S:g} s and was stopped; {HINT}"
@@ -89,9 +89,9 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             raise ResultsError(f"{str(error).strip()}; {HINT}") from error
         finally:
             timer.cancel()
-    if len(rows) > MOST_ROWS:
+    if len(rows) > MAX_ROWS:
         raise ResultsError(
-            f"the statement has more than {MOST_ROWS:,} rows: end it with `limit`, or aggregate"
+            f"the statement has more than {MAX_ROWS:,} rows: end it with `limit`, or aggregate"
         )
     return Answer(columns, tuple(rows))
 
@@ -119,7 +119,7 @@ def _read(store: RunStore, query: str) -> Sequence[Mapping[str, Any]]:
     return read_rows(store.database, query)
 
 
-def _without_file(runs: Iterable[RunSummary]) -> list[dict[str, Any]]:
+def _drop_runs_without_file(runs: Iterable[RunSummary]) -> list[dict[str, Any]]:
     """Return the rows of runs without a file: they are running, or were killed."""
     rows = []
     for run in runs:

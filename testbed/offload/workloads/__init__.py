@@ -1,7 +1,7 @@
-"""Real input pipelines that need no download, each in a module: images, speech, text, digits.
+"""Included input pipelines that need no download: images, speech, text and digits, each in a module.
 
-Each names what a script names: `dataset`, `transform`, `batch_size` and `step`. The steps are timed waits in place of a
-GPU, marked `simulated`.
+Each module defines `dataset`, `transform`, `batch_size` and `step`, as a script does. The steps are timed waits instead
+of computations on a GPU, and are marked `simulated`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from types import ModuleType
 from testbed.errors import OffloadError
 
 WORKLOADS = {
-    "digits": "handwritten digits, turned, shifted and noisy: numpy",
+    "digits": "handwritten digits, rotated, shifted and noisy: numpy",
     "images": "photographs, decoded, cropped, flipped and recoloured: torchvision",
     "speech": "log-mel features of tones and noise: librosa",
-    "text": "tokens of documents, by a vocabulary trained on the spot: tokenizers",
+    "text": "tokens of documents, with a vocabulary trained at import: tokenizers",
 }
-"""Workloads, and what they do with which library."""
+"""Workloads, each with its transform and library."""
 
 
 def load_workload(name: str) -> ModuleType:
-    """Return the module of a workload. Raises `OffloadError` when its library is missing."""
+    """Import the module of a workload. Raises `OffloadError` if its library is not installed."""
     try:
         return import_module(f"{__name__}.{name}")
     except ImportError as error:

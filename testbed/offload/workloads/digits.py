@@ -1,4 +1,4 @@
-"""Handwritten digits of scikit-learn, turned, shifted and with noise, at 64 by 64."""
+"""Workload: handwritten digits of scikit-learn, rotated, shifted and noisy, at 64 by 64 pixels."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Digits:
     """The 1,797 digits of scikit-learn, 8 by 8, and their classes."""
 
     def __init__(self) -> None:
-        found = load_digits()
-        self.images = found.images.astype(np.float32) / 16
-        self.classes = found.target.astype(np.int64)
+        bunch = load_digits()
+        self.images = bunch.images.astype(np.float32) / 16
+        self.classes = bunch.target.astype(np.int64)
 
     def __len__(self) -> int:
         """Return the number of digits."""
@@ -30,14 +30,16 @@ class Digits:
 
 
 def augment(element: tuple[Any, int]) -> tuple[Any, int]:
-    """Return the digit turned by up to 15 degrees, shifted by up to 4 pixels, blurred, and with noise."""
+    """Return the digit rotated by up to 15 degrees, shifted by up to 4 pixels, blurred, with noise, and its class."""
     image, label = element
     angle = np.random.uniform(-15, 15) * np.pi / 180  # noqa: NPY002 - the generator that a loader seeds
     shift = np.random.uniform(-4, 4, 2)  # noqa: NPY002
     rows, columns = np.mgrid[0:SIDE, 0:SIDE].astype(np.float32) - (SIDE - 1) / 2
-    turned = np.cos(angle) * rows - np.sin(angle) * columns + shift[0]
-    crossed = np.sin(angle) * rows + np.cos(angle) * columns + shift[1]
-    places = [np.clip((each / SIDE + 0.5) * 8, 0, 7).astype(np.int64) for each in (turned, crossed)]
+    source_rows = np.cos(angle) * rows - np.sin(angle) * columns + shift[0]
+    source_columns = np.sin(angle) * rows + np.cos(angle) * columns + shift[1]
+    places = [
+        np.clip((each / SIDE + 0.5) * 8, 0, 7).astype(np.int64) for each in (source_rows, source_columns)
+    ]
     large = image[places[0], places[1]]
     frequencies = np.fft.rfft2(large)
     decay = np.exp(-np.linspace(0, 4, frequencies.shape[1]))

@@ -1,4 +1,4 @@
-"""Photographs that scikit-learn ships, as JPEG files in memory: decoded by Pillow, augmented by torchvision."""
+"""Workload: photographs of scikit-learn as JPEG files in memory, decoded by Pillow, augmented by torchvision."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPERATORS = ("nms", "qnms")
 
 
 class Photographs:
-    """Parts of two photographs as JPEG files, which reading an element decodes."""
+    """Crops of two photographs as JPEG files, which are decoded when an element is read."""
 
     def __init__(self) -> None:
         self.files = []
@@ -36,7 +36,7 @@ class Photographs:
             self.files.append(file.getvalue())
 
     def __len__(self) -> int:
-        """Return the number of images; parts come again."""
+        """Return the number of images; the 32 crops repeat."""
         return COUNT
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
@@ -46,9 +46,9 @@ class Photographs:
 
 
 class Augment:
-    """A random part of an image at one size, perhaps mirrored, recoloured and normalised, by torchvision.
+    """Augmentation by torchvision: random crop at a fixed size, random flip, colour jitter, normalisation.
 
-    The transforms are made where they run: workers import torchvision for themselves.
+    The transforms are created where they run, so each worker imports torchvision itself.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Augment:
         return self._steps(image), label
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what makes another: the transforms stay here."""
+        """Pickle without the transforms."""
         return Augment, ()
 
 
@@ -80,34 +80,37 @@ def _steps() -> Any:
 
 
 def import_transforms() -> Any:
-    """Return torchvision's transforms, also where its compiled operators do not load.
+    """Return torchvision's transforms, even if its compiled operators do not load.
 
-    The package index has torchvision for torch with CUDA alone. Beside torch's CPU build its import would end where it
-    describes operators of that library; no transform needs them, so that to declare them is enough.
+    The package index has only torchvision builds for torch with CUDA. With a CPU build of torch, importing torchvision
+    would fail where it registers operators of its compiled library. No transform needs these, so declaring them is
+    enough.
     """
     if "torchvision" not in sys.modules and not _loads_operators():
         library = torch.library.Library("torchvision", "FRAGMENT")
         for name in OPERATORS:
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        torch.library.lightbed_declared = library  # declarations end with their object, and it cannot travel
+        torch.library.lightbed_declared = (
+            library  # a declaration ends with its object, which cannot be pickled
+        )
     from torchvision.transforms import v2
 
     return v2
 
 
 def _loads_operators() -> bool:
-    """Return whether torchvision's library loads with this torch; True when there is none, for the import to say so."""
-    found = importlib.util.find_spec("torchvision")
-    if found is None or found.origin is None:
+    """Return whether torchvision's compiled library loads; True without torchvision, whose import then fails."""
+    spec = importlib.util.find_spec("torchvision")
+    if spec is None or spec.origin is None:
         return True
     try:
-        ctypes.CDLL(str(Path(found.origin).with_name("_C.so")))
+        ctypes.CDLL(str(Path(spec.origin).with_name("_C.so")))
     except OSError:
         return False
     return True
 
 
-import_transforms()  # a library that is missing is named when the workload is loaded
+import_transforms()  # so that a missing library fails when the workload is loaded
 dataset = Photographs()
 transform = Augment()
 batch_size = 32

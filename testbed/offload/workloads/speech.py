@@ -1,4 +1,4 @@
-"""Log-mel features of two seconds of speech-like sound by librosa, with two masks as SpecAugment has them."""
+"""Workload: log-mel features of two seconds of speech-like sound by librosa, masked as in SpecAugment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BANDS = 80
 
 
 class Utterances:
-    """Sums of harmonics whose pitch moves, with noise, made from their index; the class is the pitch's."""
+    """Sums of harmonics of a varying pitch, with noise, generated from the index; the class is the pitch."""
 
     def __len__(self) -> int:
         """Return the number of utterances."""
@@ -32,8 +32,8 @@ class Utterances:
         return (sound + noise).astype(np.float32), index % 10
 
 
-def features(element: tuple[Any, int]) -> tuple[Any, int]:
-    """Return 80 log-mel bands every 10 ms, normalised, with a band and a span of time masked, and the class."""
+def compute_features(element: tuple[Any, int]) -> tuple[Any, int]:
+    """Return (80, times) normalised log-mel features every 10 ms, with bands and a time span masked, and the class."""
     sound, label = element
     mel = librosa.feature.melspectrogram(y=sound, sr=RATE_HZ, n_fft=512, hop_length=160, n_mels=BANDS)
     bands = librosa.power_to_db(mel)
@@ -46,7 +46,7 @@ def features(element: tuple[Any, int]) -> tuple[Any, int]:
 
 
 dataset = Utterances()
-transform = features
+transform = compute_features
 batch_size = 16
 step = TimedStep(0.02)
 simulated = True

@@ -1,4 +1,4 @@
-"""Documents of the standard library's own docstrings, as tokens of a vocabulary that is trained on the spot."""
+"""Workload: tokens of documents from docstrings of the standard library, with a vocabulary trained at import."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MODULES = (
 
 
 class Documents:
-    """Parts of what the modules of Python's standard library say of themselves."""
+    """Excerpts of the docstrings of modules of Python's standard library."""
 
     def __init__(self) -> None:
         modules = [import_module(name) for name in MODULES]
@@ -43,13 +43,13 @@ class Documents:
         return COUNT
 
     def __getitem__(self, index: int) -> str:
-        """Return a document of 4,000 characters."""
+        """Return a document of up to 4,000 characters."""
         first = index * 997 % max(1, len(self.text) - 4000)
         return self.text[first : first + 4000]
 
 
 class Tokens:
-    """Byte-pair tokens of a document, cut or filled to one length."""
+    """Byte-pair tokenizer that truncates or pads a document to `LENGTH` tokens."""
 
     def __init__(self, documents: Documents) -> None:
         tokenizer = Tokenizer(models.BPE(unk_token="?"))  # noqa: S106 - a mark, no password
@@ -61,7 +61,7 @@ class Tokens:
         self.tokenizer = tokenizer
 
     def __call__(self, document: str) -> Any:
-        """Return the numbers of the tokens."""
+        """Return the token ids as a tensor, (LENGTH,)."""
         return torch.tensor(self.tokenizer.encode(document).ids)
 
 

@@ -1,4 +1,4 @@
-"""A model's step as a timed wait: what a trainer's processor does while a GPU computes."""
+"""A model's step as a timed wait, as a trainer's processor waits while a GPU computes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:
-    """A step that takes so many seconds, and no processor time. SIMULATED: no model computes."""
+    """A step that waits for `seconds` without processor time. SIMULATED: no model computes."""
 
     seconds: float
 
     def __call__(self, batch: Any) -> None:
-        """Wait."""
+        """Wait; the batch is ignored."""
         time.sleep(self.seconds)

@@ -89,7 +89,7 @@ class Evidence:
         """Return the outputs whose NIC is known, with that NIC."""
         return {port: nic for nic in self.problem.nics if (port := self.output_of(nic))}
 
-    def nameless(self) -> tuple[Port, ...]:
+    def find_unidentified_inputs(self) -> tuple[Port, ...]:
         """Return inputs that are lit while all NICs are on, and whose NIC is not known."""
         lit = {port for (at, _), light in zip(self.history, self.lit, strict=True) if not at.off
                for port, is_lit in light.items() if is_lit}  # fmt: skip

@@ -42,7 +42,7 @@ def code_length(count: int) -> int:
     return max(2, (count + 1).bit_length())
 
 
-def most_rounds(problem: Problem) -> int:
+def max_rounds(problem: Problem) -> int:
     """Return the largest number of rounds that a discovery may take without power monitors.
 
     These are both codes, then two tries of each open port with known NICs, which are at least a quarter of all.
@@ -100,7 +100,7 @@ class _Search:
 
     def _can_code_lasers(self) -> bool:
         """Return whether the light of inputs of unknown NICs can be read while circuits are in place."""
-        nameless = set(self.evidence.nameless())
+        nameless = set(self.evidence.find_unidentified_inputs())
         watched = {port for light in self.evidence.lit[-1:] for port in light}
         return bool(nameless & watched) and bool(self._unknown_transmitters())
 
@@ -177,7 +177,7 @@ class _RoundCircuits:
         known = list(evidence.known_inputs().items())
         first = turn % len(known) if known else 0
         self._sources = dict(known[first:] + known[:first])
-        self._unnamed_inputs = list(evidence.nameless())
+        self._unnamed_inputs = list(evidence.find_unidentified_inputs())
         self._targets = evidence.known_outputs()
         self._used_outputs: set[Port] = set()
 
@@ -235,7 +235,7 @@ def pair_ports(inputs: Iterable[Port], outputs: Iterable[Port], shift: int) -> d
     {('s', 1): ('s', 4), ('s', 2): ('s', 3)}
     """
     circuits: dict[Port, Port] = {}
-    sources, targets = _by_switch(inputs), _by_switch(outputs)
+    sources, targets = _group_by_switch(inputs), _group_by_switch(outputs)
     for switch, ports in sources.items():
         ends = targets.get(switch, [])
         for at, port in enumerate(ports[: len(ends)] if len(ports) > len(ends) else ports):
@@ -243,7 +243,7 @@ def pair_ports(inputs: Iterable[Port], outputs: Iterable[Port], shift: int) -> d
     return circuits
 
 
-def _by_switch(ports: Iterable[Port]) -> dict[str, Sequence[Port]]:
+def _group_by_switch(ports: Iterable[Port]) -> dict[str, Sequence[Port]]:
     by_switch: dict[str, list[Port]] = {}
     for port in ports:
         by_switch.setdefault(port[0], []).append(port)

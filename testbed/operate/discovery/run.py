@@ -20,7 +20,7 @@ from testbed.lab.model import UNKNOWN_FIBRE, Lab
 from testbed.operate.discovery.devices import Devices
 from testbed.operate.discovery.evidence import Evidence
 from testbed.operate.discovery.model import Discovered, History, NicName, Observation, Port, Problem, Round
-from testbed.operate.discovery.planner import most_rounds, plan_rounds
+from testbed.operate.discovery.planner import max_rounds, plan_rounds
 from testbed.storage.owner import is_running, this_process
 from testbed.storage.schema import discoveries
 
@@ -205,7 +205,7 @@ def discover(
         problem = Problem(nics, inputs, outputs)
         earlier = others[-1].rounds_for(problem) if others else ()
         record.begin(problem, down)
-        result = _search(devices, record, problem, earlier, note, limit or most_rounds(problem))
+        result = _search(devices, record, problem, earlier, note, limit or max_rounds(problem))
     except BaseException:
         devices.restore(down)
         record.stop(killed)
@@ -295,4 +295,4 @@ def _search(
             round_ = rounds.send(seen)
     except StopIteration as end:
         evidence: Evidence = end.value
-    return Discovered(evidence.results(), count, nameless=evidence.nameless())
+    return Discovered(evidence.results(), count, nameless=evidence.find_unidentified_inputs())

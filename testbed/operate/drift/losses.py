@@ -49,11 +49,11 @@ def losses_of(
     return tuple(
         loss
         for circuit in circuits
-        for loss in _along(lab, circuit, switches[circuit.switch].power, receivers)
+        for loss in _losses_along(lab, circuit, switches[circuit.switch].power, receivers)
     )
 
 
-def _along(
+def _losses_along(
     lab: Lab, circuit: Circuit, power: Mapping[int, Power | None], receivers: Receivers
 ) -> Iterator[StretchLoss]:
     source, target = circuit.link.source, circuit.link.target

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lightbed.wording import count_noun
 from testbed.design.model import Nic
 from testbed.errors import ResultsError
-from testbed.lab.hosts.receivers import outside_window, read_receivers
+from testbed.lab.hosts.receivers import describe_bad_lane, read_receivers
 from testbed.lab.model import Lab
 from testbed.operate.drift.losses import Receivers, StretchLoss, losses_of
 from testbed.operate.drift.statistics import Verdict, judge_series
@@ -210,7 +210,7 @@ def judge_modules(
             if leaving:
                 detail = f"light leaves output {circuit.output_port} of {circuit.switch} and does not reach {label}"
                 yield NO_CARRIER.report(subject, detail)
-        elif outside := outside_window(reading):
+        elif outside := describe_bad_lane(reading):
             yield POWER_OUT_OF_WINDOW.report(subject, f"{label}: {outside}")
     silent: dict[tuple[str, str], list[str]] = {}
     for (host, nic_name), reading in receivers.items():

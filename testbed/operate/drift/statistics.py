@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 Kind = Literal["learning", "steady", "step", "trend"]
 Floats = NDArray[np.float64]
 
-LEAST_READINGS = 12
-LEAST_STEP_DB = 0.5
-LEAST_TREND_DB = 0.4
+MIN_READINGS = 12
+MIN_STEP_DB = 0.5
+MIN_TREND_DB = 0.4
 SIGNIFICANT = 30.0
 """Reduction of the sum of squares, in variances: the square of 5.5 standard deviations."""
 USUAL_NOISE_DB = 0.2
@@ -78,7 +78,7 @@ def judge_series(times_s: Sequence[float], losses_db: Sequence[float]) -> Verdic
     """
     times, losses = np.asarray(times_s, float), np.asarray(losses_db, float)
     noise_db = noise_of(losses)
-    if len(losses) < LEAST_READINGS:
+    if len(losses) < MIN_READINGS:
         level = float(np.median(losses))
         return Verdict("learning", len(losses), level, level, noise_db, float(times[0]), len(losses))
     stretches = _stretches(times, _without_single_outliers(losses), noise_db, 0, len(losses))
@@ -86,7 +86,7 @@ def judge_series(times_s: Sequence[float], losses_db: Sequence[float]) -> Verdic
     kind: Kind = "steady"
     if last.slope_db_per_s:
         kind = "trend"
-    elif last.last_db - baseline_db >= LEAST_STEP_DB:
+    elif last.last_db - baseline_db >= MIN_STEP_DB:
         kind = "step"
     return Verdict(
         kind=kind,
@@ -142,8 +142,8 @@ def _stretches(times: Floats, losses: Floats, noise_db: float, begin: int, end: 
     # With few readings the noise is estimated badly, and chance fits better.
     threshold = SIGNIFICANT * (1 + _FEW / len(losses)) * noise_db**2
     growth_db = slope * float(when[-1] - when[0])
-    is_trend = trend_gain >= threshold and abs(growth_db) >= LEAST_TREND_DB
-    if step_gain >= threshold and abs(step_db) >= LEAST_STEP_DB and not (is_trend and trend_gain > step_gain):
+    is_trend = trend_gain >= threshold and abs(growth_db) >= MIN_TREND_DB
+    if step_gain >= threshold and abs(step_db) >= MIN_STEP_DB and not (is_trend and trend_gain > step_gain):
         before = _stretches(times, losses, noise_db, begin, begin + at)
         return [*before, *_stretches(times, losses, noise_db, begin + at, end)]
     if is_trend:

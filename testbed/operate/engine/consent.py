@@ -32,7 +32,7 @@ def is_interrupted() -> bool:
 
 
 @contextmanager
-def interruptible(note: Callable[[str], None]) -> Iterator[None]:
+def stop_on_interrupt(note: Callable[[str], None]) -> Iterator[None]:
     """Stop a change between two steps at the first Ctrl-C, and raise `KeyboardInterrupt` at the second.
 
     Has no effect outside the main thread, which alone receives signals.

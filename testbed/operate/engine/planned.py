@@ -27,7 +27,7 @@ class PlannedStep:
     change: str = "circuits"
 
     @classmethod
-    def of(cls, device: str, ordinal: int, address: str, step: Step) -> PlannedStep:
+    def from_step(cls, device: str, ordinal: int, address: str, step: Step) -> PlannedStep:
         """Return the planned form of a step of a switch."""
         return cls(device, ordinal, address, step.kind, as_text(step.before), as_text(step.after))
 

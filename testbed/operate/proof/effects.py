@@ -138,7 +138,7 @@ class Effects:
         ours, remaining = own_ports(self.lab), (self.held & self.circuits_before) - self.planned
         return self._names(one for one in remaining if not ours.isdisjoint({one[:2], (one[0], one[2])}))
 
-    def of_discovery(self, one: Unfinished) -> frozenset[str]:
+    def circuits_of_discovery(self, one: Unfinished) -> frozenset[str]:
         """Return the labels of circuits that a discovery has left."""
         return self._names((self.held & one.circuits) - self.planned)
 
@@ -149,7 +149,7 @@ class Effects:
     @property
     def explained(self) -> dict[str, frozenset[str]]:
         """Labels of circuits that these operations explain, by kind of finding."""
-        extra = self.extra.union(*map(self.of_discovery, self.left))
+        extra = self.extra.union(*map(self.circuits_of_discovery, self.left))
         return {"missing_circuit": self.missing, "extra_circuit": extra}
 
     @cached_property
@@ -196,7 +196,7 @@ class Effects:
         for one in self.left:
             is_apply = one is self.apply
             effects = [*self._circuit_words(), *_host_words(half_way)] if is_apply else []
-            existing = self.of_discovery(one)
+            existing = self.circuits_of_discovery(one)
             effects += (
                 [f"{len(existing)} of its circuits still exist: {list_some(sorted(existing))}"]
                 if existing

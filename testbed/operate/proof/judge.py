@@ -14,12 +14,12 @@ from testbed.lab.hosts.kernel_state import UNKNOWN_MAC, plan_state
 from testbed.lab.model import Lab
 from testbed.operate.light import find_held_circuits, is_dark, judge_circuits, read_light
 from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding, VerifyReport
-from testbed.operate.probe_findings import compare, links_received, silent_links
+from testbed.operate.probe_findings import compare, find_silent_links, links_received
 from testbed.operate.proof.effects import Effects, HalfWay
 from testbed.operate.proof.evidence import Evidence, gather
 from testbed.operate.proof.host_findings import NOT_CONFIGURED, OTHER_TOPOLOGY, WRONG_MTU, judge_host
 from testbed.operate.proof.reach_findings import Blame, Way, count_pings, find_loss_floor, judge_reachability
-from testbed.operate.proof.receivers import judge_receivers, whole_cables
+from testbed.operate.proof.receivers import judge_receivers, merge_cable_findings
 from testbed.operate.unfinished import Unfinished
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class _Case:
     def silent_links(self) -> frozenset[Link]:
         """Planned links on which no probe frame arrived; the reason has a finding of its own."""
         probe = self.evidence.probe
-        silent = silent_links(self.lab, self.plan.wiring, probe) if probe else frozenset()
+        silent = find_silent_links(self.lab, self.plan.wiring, probe) if probe else frozenset()
         return frozenset(link for link in silent if not self._is_unprobed(link))
 
     def nodes_with(self, kind: FindingKind, of_hosts: Mapping[str, Iterable[LinkFinding]]) -> frozenset[int]:
@@ -256,7 +256,7 @@ def _judge_light(case: _Case) -> Iterator[LinkFinding]:
     if evidence.probe:
         wiring = replace(plan.wiring, links=tuple(circuit.link for circuit in case.held))
         findings += compare(lab, wiring, evidence.probe, case.excused_links)
-    yield from whole_cables(lab, plan.circuits, evidence.switches, findings)
+    yield from merge_cable_findings(lab, plan.circuits, evidence.switches, findings)
     dark = case.dark_links | case.silent_links
     yield from judge_receivers(lab, plan.circuits, evidence.switches, evidence.received, dark)
 

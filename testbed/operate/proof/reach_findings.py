@@ -51,13 +51,13 @@ WRONG_PATH = FindingKind(
 KINDS = (UNREACHABLE, NO_LARGE_PACKETS, NO_TCP, LOSSY_PATH, WRONG_PATH)
 
 Links = tuple[Link, ...]
-LEAST_LOST = 3
+MIN_LOST = 3
 """Smallest number of lost pings on one link: one or two may be due to a burst of a job, or to a stalled machine."""
-LEAST_RATE = 0.01
+MIN_RATE = 0.01
 """Smallest share of the pings over a link that must be lost, if there are many."""
 CONFIDENCE = 0.99
 LOSS_SOUGHT = 0.04
-FEWEST_PINGS, MOST_PINGS = 25, 106
+MIN_PINGS, MAX_PINGS = 25, 106
 """Least pings of each pair over all sets, and most of each way: each takes five milliseconds and loads the hosts."""
 
 
@@ -193,16 +193,14 @@ def _report_common(lab: Lab, node: int, ways: list[Way], kind: FindingKind) -> L
 def count_pings(sets: Sequence[Routes]) -> dict[Way, int]:
     """Return the number of pings of each way that detect a loss of 4 % on any link that routes use.
 
-    Ways over links that few ways cross get more. Limits are `FEWEST_PINGS` of a pair and `MOST_PINGS` of a way.
+    Ways over links that few ways cross get more. Limits are `MIN_PINGS` of a pair and `MAX_PINGS` of a way.
     """
     traces = trace_ways(sets)
     crossings = _count_crossings(traces, dict.fromkeys(traces, 1))
-    needed = {
-        link: math.ceil(find_mean(LEAST_LOST) / LOSS_SOUGHT / count) for link, count in crossings.items()
-    }
-    fewest = math.ceil(FEWEST_PINGS / max(len(sets), 1))
+    needed = {link: math.ceil(find_mean(MIN_LOST) / LOSS_SOUGHT / count) for link, count in crossings.items()}
+    fewest = math.ceil(MIN_PINGS / max(len(sets), 1))
     return {
-        way: min(MOST_PINGS, max(fewest, *(needed[link] for link in links))) for way, links in traces.items()
+        way: min(MAX_PINGS, max(fewest, *(needed[link] for link in links))) for way, links in traces.items()
     }
 
 
@@ -214,13 +212,13 @@ def find_loss_floor(sets: Sequence[Routes], pings: Mapping[Way, int]) -> float |
     traces = trace_ways(sets)
     crossings = _count_crossings(traces, pings)
     counts = {crossings[link] for links in traces.values() for link in links}
-    floor = max((find_mean(_least_lost(count)) / max(count, 1) for count in counts), default=1.0)
+    floor = max((find_mean(_min_lost(count)) / max(count, 1) for count in counts), default=1.0)
     return floor if floor < 1 else None
 
 
-def _least_lost(count: int) -> int:
+def _min_lost(count: int) -> int:
     """Return how many of `count` pings must be lost for a finding."""
-    return max(LEAST_LOST, math.ceil(LEAST_RATE * count))
+    return max(MIN_LOST, math.ceil(MIN_RATE * count))
 
 
 @cache
@@ -261,7 +259,7 @@ def _find_lossy(
     while True:
         lost = _count_crossings(traces, {way: count for way, (count, _) in remaining.items()})
         sent = _count_crossings(traces, {way: count for way, (_, count) in remaining.items()})
-        lossy_links = [link for link, count in sent.items() if lost[link] >= _least_lost(count)]
+        lossy_links = [link for link, count in sent.items() if lost[link] >= _min_lost(count)]
         worst = max(lossy_links, key=lambda link: (lost[link], lost[link] / sent[link], link), default=None)
         if worst is None:
             return lossy

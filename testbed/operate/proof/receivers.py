@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from lightbed.wording import list_some
 from ocs_drivers.model import Power
 from testbed.design.model import Link, Nic
-from testbed.lab.hosts.receivers import ReceiverReading, outside_window
+from testbed.lab.hosts.receivers import ReceiverReading, describe_bad_lane
 from testbed.lab.model import Lab
 from testbed.operate.light import EXCESS_LOSS, TOLERANCE_DB, Budget, SwitchReading, budget_of
 from testbed.operate.model import Circuit, FindingKind, LinkFinding
@@ -74,7 +74,7 @@ def _judge(
     budget = budget_of(lab, circuit)
     known_db, place = _known_loss(circuit, reading, budget)
     expected_dbm = budget.receiver_dbm - known_db
-    outside = outside_window(module)
+    outside = describe_bad_lane(module)
     if expected_dbm - dbm >= TOLERANCE_DB - RESOLUTION_DB and not (outside and module.has_dark_lane):
         detail = (
             f"{place} to {receiver} loses {expected_dbm - dbm:.1f} dB more than planned "
@@ -103,7 +103,7 @@ def _require_light(power: Power | None) -> Power | None:
     return power if power is not None and not power.below_floor else None
 
 
-def whole_cables(
+def merge_cable_findings(
     lab: Lab,
     circuits: Iterable[Circuit],
     readings: Mapping[str, SwitchReading],

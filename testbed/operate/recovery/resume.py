@@ -37,7 +37,7 @@ from testbed.operate.engine.transitions import OPEN, StepEvent, StepState
 from testbed.operate.model import LabPlan, SwitchPlan, VerifyReport
 from testbed.operate.plan import circuits_of
 from testbed.operate.recovery.records import OperationRecord, StepRecord, find_operation, operations_of
-from testbed.operate.repair import LabRepair, carry_out_detours, not_in_force
+from testbed.operate.repair import LabRepair, carry_out_detours, describe_strange_circuits
 from testbed.operate.session import Change, LabSession, Note
 from testbed.operate.unfinished import Unfinished, find_unfinished_operations
 from testbed.operation_errors import NoSuchOperation, OperationRunning, Superseded
@@ -219,7 +219,7 @@ def circuits_around_open_step(steps: tuple[StepRecord, ...]) -> tuple[CrossConne
 
 def find_doubts(operation: OperationRecord, device: str, snapshot: Snapshot) -> Iterator[str]:
     """Yield the reasons why an operation cannot be resumed safely on one switch."""
-    steps = operation.on(device)
+    steps = operation.steps_on(device)
     goal = operation.goal.get(device)
     if not steps or goal is None:
         return
@@ -272,7 +272,7 @@ def resume_detours(
     if planned is None:
         reason = "no fibre is lost any more: run `testbed apply` to install the routes of the topology again"
     elif planned.strange:
-        reason = not_in_force(planned.strange)
+        reason = describe_strange_circuits(planned.strange)
     elif planned.repatched is not None or planned.running is None:
         reason = (
             "the current losses need another repair: see `testbed repair`, then run `testbed repair --apply`"

@@ -67,7 +67,7 @@ def _compensate(session: LabSession, target: Intent, report: BringUpReport) -> N
             journal.steps.for_all(one.operation, StepEvent.COMPENSATE, _REPLACED)
 
 
-def last_verified(runs_dir: str | Path, lab: Lab) -> Intent:
+def find_last_verified(runs_dir: str | Path, lab: Lab) -> Intent:
     """Return the newest verified epoch on any of the lab's hosts, as the target of an automatic rollback.
 
     Raises `NothingBefore` if there is none.

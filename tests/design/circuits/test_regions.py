@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from testbed.design.circuits.regions import best_circuits, exchange_seconds, greedy_circuits
+from testbed.design.circuits.regions import allocate_greedily, exchange_seconds, find_best_circuits
 
 
 @pytest.mark.slow
@@ -15,7 +15,7 @@ def test_greedy_is_near_the_best_of_all():
     for _ in range(80):
         traffic = random.gamma(0.5, size=(4, 4))
         np.fill_diagonal(traffic, 0)
-        greedy, best = greedy_circuits(traffic, 3), best_circuits(traffic, 3, 1.0, 1.0)
+        greedy, best = allocate_greedily(traffic, 3), find_best_circuits(traffic, 3, 1.0, 1.0)
         assert (greedy == greedy.T).all()
         assert greedy.sum(axis=1).max() <= 3
         ratios.append(exchange_seconds(traffic, greedy, 1.0, 1.0) / exchange_seconds(traffic, best, 1.0, 1.0))

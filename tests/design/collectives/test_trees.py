@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from testbed.design.collectives.hierarchy import hierarchical
+from testbed.design.collectives.hierarchy import make_hierarchical_stages
 from testbed.design.collectives.trees import depth, double_tree, double_trees_of, shortest_labels
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.hops import hop_table
@@ -47,7 +47,7 @@ def test_labels_are_chosen_by_hops():
 
 @pytest.mark.parametrize(("nodes", "group"), [(12, 4), (12, 3), (12, 6), (16, 4), (64, 8), (15, 5)])
 def test_a_hierarchy_sums_everything_everywhere(nodes, group):
-    stages = hierarchical(find_topology(nodes, 4), group)
+    stages = make_hierarchical_stages(find_topology(nodes, 4), group)
     inner, outer, last = ({frozenset(ring.order) for ring in stage.rings} for stage in stages)
     assert inner == last
     for members in (inner, outer):
@@ -60,4 +60,4 @@ def test_a_hierarchy_of_one_group_is_refused():
     with pytest.raises(
         TopologyError, match="a hierarchy with a single group of 12 nodes has no second level: use rings"
     ):
-        hierarchical(find_topology(12, 4), 12)
+        make_hierarchical_stages(find_topology(12, 4), 12)

@@ -14,7 +14,7 @@ from testbed.design.evaluation.comparison import ROWS, compare_fabrics, rows_of
 from testbed.design.evaluation.job import Job, open_job
 from testbed.design.evaluation.simulation import figures, read_graph, simulate_on
 from testbed.design.fabrics.direct import fabric_of, ring_strides
-from testbed.design.fabrics.fabric_list import FABRICS, build_fabric, is_switched, kind_of
+from testbed.design.fabrics.fabric_list import FABRICS, build_fabric, find_kind, is_switched
 from testbed.design.fabrics.kind import DEFAULT_OPTIONS, FabricOptions, FabricRequest
 from testbed.design.plans.file import Plan, write_plan
 from testbed.design.plans.planning import Servers
@@ -295,9 +295,9 @@ class ReadOptions:
 @pytest.mark.parametrize("name", FABRICS)
 def test_a_builder_reads_the_options_of_its_kind(name):
     options = ReadOptions()
-    kind_of(name).build(FabricRequest(name, NODES, DEGREE, RATE, options=options))
+    find_kind(name).build(FabricRequest(name, NODES, DEGREE, RATE, options=options))
 
-    assert options.read == set(kind_of(name).options)
+    assert options.read == set(find_kind(name).options)
 
 
 def test_the_page_has_the_sentence_of_every_fabric():
@@ -306,5 +306,5 @@ def test_the_page_has_the_sentence_of_every_fabric():
         r"^\| `(\S+)` \| (.*) \|$", page.partition("### Fabrics")[2].partition("\n#")[0], re.MULTILINE
     )
 
-    assert rows == [(name, kind_of(name).sentence) for name in FABRICS]
+    assert rows == [(name, find_kind(name).sentence) for name in FABRICS]
     assert sum(map(is_switched, FABRICS)) == 3

@@ -21,10 +21,10 @@ from testbed.design.reproductions.figure import (
     Published,
     Series,
     Table,
-    markdown,
-    page,
+    format_markdown,
+    format_page,
+    ignore_progress,
     series_of,
-    silent,
 )
 from testbed.design.reproductions.topoopt import MODULES, dedicated_cluster, figure
 from testbed.design.reproductions.topoopt.bandwidth_tax import tax_tensors_once
@@ -32,7 +32,7 @@ from testbed.design.reproductions.topoopt.jobs import all_to_all_job, all_to_all
 from testbed.design.reproductions.topoopt.path_lengths import mean_length
 from testbed.design.reproductions.topoopt.setup import QUICK
 from testbed.design.reproductions.topoopt.shared_cluster import MIX, draw_models
-from testbed.design.sharing.joined_jobs import PlacedJob, back_to_back
+from testbed.design.sharing.joined_jobs import PlacedJob, chain_iterations
 
 TINY = replace(
     QUICK,
@@ -55,25 +55,25 @@ numbers = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 @given(st.lists(st.tuples(words, numbers)))
 def test_a_table_survives_csv(rows):
-    table = Table.of(("name", "value"), rows)
+    table = Table.from_rows(("name", "value"), rows)
     assert Table.from_csv(table.csv) == table
 
 
 def test_a_table_answers_by_column():
-    table = Table.of(("kind", "n", "ms"), [("a", 1, 0.5), ("b", 1, 1.5), ("b", 2, 2.5)])
+    table = Table.from_rows(("kind", "n", "ms"), [("a", 1, 0.5), ("b", 1, 1.5), ("b", 2, 2.5)])
     assert table.number("ms", kind="b", n=2.0) == 2.5
     assert table.values("kind") == ("a", "b")
     with pytest.raises(ValueError, match=r"2 rows match \{'kind': 'b'\} instead of one"):
         table.number("ms", kind="b")
     with pytest.raises(ValueError, match="does not have the 2 columns"):
-        Table.of(("a", "b"), [(1, 2, 3)])
+        Table.from_rows(("a", "b"), [(1, 2, 3)])
 
 
 def test_a_comparison_states_source_and_difference():
     line = Comparison("tax", Published("1.11", "S", 1.11), 1.221, "a note", " x")
     assert line.cells == ("tax", "1.11 [S]", "1.221 x", "+10.0 %", "a note")
     assert Comparison("hops", NOTHING, 5.48).cells == ("hops", "—", "5.48", "—", "")
-    assert markdown([line]).splitlines()[2] == "| tax | 1.11 [S] | 1.221 x | +10.0 % | a note |"
+    assert format_markdown([line]).splitlines()[2] == "| tax | 1.11 [S] | 1.221 x | +10.0 % | a note |"
 
 
 @pytest.mark.slow
@@ -91,7 +91,7 @@ def test_plots_are_the_same_file_from_the_same_data(tmp_path):
 
 
 def test_series_are_cut_by_a_column():
-    table = Table.of(("fabric", "n", "ms"), [("a", 1, 5.0), ("b", 1, 6.0), ("a", 2, 7.0)])
+    table = Table.from_rows(("fabric", "n", "ms"), [("a", 1, 5.0), ("b", 1, 6.0), ("a", 2, 7.0)])
     assert series_of(table, "fabric", "n", "ms") == (
         Series("a", (1.0, 2.0), (5.0, 7.0)),
         Series("b", (1.0,), (6.0,)),
@@ -107,7 +107,7 @@ def pair_job(time_s, size_bytes):
 
 def test_iterations_follow_one_another_without_a_gap():
     """1 ms of computing and 1 ms of 12.5 MB at 100 Gbit/s; the job begins 5 ms late."""
-    shared = back_to_back(4, [PlacedJob(pair_job(1e-3, 12_500_000), np.array([3, 1]), 5e-3)], 3)
+    shared = chain_iterations(4, [PlacedJob(pair_job(1e-3, 12_500_000), np.array([3, 1]), 5e-3)], 3)
     done = simulate(shared.graph, ideal_switch(4, 100), latency=NO_LATENCY)
     assert shared.iteration_s(done) == pytest.approx(np.full((1, 3), 2e-3), rel=1e-9)
     assert done.iteration_s == pytest.approx(11e-3, rel=1e-9)
@@ -118,14 +118,14 @@ def test_jobs_on_servers_of_their_own_meet_nowhere_on_an_ideal_switch():
         PlacedJob(pair_job(1e-3, 12_500_000), np.array([0, 1])),
         PlacedJob(pair_job(2e-3, 25_000_000), np.array([3, 2]), 1e-4),
     ]
-    shared = back_to_back(4, jobs, 2)
+    shared = chain_iterations(4, jobs, 2)
     times = shared.iteration_s(simulate(shared.graph, ideal_switch(4, 100), latency=NO_LATENCY))
     assert times == pytest.approx(np.array([[2e-3, 2e-3], [4e-3, 4e-3]]), rel=1e-9)
 
 
 def test_jobs_with_the_same_link_share_it():
     jobs = [PlacedJob(pair_job(0.0, 12_500_000), np.array([0, 1]))] * 2
-    shared = back_to_back(2, jobs, 1)
+    shared = chain_iterations(2, jobs, 1)
     times = shared.iteration_s(simulate(shared.graph, ideal_switch(2, 100), latency=NO_LATENCY))
     assert times == pytest.approx(np.full((2, 1), 2e-3), rel=1e-9)
 
@@ -143,7 +143,7 @@ def test_counting_tensors_once_weighs_the_all_to_all_more():
 
 def test_the_mean_of_a_cumulative_distribution():
     """Half of the paths have one link, half have three."""
-    table = Table.of(
+    table = Table.from_rows(
         ("fabric", "degree", "links", "share_up_to"),
         [("x", 4, links, share) for links, share in enumerate((0.0, 0.5, 0.5, 1.0))],
     )
@@ -162,7 +162,7 @@ def test_jobs_are_drawn_as_the_paper_mixes_them():
 def test_every_figure_runs_in_small(number, monkeypatch):
     monkeypatch.setattr(dedicated_cluster, "MODELS", {"vgg16": "VGG16"})
     wanted = figure(number)
-    table = wanted.make(TINY, silent)
+    table = wanted.make(TINY, ignore_progress)
     assert wanted.number == number
     assert table.rows
     assert Table.from_csv(table.csv) == table
@@ -170,7 +170,7 @@ def test_every_figure_runs_in_small(number, monkeypatch):
     assert comparisons
     assert all(np.isfinite(line.ours) for line in comparisons)
     assert all(series.up for panel in plot.panels for series in panel.series)
-    assert page(wanted, table, "x.svg").startswith(f"# Figure {number}: {wanted.title}\n\n![")
+    assert format_page(wanted, table, "x.svg").startswith(f"# Figure {number}: {wanted.title}\n\n![")
 
 
 def test_a_figure_that_is_not_reproduced_is_told():

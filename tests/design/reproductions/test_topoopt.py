@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.design.reproductions.figure import Table, page, silent
+from testbed.design.reproductions.figure import Table, format_page, ignore_progress
 from testbed.design.reproductions.topoopt import MODULES, figure
 from testbed.design.reproductions.topoopt.all_to_all import SPLIT, slowdown
 from testbed.design.reproductions.topoopt.circuit_delay import ONE_SHOT
@@ -29,13 +29,13 @@ def published(number):
 def test_pages_are_made_of_the_committed_numbers(number):
     wanted = figure(number)
     text = (RESULTS / f"figure{number}.md").read_text(encoding="utf-8")
-    assert text == page(wanted, published(number), f"figure{number}.svg")
+    assert text == format_page(wanted, published(number), f"figure{number}.svg")
     assert (RESULTS / f"figure{number}.svg").exists()
 
 
 def test_pure_data_parallel_models_run_as_on_the_ideal_switch():
-    table = published(11).where(degree=4.0)
-    ours = table.where(fabric="TopoOpt", pure_data_parallel="yes")
+    table = published(11).select_rows(degree=4.0)
+    ours = table.select_rows(fabric="TopoOpt", pure_data_parallel="yes")
     assert {"BERT", "ResNet50", "VGG16"} <= set(ours.values("model"))
     for row in ours.records:
         case = {"model": row["model"], "rate_gbps": row["rate_gbps"]}
@@ -43,7 +43,7 @@ def test_pure_data_parallel_models_run_as_on_the_ideal_switch():
 
 
 def test_the_fat_tree_of_equal_cost_is_slower_in_every_model_at_100_gbps():
-    table = published(11).where(rate_gbps=100.0)
+    table = published(11).select_rows(rate_gbps=100.0)
     assert len(table.values("model")) == 6
     for degree in (4.0, 8.0):
         for model in table.values("model"):
@@ -51,7 +51,7 @@ def test_the_fat_tree_of_equal_cost_is_slower_in_every_model_at_100_gbps():
 
 
 def test_the_expander_is_the_slowest_of_all_at_100_gbps():
-    table = published(11).where(rate_gbps=100.0)
+    table = published(11).select_rows(rate_gbps=100.0)
     for degree in (4.0, 8.0):
         for model in table.values("model"):
             for other in ("TopoOpt", "ideal switch", "Fat-tree", "oversubscribed Fat-tree"):
@@ -59,7 +59,7 @@ def test_the_expander_is_the_slowest_of_all_at_100_gbps():
 
 
 def test_the_all_to_all_is_80_per_cent_of_the_allreduce_at_batch_2048():
-    shares = published(12).where(batch=2048.0).numbers("all_to_all_share")
+    shares = published(12).select_rows(batch=2048.0).numbers("all_to_all_share")
     assert shares == pytest.approx([0.8] * len(shares), abs=0.03)
 
 
@@ -90,16 +90,16 @@ def test_the_bandwidth_tax_at_batch_64(degree, told):
 def test_the_tax_grows_with_the_batch_and_falls_with_the_degree():
     table = published(13)
     for degree in (4.0, 8.0):
-        taxes = table.where(degree=degree).numbers("tax")
+        taxes = table.select_rows(degree=degree).numbers("tax")
         assert list(taxes) == sorted(taxes)
     assert all(
-        a > b for a, b in zip(*(table.where(degree=d).numbers("tax") for d in (4.0, 8.0)), strict=True)
+        a > b for a, b in zip(*(table.select_rows(degree=d).numbers("tax") for d in (4.0, 8.0)), strict=True)
     )
 
 
 def test_no_job_feels_another_on_topoopt_and_jobs_on_trees_do():
     table = published(16)
-    tails = table.where(fabric="TopoOpt").numbers("p99_ms")
+    tails = table.select_rows(fabric="TopoOpt").numbers("p99_ms")
     assert min(tails) == max(tails)
     for jobs in table.values("jobs"):
         assert shared_ratio(table, "mean_ms", jobs, "Fat-tree") > 1
@@ -110,9 +110,9 @@ def test_no_job_feels_another_on_topoopt_and_jobs_on_trees_do():
 def test_circuits_that_move_do_not_repay_where_everybody_sends_to_everybody():
     """Without forwarding they are far slower; where rings are all there is, they stay and lose nothing."""
     table = published(17)
-    assert len(table.where(model="DLRM", fabric=ONE_SHOT).rows) == 12
-    for row in table.where(fabric=ONE_SHOT).records:
-        case = table.where(model=row["model"], degree=row["degree"], delay_ms=row["delay_ms"])
+    assert len(table.select_rows(model="DLRM", fabric=ONE_SHOT).rows) == 12
+    for row in table.select_rows(fabric=ONE_SHOT).records:
+        case = table.select_rows(model=row["model"], degree=row["degree"], delay_ms=row["delay_ms"])
         waiting, forwarding = (
             case.number("iteration_ms", fabric=f"circuits, {how}forwarding") / row["iteration_ms"]
             for how in ("no ", "")
@@ -155,8 +155,8 @@ def test_the_rate_of_equal_cost_by_hand(prices, nic_for, rate_gbps):
 
 def test_mixnets_prices_are_shown_where_its_table_has_them():
     table = published(10)
-    assert set(table.where(prices="MixNet").values("rate_gbps")) == {100.0, 200.0}
-    assert set(table.where(prices="recalled").values("rate_gbps")) == {10.0, 25.0, 40.0, 100.0, 200.0}
+    assert set(table.select_rows(prices="MixNet").values("rate_gbps")) == {100.0, 200.0}
+    assert set(table.select_rows(prices="recalled").values("rate_gbps")) == {10.0, 25.0, 40.0, 100.0, 200.0}
 
 
 def test_with_a_nic_once_a_server_the_fat_tree_is_nearer_to_what_was_published():
@@ -169,17 +169,20 @@ def test_with_a_nic_once_a_server_the_fat_tree_is_nearer_to_what_was_published()
 
 
 def test_figure_10_is_what_the_models_give_today():
-    assert figure(10).make(PAPER, silent) == published(10)
+    assert figure(10).make(PAPER, ignore_progress) == published(10)
 
 
 @pytest.mark.long
 def test_figure_14_is_what_the_models_give_today():
-    assert figure(14).make(PAPER, silent) == published(14)
+    assert figure(14).make(PAPER, ignore_progress) == published(14)
 
 
 @pytest.mark.long
 def test_figure_16_for_five_jobs_is_what_the_models_give_today():
-    made, kept = figure(16).make(replace(PAPER, jobs=(5,)), silent), published(16).where(jobs=5.0)
+    made, kept = (
+        figure(16).make(replace(PAPER, jobs=(5,)), ignore_progress),
+        published(16).select_rows(jobs=5.0),
+    )
     assert made.values("fabric") == kept.values("fabric")
     for column in ("mean_ms", "p99_ms"):
         assert made.numbers(column) == pytest.approx(kept.numbers(column), rel=1e-4)
@@ -189,7 +192,7 @@ def test_figure_16_for_five_jobs_is_what_the_models_give_today():
 @pytest.mark.parametrize("model", ["bert", "candle", "ncf"])
 def test_figure_11_at_degree_8_is_what_the_models_give_today(model):
     """The kept numbers are of even routes, which planned ones equal on rings and beat where pairs send."""
-    table = published(11).where(model=MODEL_NAMES[model], degree=8.0, rate_gbps=100.0)
+    table = published(11).select_rows(model=MODEL_NAMES[model], degree=8.0, rate_gbps=100.0)
     job = default_job(model, PAPER.nodes)
     for fabric in ("TopoOpt", "ideal switch", "Fat-tree"):
         kept = table.number("iteration_ms", fabric=fabric)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.design.reproductions.figure import silent
+from testbed.design.reproductions.figure import ignore_progress
 from testbed.design.reproductions.unfairness import MODULES, figure
 from testbed.design.reproductions.unfairness.setup import PAPER, QUICK, ROWS
 from testbed.design.reproductions.unfairness.speed_ups import speed_ups
@@ -12,7 +12,7 @@ from testbed.design.reproductions.unfairness.speed_ups import speed_ups
 
 @pytest.fixture(scope="module")
 def table():
-    return figure(1).make(PAPER, silent)
+    return figure(1).make(PAPER, ignore_progress)
 
 
 @pytest.mark.slow
@@ -41,7 +41,7 @@ def test_every_parameter_is_called_calibrated(table):
 
 def test_the_time_line_shows_jobs_in_step_and_apart():
     time_line = figure(2)
-    table = time_line.make(QUICK, silent)
+    table = time_line.make(QUICK, ignore_progress)
     even, uneven = time_line.draw(table).panels
 
     assert [line.ours for line in time_line.compare(table)] == pytest.approx([1.29, 183, 1.29, 183], rel=1e-3)

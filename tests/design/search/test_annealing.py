@@ -7,7 +7,7 @@ import pytest
 
 from testbed.design.search import optimise
 from testbed.design.search.annealing import Annealer, Candidate, Cooling, Timed, polish
-from testbed.design.search.bound import least_iteration
+from testbed.design.search.bound import bound_iteration
 from testbed.design.search.chains import Stop
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
@@ -125,7 +125,7 @@ def test_descents_and_annealing_never_end_above_their_start_and_repeat(problem):
 
 def test_the_temperature_falls_geometrically():
     cooling = Cooling(first=0.08, last=0.0002)
-    parts = [cooling.at(part) for part in (0, 0.25, 0.5, 0.75, 1, 2)]
+    parts = [cooling.temperature_at(part) for part in (0, 0.25, 0.5, 0.75, 1, 2)]
     assert np.diff(np.log(parts[:5])) == pytest.approx(math.log(0.0002 / 0.08) / 4)
     assert parts[5] == parts[4]
 
@@ -138,9 +138,9 @@ def test_no_plan_is_below_the_bound(problem, random_workload):
         job = random_workload(np.random.default_rng([7, number]), layers=2, tables=2)
         one = replace(problem, workload=job)
         found = optimise(job, one.cluster, one.degree, one.rate_gbps, steps=20)
-        bound = least_iteration(one)
+        bound = bound_iteration(one)
         assert bound == found.predicted.bound
         assert 0 < bound.seconds <= found.predicted.iteration_s
         near.append(bound.seconds / found.predicted.iteration_s)
     assert max(near) > 0.3
-    assert least_iteration(replace(problem, cluster=Cluster(1))).by == "compute"
+    assert bound_iteration(replace(problem, cluster=Cluster(1))).by == "compute"

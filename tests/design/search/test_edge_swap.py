@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from testbed.design.search import edge_swap
-from testbed.design.search.edge_swap import Tries, improve, starts, with_edge_swaps
+from testbed.design.search.edge_swap import Tries, improve, propose_starts, with_edge_swaps
 from testbed.design.search.problem import Problem
 from testbed.design.search.strategies import FEW_NODES, StrategyObjective
 from testbed.design.topology.circulants import circulant_edges
@@ -35,7 +35,7 @@ def test_exchanges_shorten_the_iteration_and_keep_rings_and_matchings(
 ):
     shorter = 0
     for objective, strategy in strategies(random_workload, nodes, degree, simplex=simplex):
-        for start in starts(objective, strategy):
+        for start in propose_starts(objective, strategy):
             end = improve(objective, start, Tries())
             finding, topology = end.finding, end.finding.topology
             assert end == improve(objective, start, Tries())
@@ -76,7 +76,7 @@ def test_a_better_matching_is_found_where_one_is(random_workload):
     """Six servers on a ring have 15 perfect matchings: none is better by more than what an exchange must bring."""
     better = 0
     for objective, strategy in strategies(random_workload, 6, 3, count=4):
-        point, (_, start) = objective.point(strategy), starts(objective, strategy)
+        point, (_, start) = objective.point(strategy), propose_starts(objective, strategy)
         costs = [objective.cost_on(point, other) for other in _all_matchings(start.finding)]
         assert len(costs) == 15
         end = improve(objective, start, Tries())
@@ -103,21 +103,21 @@ def pure_data():
 
 def test_nothing_is_tried_without_bytes_between_pairs_or_beyond_so_many_servers(random_workload):
     objective = StrategyObjective(Problem(pure_data(), Cluster(12), 4, 25))
-    start = next(starts(objective, objective.strategy(objective.start())))
+    start = next(propose_starts(objective, objective.strategy(objective.start())))
     tries = Tries(10)
     assert start.finding.topology.strides == (1, 5)
     assert improve(objective, start, tries) is start
     assert with_edge_swaps(objective, [start]) == ()
     workload = random_workload(np.random.default_rng(0))
     large = StrategyObjective(Problem(workload, Cluster(FEW_NODES + 2), 2, 25))
-    start = next(starts(large, large.strategy(large.start())))
+    start = next(propose_starts(large, large.strategy(large.start())))
     assert improve(large, start, tries) is start
     assert tries.left == 10
 
 
 def test_work_is_bounded(random_workload, monkeypatch):
     (objective, strategy), *_ = strategies(random_workload, 8, 4, count=1)
-    *_, start = starts(objective, strategy)
+    *_, start = propose_starts(objective, strategy)
     asked, cost_on = [], StrategyObjective.cost_on
     monkeypatch.setattr(StrategyObjective, "cost_on", lambda *about: asked.append(about) or cost_on(*about))
     tries = Tries(3)
@@ -128,7 +128,7 @@ def test_work_is_bounded(random_workload, monkeypatch):
 
 def test_ctrl_c_keeps_what_was_found_so_far(random_workload, monkeypatch):
     (objective, strategy), *_ = strategies(random_workload, 6, 3, count=1)
-    proposals = list(starts(objective, strategy))
+    proposals = list(propose_starts(objective, strategy))
     calls = iter([proposals[0]._replace(closed_form_s=0.0)])
 
     def once(*_):
@@ -136,5 +136,5 @@ def test_ctrl_c_keeps_what_was_found_so_far(random_workload, monkeypatch):
             return call
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(edge_swap, "_best", once)
+    monkeypatch.setattr(edge_swap, "_choose_best", once)
     assert with_edge_swaps(objective, proposals) == (proposals[0]._replace(closed_form_s=0.0),)

@@ -7,12 +7,12 @@ import pytest
 from testbed.design.plans.planning import Effort, Servers, make_plan
 from testbed.design.search import optimise
 from testbed.design.search.chains import Rules, Stop, advance, begin
-from testbed.design.search.edge_swap import SHORTER, starts
+from testbed.design.search.edge_swap import SHORTER, propose_starts
 from testbed.design.search.finalists import (
     ideal_switch_s,
     rank,
+    rank_wirings,
     simulate_proposal,
-    wirings,
 )
 from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import install, on_quick_routes
@@ -97,7 +97,7 @@ def test_no_links_for_pairs_are_bought_for_nothing(little, monkeypatch):
             return replace(best, finding=proposal.finding, simulated_s=1.0 - shorter)
 
         monkeypatch.setattr("testbed.design.search.finalists.simulate_proposal", simulated)
-        wired = wirings(objective, best)
+        wired = rank_wirings(objective, best)
         assert [one.finding.matching_degree for one in wired] == [bought, 2 - bought]
 
 
@@ -119,7 +119,7 @@ def test_a_plan_is_no_slower_than_on_what_topology_finder_makes_for_its_strategy
         objective = StrategyObjective(Problem(workload, cluster, 3, 25))
         plain = [
             on_quick_routes(objective.problem, found.strategy, start.finding.topology).execution.iteration_s
-            for start in starts(objective, found.strategy)
+            for start in propose_starts(objective, found.strategy)
         ]
         assert found.predicted.iteration_s <= min(plain) * (1 + SHORTER)
 
@@ -153,13 +153,14 @@ def test_ctrl_c_while_the_best_are_simulated_keeps_those_that_are_ready(little, 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "where", ["testbed.design.search.finalists.starts", "testbed.design.search.planner.ideal_switch_s"]
+    "where",
+    ["testbed.design.search.finalists.propose_starts", "testbed.design.search.planner.ideal_switch_s"],
 )
 def test_ctrl_c_after_the_chains_gives_a_plan_and_says_so(little, four, monkeypatch, where):
     """The first Ctrl-C ends what goes on, the second the program."""
     whole = optimise(little, four, 2, 25, steps=20)
     name = where.rsplit(".", 1)[1]
-    real = starts if name == "starts" else ideal_switch_s
+    real = propose_starts if name == "starts" else ideal_switch_s
     pressed = []
 
     def press(*about):

@@ -6,7 +6,7 @@ import pytest
 
 from testbed.design.search.finalists import Ranked
 from testbed.design.search.problem import Problem
-from testbed.design.search.reasons import reasons
+from testbed.design.search.reasons import explain_plan
 from testbed.design.topology.demand import demand_of
 from testbed.design.topology.finder import find
 from testbed.design.workloads.model import Operator, Workload
@@ -29,7 +29,7 @@ def sentences(degree, times, ideal_s, *, simplex=False):
     """Return the reason given when so many links for pairs take so long; the first is the plan."""
     problem = Problem(ONE, Cluster(NODES), degree, 25.0, simplex)
     wirings = [ranked(degree, pairs, seconds, simplex=simplex) for pairs, seconds in times.items()]
-    return reasons(problem, wirings, ideal_s)
+    return explain_plan(problem, wirings, ideal_s)
 
 
 def test_links_are_counted_in_words():

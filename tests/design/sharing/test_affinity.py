@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from testbed.design.sharing.cassini.schedule import Forest, has_loop, spanning_forest, starts
+from testbed.design.sharing.cassini.schedule import Forest, compute_starts, has_loop, spanning_forest
 
 PERIODS = (40, 60, 90, 100, 120)
 
@@ -30,7 +30,7 @@ def test_500_random_graphs_keep_every_pair_on_every_link():
     for _ in range(500):
         shifts, periods = random_forest(draw)
         assert not has_loop(shifts)
-        found = starts(shifts, periods)
+        found = compute_starts(shifts, periods)
         for jobs in shifts.values():
             for one, other in itertools.combinations(jobs, 2):
                 apart = (found[one] - found[other]) - (jobs[one] - jobs[other])
@@ -48,7 +48,7 @@ def test_500_random_graphs_turn_every_link_as_a_whole():
     draw, links = random.Random(20), 0
     for _ in range(500):
         shifts, periods = random_forest(draw)
-        found = starts(shifts, periods)
+        found = compute_starts(shifts, periods)
         for jobs in shifts.values():
             whole = math.lcm(*(periods[job] for job in jobs)) if jobs else 1
             assert any(

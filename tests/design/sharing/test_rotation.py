@@ -14,9 +14,9 @@ from sim.models.contention.job import Burst, PeriodicJob
 from testbed.design.sharing.cassini.circle import Circle, Rounding, make_circle
 from testbed.design.sharing.cassini.rotation import (
     Rotation,
-    best_rotation,
     excess_by_correlation,
     excess_by_matrix,
+    find_best_rotation,
     places,
 )
 from testbed.errors import WorkloadError
@@ -30,7 +30,7 @@ def job(name: str, period_ms: float, *bursts: tuple[float, float, float]) -> Per
 
 def solved(jobs: list[PeriodicJob], rounding: Rounding | None = None) -> tuple[Circle, Rotation]:
     circle = make_circle(jobs, 50.0, rounding)
-    return circle, best_rotation(circle)
+    return circle, find_best_rotation(circle)
 
 
 def brute_force(circle: Circle) -> float:
@@ -165,7 +165,10 @@ def test_laws_of_the_score(jobs, turn):
     )
     assert excess >= sum(demand.sum() for demand in circle.demands) - circle.ticks * circle.capacity - 1e-6
     fewer = make_circle(jobs[1:] or jobs, 50.0)
-    assert circle.score(best_rotation(circle).excess) <= fewer.score(best_rotation(fewer).excess) + 1e-9
+    assert (
+        circle.score(find_best_rotation(circle).excess)
+        <= fewer.score(find_best_rotation(fewer).excess) + 1e-9
+    )
 
 
 @settings(max_examples=60, derandomize=True, database=None)
@@ -223,7 +226,7 @@ def test_a_search_that_runs_out_of_time_says_not_proven():
     circle = make_circle(jobs, 50.0)
     ticks = itertools.count()
 
-    found = best_rotation(circle, 3.0, clock=lambda: next(ticks))
+    found = find_best_rotation(circle, 3.0, clock=lambda: next(ticks))
 
     assert not found.proven
     assert found.excess == pytest.approx(circle.excess(found.turns))
@@ -265,7 +268,7 @@ def test_the_search_looks_at_few_of_all_combinations(monkeypatch):
     plain = rotation.excess_of_shifts
     monkeypatch.setattr(rotation, "excess_of_shifts", lambda *given: (next(calls), plain(*given))[1])
 
-    found = best_rotation(make_circle(fives(np.random.default_rng(3)), 50.0, PAPER))
+    found = find_best_rotation(make_circle(fives(np.random.default_rng(3)), 50.0, PAPER))
 
     assert found.proven
     assert next(calls) < 5000

@@ -10,11 +10,11 @@ from testbed.design.sharing.cassini.schedule import CYCLIC, Scheduler
 from testbed.design.sharing.jobs import Burst, LabLinks, SharedJob
 from testbed.design.sharing.placement import (
     PlacementRequest,
-    candidates,
     compare_shared_to_ideal,
+    find_candidates,
     finish_time_fairness,
-    goodput,
     host_scheduler,
+    place_by_goodput,
 )
 from testbed.errors import WorkloadError
 
@@ -119,7 +119,7 @@ def test_spread_gives_jobs_on_the_same_hosts_circuits_of_their_own():
 
     found = Scheduler(jobs, links).schedule([fixed(*jobs)])
 
-    assert links.of(fixed(*jobs)) == {"a-b/1": ("x",), "a-b/2": ("y",)}
+    assert links.find_jobs_by_link(fixed(*jobs)) == {"a-b/1": ("x",), "a-b/2": ("y",)}
     assert (found.links, found.starts_ms) == ((), {"x": 0.0, "y": 0.0})
 
 
@@ -127,7 +127,7 @@ def test_spread_gives_jobs_on_the_same_hosts_circuits_of_their_own():
 def test_host_schedulers_keep_jobs_apart_while_there_is_room(scheduler):
     jobs = tuple(job(name, 0.5, workers=2) for name in "xy")
 
-    found = candidates(scheduler, PlacementRequest(jobs, LINKS))
+    found = find_candidates(scheduler, PlacementRequest(jobs, LINKS))
 
     assert len(found) > 1
     for placement in found:
@@ -139,7 +139,10 @@ def test_fairness_helps_the_worst_and_goodput_the_sum():
     jobs = {name: job(name, part, workers=2) for name, part in (("x", 0.6), ("y", 0.4), ("z", 0.1))}
     request = PlacementRequest(tuple(jobs.values()), LabLinks(HOSTS[:3], 25.0))
 
-    for scheduler, cost in ((finish_time_fairness, max), (goodput, lambda r: -sum(1 / one for one in r))):
+    for scheduler, cost in (
+        (finish_time_fairness, max),
+        (place_by_goodput, lambda r: -sum(1 / one for one in r)),
+    ):
         best = scheduler(request)[0]
         together = dict.fromkeys(jobs, ("a", "b"))
         assert cost([compare_shared_to_ideal(one, best, jobs) for one in jobs.values()]) < cost(
@@ -163,7 +166,7 @@ def test_another_host_scheduler_comes_by_entry_point(monkeypatch):
     monkeypatch.setattr("testbed.design.sharing.placement.entry_points", lambda group: [Entry()])
     jobs = (job("x", 0.5, workers=2),)
 
-    assert candidates("mine", PlacementRequest(jobs, LINKS)) == [{"x": ("d", "c")}]
+    assert find_candidates("mine", PlacementRequest(jobs, LINKS)) == [{"x": ("d", "c")}]
     with pytest.raises(WorkloadError, match="choose from mine, pollux, themis"):
         host_scheduler("yours")
 
@@ -180,7 +183,7 @@ def test_another_host_scheduler_comes_by_entry_point(monkeypatch):
 )
 def test_hosts_that_there_are_not_are_named(jobs, words):
     with pytest.raises(WorkloadError, match=words):
-        candidates("themis", PlacementRequest(jobs, LINKS))
+        find_candidates("themis", PlacementRequest(jobs, LINKS))
 
 
 @pytest.mark.long

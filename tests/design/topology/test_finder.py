@@ -14,7 +14,7 @@ from testbed.design.topology.hops import diameter, mean_hops
 from testbed.design.topology.strides import (
     direct_strides,
     half_range,
-    reach,
+    measure_reach,
     select_permutations,
     totient_perms,
 )
@@ -183,7 +183,7 @@ def test_diameter_grows_no_faster_than_d_times_the_dth_root_of_n(simplex):
             candidates = totient_perms(nodes) if simplex else half_range(nodes, totient_perms(nodes))
             if len(candidates) >= count:
                 strides = select_permutations(nodes, count, candidates, simplex=simplex)
-                farthest = reach(nodes, direct_strides(nodes, strides, simplex=simplex)).diameter
+                farthest = measure_reach(nodes, direct_strides(nodes, strides, simplex=simplex)).diameter
                 assert farthest <= count * nodes ** (1 / count), (nodes, strides)
                 worst = max(worst, farthest / (count * nodes ** (1 / count)))
     assert worst > (0.9 if simplex else 0.5)

@@ -12,7 +12,7 @@ from testbed.design.topology.strides import (
     direct_strides,
     half_range,
     hop_distances,
-    reach,
+    measure_reach,
     select_permutations,
     totient_perms,
 )
@@ -70,7 +70,7 @@ def test_geometric_as_published(nodes, degree, simplex, expected, diameter, mean
     candidates = totatives if simplex else half_range(nodes, totatives)
     chosen = select_permutations(nodes, degree if simplex else degree // 2, candidates, simplex=simplex)
     assert chosen == expected
-    found = reach(nodes, direct_strides(nodes, chosen, simplex=simplex))
+    found = measure_reach(nodes, direct_strides(nodes, chosen, simplex=simplex))
     assert (found.unreached, found.diameter) == (0, diameter)
     assert round(found.total_hops / (nodes - 1), 3) == mean
 
@@ -106,7 +106,7 @@ def test_geometric_where_there_is_a_choice(nodes, count, expected):
 def test_exhaustive_beats_geometric_at_128_nodes():
     candidates = half_range(128, totient_perms(128))
     chosen = select_permutations(128, 2, candidates, "exhaustive")
-    found = reach(128, direct_strides(128, chosen, simplex=False))
+    found = measure_reach(128, direct_strides(128, chosen, simplex=False))
     assert chosen == (1, 15)
     assert (found.diameter, round(found.total_hops / 127, 3)) == (8, 5.354)
 
@@ -228,4 +228,4 @@ def test_coin_change_is_shortest_and_consistent(true_hops, ring_edges):
 
 def test_a_node_without_a_path_is_minus_one():
     assert hop_distances(6, (2,)) == [0, -1, 1, -1, 2, -1]
-    assert reach(6, (2,)).unreached == 3
+    assert measure_reach(6, (2,)).unreached == 3

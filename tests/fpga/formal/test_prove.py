@@ -73,7 +73,7 @@ def test_a_sound_top_is_proven_and_every_property_applies(prover, wired):
     assert {each.property for each in proof.results if each.verdict is Verdict.PROVEN} == {
         fact.name for fact in PROPERTIES
     }
-    assert proof.of("after", "data").verdict is Verdict.NOT_APPLICABLE
+    assert proof.find_result("after", "data").verdict is Verdict.NOT_APPLICABLE
     assert proof.counterexample == ()
 
 
@@ -83,7 +83,7 @@ def test_a_fault_in_the_wiring_fails_the_property_it_is_about(prover, mutants, w
     mutant = mutants.WIRING_MUTANTS[place]
     with mock.patch.object(specification, "design_of", faulty(wired, mutant)):
         proof = prove(wired, cover=False)
-    result = proof.of(mutant.module, mutant.property)
+    result = proof.find_result(mutant.module, mutant.property)
     assert result.verdict is Verdict.FAILED
     assert not proof.ok
     head = proof.counterexample[0].split()
@@ -106,7 +106,7 @@ def test_a_fault_in_a_choice_or_a_buffer_is_found(prover, mutants, chosen, place
     mutant = mutants.CHOICE_MUTANTS[place]
     with mock.patch.object(specification, "design_of", faulty(chosen, mutant)):
         proof = prove(chosen, cover=False)
-    assert proof.of(mutant.module, mutant.property).verdict is Verdict.FAILED
+    assert proof.find_result(mutant.module, mutant.property).verdict is Verdict.FAILED
     assert proof.counterexample != ()
 
 
@@ -149,7 +149,7 @@ def test_a_property_is_vacuous_where_no_run_meets_what_is_assumed(prover):
     text = STATED.replace("assume { x.data < 100 }", "assume { x.data < 1 and x.data > 1 }")
     proof = prove(parse_text(text.replace("three: tokens == 3", "six: tokens == 6")).datapath, cover=False)
     assert {each.verdict for each in proof.results if each.property == "stated"} == {Verdict.VACUOUS}
-    assert proof.of("bucket", "fires").verdict is Verdict.PROVEN
+    assert proof.find_result("bucket", "fires").verdict is Verdict.PROVEN
 
 
 def test_all_wiring_mutants_are_looked_at(mutants):
@@ -238,7 +238,7 @@ def test_a_count_that_can_never_count_is_not_proven(allowed, verdict):
     with mock.patch.object(sby, "run", return_value=replace(sby.NOTHING, proven=True)) as run:
         proof = prove(parse_text(VACUOUS).datapath, depth=50, allow_vacuous=allowed)
     assert run.call_args.kwargs["depth"] == 50
-    assert proof.of("m", "fires").verdict is verdict
+    assert proof.find_result("m", "fires").verdict is verdict
     assert proof.ok is allowed
 
 
@@ -246,6 +246,6 @@ def test_a_prover_that_does_not_end_is_a_verdict():
     silent = mock.patch("fpga.formal.search.simulate_differences", return_value=())
     with silent, mock.patch.object(sby, "run", side_effect=ToolTimeout("sby did not end within 300 s")):
         proof = prove(parse_text(VACUOUS).datapath)
-    assert proof.of("m", "fires").verdict is Verdict.TIMED_OUT
-    assert proof.of("m", "data").verdict is Verdict.NOT_APPLICABLE
+    assert proof.find_result("m", "fires").verdict is Verdict.TIMED_OUT
+    assert proof.find_result("m", "data").verdict is Verdict.NOT_APPLICABLE
     assert not proof.ok

@@ -11,7 +11,7 @@ import fpga
 skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
 
 from fpga.count_action import load
-from fpga.hdl.cosimulation import coverage
+from fpga.hdl.cosimulation import measure_coverage
 
 LIBRARY = sorted((Path(fpga.__file__).parent / "library").glob("*.ca"))
 NAMES = [path.stem for path in LIBRARY]
@@ -61,7 +61,7 @@ def test_a_module_has_no_errors_and_only_the_warnings_we_know(path):
 def test_the_rtl_of_a_module_is_the_simulator_cycle_by_cycle(icarus, name):
     pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
     from fpga.count_action.simulate import compile_datapath
-    from fpga.hdl.cosimulation import first_mismatch
+    from fpga.hdl.cosimulation import find_first_mismatch
     from fpga.hdl.stimulus import generate_stimulus
 
     short = SHORT.get(name, {})
@@ -72,8 +72,8 @@ def test_the_rtl_of_a_module_is_the_simulator_cycle_by_cycle(icarus, name):
     for rows, outputs in zip(stimuli, seen, strict=True):
         simulator.reset()
         expected = simulator.run(rows)
-        assert first_mismatch(datapath, expected, outputs) is None
-        fires += coverage(datapath, rows, expected).fires
+        assert find_first_mismatch(datapath, expected, outputs) is None
+        fires += measure_coverage(datapath, rows, expected).fires
     assert fires >= 20
 
 

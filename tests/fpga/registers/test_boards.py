@@ -93,7 +93,7 @@ def test_ip_has_the_register_map(built, tmp_path, demo):
     record = recorded(built, tmp_path, "package_ip.tcl", "demo")
     offsets = [int(each, 16) for each in re.findall(r"set_property address_offset (0x\w+)", record)]
     table = register_map(demo)
-    assert offsets == [each.at(word) for each in table for word in range(each.words)]
+    assert offsets == [each.offset_of(word) for each in table for word in range(each.words)]
     assert "ipx::add_register TARGET_adder_per_sum" in record
 
 

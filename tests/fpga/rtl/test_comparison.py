@@ -21,8 +21,8 @@ from fpga.count_action.ports import ports_of
 from fpga.hdl.cosimulation import (
     bits_of,
     compare,
-    coverage,
-    first_mismatch,
+    find_first_mismatch,
+    measure_coverage,
     values_of,
 )
 from fpga.hdl.stimulus import generate_stimulus
@@ -58,7 +58,7 @@ def run_of(datapath: Datapath, **series):
 
 def test_equal_runs_have_no_mismatch():
     _, run = run_of(chain(), fire_o=[0, 1, 2])
-    assert first_mismatch(chain(), run, run.copy()) is None
+    assert find_first_mismatch(chain(), run, run.copy()) is None
 
 
 def test_a_mismatch_is_reported_with_its_cycle_its_ports_and_eight_cycles():
@@ -80,7 +80,7 @@ def test_a_mismatch_is_reported_with_its_cycle_its_ports_and_eight_cycles():
 def test_runs_of_unequal_length_are_not_compared():
     _, run = run_of(chain(), fire_o=[0, 1, 2])
     with pytest.raises(ValueError, match="cannot be compared"):
-        first_mismatch(chain(), run, run[:2])
+        find_first_mismatch(chain(), run, run[:2])
 
 
 def test_bits_and_values_of_wide_ports():
@@ -93,13 +93,13 @@ def test_bits_and_values_of_wide_ports():
 
 def test_coverage_counts_fires_silence_and_chains():
     inputs, outputs = run_of(chain(), fire_o=[0b001, 0b010, 0b100, 0b101], overshoot_o=[0, 1, 1, 0])
-    seen = coverage(chain(), inputs, outputs)
+    seen = measure_coverage(chain(), inputs, outputs)
     assert (seen.fires, seen.silent, seen.chained, seen.overshoots) == (5, (), 1, 1)
 
 
 def test_a_third_module_that_fires_by_itself_is_no_chain():
     inputs, outputs = run_of(chain(), fire_o=[0b001, 0b100, 0b101, 0b100])
-    seen = coverage(chain(), inputs, outputs)
+    seen = measure_coverage(chain(), inputs, outputs)
     assert (seen.silent, seen.chained) == (("b",), 0)
 
 
@@ -107,7 +107,7 @@ def test_a_commit_counts_when_it_changes_the_target_of_a_count_above_0():
     inputs, outputs = run_of(chain(), count_o=[1, 0, 1, 1])
     inputs[:, ports_of(chain()).input("commit_i").column] = [0, 1, 1, 1]
     inputs[:, ports_of(chain()).input("target_shadow_i").column] = [0, 7, 7, 8]
-    assert coverage(chain(), inputs, outputs).commits_while_counting == 1
+    assert measure_coverage(chain(), inputs, outputs).commits_while_counting == 1
 
 
 def test_the_same_seed_gives_the_same_stimulus():
@@ -121,7 +121,7 @@ def stimuli():
 
 
 def test_the_generated_stimulus_makes_a_chain_fire(simulate):
-    seen = [coverage(chain(), inputs, simulate(chain(), inputs)) for inputs in stimuli()]
+    seen = [measure_coverage(chain(), inputs, simulate(chain(), inputs)) for inputs in stimuli()]
     assert sum(each.chained for each in seen) >= 50
     assert sum(each.commits_while_counting for each in seen) >= 50
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fpga.count_action.ports import ports_of
-from fpga.hdl.cosimulation import bits_of, coverage, first_mismatch
+from fpga.hdl.cosimulation import bits_of, find_first_mismatch, measure_coverage
 
 pytestmark = pytest.mark.hdl
 
@@ -41,9 +41,9 @@ class Tally:
     fired: set[str] = field(default_factory=set)
 
     def add(self, datapath, inputs, expected, actual):
-        seen = coverage(datapath, inputs, expected)
+        seen = measure_coverage(datapath, inputs, expected)
         self.cycles += seen.cycles
-        if found := first_mismatch(datapath, expected, actual):
+        if found := find_first_mismatch(datapath, expected, actual):
             self.mismatches.append(f"{datapath.name}: cycle {found.cycle}, {', '.join(found.ports)}")
         for name in CASES:
             self.totals[name] = self.totals.get(name, 0) + getattr(seen, name)
@@ -144,7 +144,7 @@ def test_any_small_datapath_under_icarus(icarus, simulate, random_datapaths):
         datapath = random_datapaths.random_datapath(seed, modules)
         inputs = random_datapaths.constructive_stimulus(datapath, cycles, seed)
         expected = simulate(datapath, inputs)
-        assert first_mismatch(datapath, expected, icarus.run(datapath, inputs)) is None
+        assert find_first_mismatch(datapath, expected, icarus.run(datapath, inputs)) is None
         fires.append(int(bits_of(expected, ports_of(datapath).output("fire_o")).sum()))
 
     equal()

@@ -107,11 +107,11 @@ def test_ports_that_would_be_called_alike_are_refused():
 @pytest.mark.hdl
 def test_wires_that_would_be_called_alike_are_numbered(icarus, simulate):
     """Modules `a` with count `b_c` and `a_b` with count `c` meet in one prefix."""
-    from fpga.hdl.cosimulation import first_mismatch
+    from fpga.hdl.cosimulation import find_first_mismatch
     from fpga.hdl.stimulus import generate_stimulus
 
     modules = (counting("a", "x", "b_c"), counting("a_b", "y", "c"))
     datapath = Datapath("top", flags("x", "y"), tuple(replace(each, actions=()) for each in modules))
     assert "a_b_c_2_fire" in emit(datapath)
     inputs = generate_stimulus(datapath, 100)
-    assert first_mismatch(datapath, simulate(datapath, inputs), icarus.run(datapath, inputs)) is None
+    assert find_first_mismatch(datapath, simulate(datapath, inputs), icarus.run(datapath, inputs)) is None

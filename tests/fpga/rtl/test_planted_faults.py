@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fpga.hdl.cosimulation import first_mismatch
+from fpga.hdl.cosimulation import find_first_mismatch
 
 RUNGS = ("lint", "unit", "co-simulation")
 MODULES, CYCLES = 20, 600
@@ -31,13 +31,15 @@ def rung_that_finds(icarus, lint, worked_tables, random_run):
         if worked_tables.wrong(tables, icarus.run(fault.design(tables), table_rows)):
             return "unit"
         outputs = icarus.run(fault.design(datapath), inputs)
-        return "co-simulation" if first_mismatch(datapath, expected, outputs) else "none"
+        return "co-simulation" if find_first_mismatch(datapath, expected, outputs) else "none"
 
     def in_simulator(fault):
         if worked_tables.wrong(tables, fault.run(tables, table_rows)):
             return "unit"
         outputs = icarus.run(datapath, inputs)
-        return "co-simulation" if first_mismatch(datapath, fault.run(datapath, inputs), outputs) else "none"
+        return (
+            "co-simulation" if find_first_mismatch(datapath, fault.run(datapath, inputs), outputs) else "none"
+        )
 
     return lambda fault: in_simulator(fault) if hasattr(fault, "run") else in_rtl(fault)
 

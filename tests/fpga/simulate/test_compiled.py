@@ -26,7 +26,7 @@ from fpga.count_action import (
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference, compile_datapath, simulate
 from fpga.count_action.simulate.compiled.expressions import Field, mask_field, number, pack, whole
-from fpga.hdl.cosimulation import coverage, first_mismatch
+from fpga.hdl.cosimulation import find_first_mismatch, measure_coverage
 
 skip_without("numba")
 
@@ -36,8 +36,8 @@ def compared(generated, seed, modules, cycles):
     datapath = generated.random_datapath(seed, modules)
     inputs = generated.constructive_stimulus(datapath, cycles, seed)
     expected = Reference(datapath).run(inputs)
-    assert first_mismatch(datapath, expected, simulate(datapath, inputs)) is None
-    return coverage(datapath, inputs, expected)
+    assert find_first_mismatch(datapath, expected, simulate(datapath, inputs)) is None
+    return measure_coverage(datapath, inputs, expected)
 
 
 @pytest.mark.long
@@ -244,5 +244,5 @@ def test_a_stored_sample_of_another_module_is_that_of_the_fire():
     inputs[:, ports.input("x_valid_i").column] = 1
     inputs[:, ports.input("x_data_i").column] = np.arange(200)
     expected = Reference(datapath).run(inputs)
-    assert first_mismatch(datapath, expected, simulate(datapath, inputs)) is None
+    assert find_first_mismatch(datapath, expected, simulate(datapath, inputs)) is None
     assert len(np.unique(expected[:, ports.output("b_kept_o").column])) > 50

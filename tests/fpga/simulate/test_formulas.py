@@ -17,7 +17,7 @@ from fpga.count_action.language.unparse import unparse
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate.port_values import row_of, values_of
 from fpga.hdl import why_missing
-from fpga.hdl.cosimulation import bits_of, coverage, first_mismatch
+from fpga.hdl.cosimulation import bits_of, find_first_mismatch, measure_coverage
 
 MODULES, CYCLES, TOPS = 6, 100, 32
 RUN, INTERPRETED = 8, 3
@@ -97,9 +97,12 @@ def interpreted(datapath, rows):
 @pytest.mark.long
 def test_the_plain_interpreter_agrees(runs):
     interpretable = runs[:INTERPRETED]
-    fires = sum(coverage(datapath, rows, expected).fires for datapath, rows, expected in interpretable)
+    fires = sum(
+        measure_coverage(datapath, rows, expected).fires for datapath, rows, expected in interpretable
+    )
     found = [
-        (d.name, first_mismatch(d, interpreted(d, rows), expected)) for d, rows, expected in interpretable
+        (d.name, find_first_mismatch(d, interpreted(d, rows), expected))
+        for d, rows, expected in interpretable
     ]
     assert found == [(d.name, None) for d, _, _ in interpretable]
     assert fires >= ENOUGH_FIRES
@@ -140,14 +143,14 @@ def test_five_hundred_modules_agree(generated, formulas):
         datapath = formulas.with_formulas(made, seed)
         rows = generated.constructive_stimulus(datapath, CYCLES, seed)
         expected = simulate(datapath, rows)
-        assert first_mismatch(datapath, interpreted(datapath, rows), expected) is None
-        assert first_mismatch(datapath, icarus.run(datapath, rows), expected) is None
+        assert find_first_mismatch(datapath, interpreted(datapath, rows), expected) is None
+        assert find_first_mismatch(datapath, icarus.run(datapath, rows), expected) is None
         with closing(verilator.build(datapath, optimise="-O0")) as rtl:
             rtl.reset()
-            assert first_mismatch(datapath, rtl.run(rows), expected) is None
+            assert find_first_mismatch(datapath, rtl.run(rows), expected) is None
         modules += len(datapath.modules)
         found += formulas.constructs(datapath)
-        fires += coverage(datapath, rows, expected).fires
+        fires += measure_coverage(datapath, rows, expected).fires
         chosen += choices(datapath, expected)
     assert modules >= 500
     assert {name: found[name] for name in CONSTRUCTS if found[name] < 75} == {}
@@ -167,9 +170,9 @@ def choices(datapath, rows):
 def test_the_reference_agrees(runs):
     from fpga.count_action.simulate import Reference
 
-    assert [(d.name, first_mismatch(d, Reference(d).run(rows), expected)) for d, rows, expected in runs] == [
-        (d.name, None) for d, _, _ in runs
-    ]
+    assert [
+        (d.name, find_first_mismatch(d, Reference(d).run(rows), expected)) for d, rows, expected in runs
+    ] == [(d.name, None) for d, _, _ in runs]
 
 
 @pytest.mark.translates
@@ -180,6 +183,6 @@ def test_the_hardware_agrees(runs):
         pytest.skip(reason)
     from fpga.hdl import icarus
 
-    assert [(d.name, first_mismatch(d, expected, icarus.run(d, rows))) for d, rows, expected in runs] == [
-        (d.name, None) for d, _, _ in runs
-    ]
+    assert [
+        (d.name, find_first_mismatch(d, expected, icarus.run(d, rows))) for d, rows, expected in runs
+    ] == [(d.name, None) for d, _, _ in runs]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fpga.count_action import ActionKind, CountKind, SignalKind, check, datapath_from_json
-from fpga.hdl.cosimulation import coverage
+from fpga.hdl.cosimulation import measure_coverage
 
 
 @pytest.mark.long
@@ -48,7 +48,7 @@ def test_nearly_every_module_fires(generated):
     pytest.importorskip("numba")
     datapath = generated.random_datapath(1, 50)
     inputs = generated.constructive_stimulus(datapath, 20_000, 1)
-    seen = coverage(datapath, inputs, simulate(datapath, inputs))
+    seen = measure_coverage(datapath, inputs, simulate(datapath, inputs))
     assert len(seen.silent) <= 2
     assert seen.fires > 50_000
     assert min(seen.stalls_at_fire, seen.commits_while_counting, seen.overshoots, seen.saturations) > 100

@@ -7,8 +7,13 @@ from fpga.count_action import CountActionError
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference
 from fpga.count_action.simulate.port_values import put_series, values_of
-from fpga.count_action.simulate.signals import by_name, input_wires, output_wires
-from fpga.count_action.simulate.stimuli.files import example_stimulus, failures, load_stimulus, window
+from fpga.count_action.simulate.signals import find_by_name, input_wires, output_wires
+from fpga.count_action.simulate.stimuli.files import (
+    example_stimulus,
+    find_failures,
+    load_stimulus,
+    tabulate_window,
+)
 
 CSV = """\
 cycle,x_valid[0],x_valid[1],x_data[0],x_data[1],go,expect:fire[join.both],expect:join_out_data_o[1]
@@ -53,7 +58,7 @@ def test_csv(tmp_path, small):
     assert third["x_valid_i"] == 0
     outputs = Reference(small).run(stimulus.rows)
     assert len(stimulus.expectations) == 4
-    assert failures(stimulus, outputs) == ()
+    assert find_failures(stimulus, outputs) == ()
 
 
 def test_a_failed_expectation_shows_eight_cycles(tmp_path, small):
@@ -61,10 +66,10 @@ def test_a_failed_expectation_shows_eight_cycles(tmp_path, small):
     text = "\n".join([lines[0], *(f"{cycle},1,1,3,4,1,{int(cycle != 6)}," for cycle in range(20))])
     stimulus = load(tmp_path, small, text)
     outputs = Reference(small).run(stimulus.rows)
-    (failure,) = failures(stimulus, outputs)
+    (failure,) = find_failures(stimulus, outputs)
     assert str(failure) == "cycle 6: fire_o[join.both] is 1, expected 0"
     assert failure.expected.line == 8
-    shown = list(window(small, stimulus.rows, outputs, failure))
+    shown = list(tabulate_window(small, stimulus.rows, outputs, failure))
     assert shown[0].split() == ["cycle", "2", "3", "4", "5", "*6", "7", "8", "9"]
     row = next(line for line in shown if line.startswith("fire_o[third.beats]"))
     assert row.split()[1:] == ["0", "1", "0", "0", "1", "0", "0", "1"]
@@ -179,7 +184,7 @@ def test_the_example_passes_for_any_datapath(tmp_path, small, generated):
     for datapath in (small, *(generated.random_datapath(seed, 6) for seed in range(8))):
         stimulus = load(tmp_path, datapath, example_stimulus(datapath))
         outputs = Reference(datapath).run(stimulus.rows)
-        assert failures(stimulus, outputs) == ()
+        assert find_failures(stimulus, outputs) == ()
         assert stimulus.expectations
         assert any(expected.value for expected in stimulus.expectations), "something fires"
 
@@ -238,4 +243,4 @@ def test_every_bit_of_every_port_has_a_name(generated):
         for wires, places in ((input_wires(datapath), ports.inputs), (output_wires(datapath), ports.outputs)):
             bits = [(wire.port.name, wire.low + bit) for wire in wires for bit in range(wire.width)]
             assert sorted(bits) == sorted((port.name, bit) for port in places for bit in range(port.width))
-        assert len(by_name(datapath, inputs=True)) >= 2 * len(ports.inputs)
+        assert len(find_by_name(datapath, inputs=True)) >= 2 * len(ports.inputs)

@@ -22,7 +22,7 @@ from fpga.count_action import (
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference, simulate
 from fpga.count_action.simulate.port_values import row_of
-from fpga.count_action.simulate.signals import by_name
+from fpga.count_action.simulate.signals import find_by_name
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "count-action.md"
 LEVEL, ACCUMULATE = CountKind.LEVEL, CountKind.ACCUMULATE
@@ -203,7 +203,7 @@ def test_what_came_from_the_page_is_not_empty():
     assert numbers(table("R1")["increment"]) == [1, 0, 2, 1]
     assert fires(table("R8")["v"]) == [0, 1, 0, 0]
     assert (
-        by_name(Datapath("r3", (Signal("x", FLAG),), (single(LEVEL, Ref("x"), target=1),)), inputs=True)[
+        find_by_name(Datapath("r3", (Signal("x", FLAG),), (single(LEVEL, Ref("x"), target=1),)), inputs=True)[
             "x"
         ].width
         == 1

@@ -24,8 +24,8 @@ from fpga.registers.model import Access
 from fpga.registers.register_list import Streams
 from fpga.registers.text import to_rdl
 from fpga.registers.top import Top
-from fpga.verify.accesses import PARTIALS, SEEDS, random_accesses
-from fpga.verify.bus_bench import random_datapath_text
+from fpga.verify.accesses import PARTIALS, SEEDS, draw_accesses
+from fpga.verify.bus_bench import write_random_datapath
 from fpga.verify.bus_record import WAITING, waits_for_ready
 from fpga.verify.delivered import read_folder
 from fpga.verify.stream_rules import streams_of
@@ -120,7 +120,7 @@ def test_a_fault_of_a_top_is_found_by_an_element(copy, place):
     fault.plant(copy)
     delivered = read_folder(copy)
     found = [
-        run_seeds(delivered.datapath, streams, delivered.around(streams))
+        run_seeds(delivered.datapath, streams, delivered.files_around(streams))
         for streams in Streams
         if fault.file in delivered.sources(streams)
     ]
@@ -133,7 +133,7 @@ def test_a_fault_of_a_top_is_found_by_an_element(copy, place):
 def test_sound_tops_are_worked_hard(sound):
     delivered = read_folder(sound)
     for streams in Streams:
-        found = run_top(delivered.datapath, streams, delivered.around(streams))
+        found = run_top(delivered.datapath, streams, delivered.files_around(streams))
         assert not found.breaches
         assert found.accesses >= 350
         assert found.beats >= (1000 if streams is Streams.AXI_STREAM else 0)
@@ -145,7 +145,7 @@ def test_sound_tops_are_worked_hard(sound):
 def test_sound_tops_pass_from_every_seed(sound):
     delivered = read_folder(sound)
     for streams in Streams:
-        found = run_seeds(delivered.datapath, streams, delivered.around(streams), seeds=range(10))
+        found = run_seeds(delivered.datapath, streams, delivered.files_around(streams), seeds=range(10))
         assert not found.breaches
         assert min(found.partial.values()) >= 2 * PARTIALS
 
@@ -156,16 +156,16 @@ def test_every_byte_of_every_register_is_written_alone_and_left_alone():
         table = Top(parse_text(PLANTED.TEXT, "delivered.ca").datapath, streams).table
         strobes = {}
         for seed in range(SEEDS):
-            writes, _ = random_accesses(table, seed)
+            writes, _ = draw_accesses(table, seed)
             for register in table:
                 if register.access in {Access.CONSTANT, Access.READ}:
                     continue
                 for word in range(register.words):
-                    mine = [each.strobes for each in writes if each.address == register.at(word)]
+                    mine = [each.strobes for each in writes if each.address == register.offset_of(word)]
                     for byte in range(-(-register.width // 8)):
                         assert mine.count(1 << byte) >= PARTIALS
                         assert mine.count(15 ^ 1 << byte) >= PARTIALS
-                    strobes.setdefault(register.at(word), set()).update(mine)
+                    strobes.setdefault(register.offset_of(word), set()).update(mine)
         assert all(each == set(range(16)) for each in strobes.values())
         assert table["CONTROL",].offset in strobes
 
@@ -202,7 +202,7 @@ module one {{
 def test_a_merge_has_a_bench(kind):
     """A choice keeps `NAME_turn` and `NAME_open`, which are no ends of a stream."""
     datapath = parse_text(MERGES[kind], "merge.ca").datapath
-    text = random_datapath_text(datapath)
+    text = write_random_datapath(datapath)
     assert "one_y_valid_o" in text
     (merged,) = [each for each in streams_of(datapath) if not each.pins.into]
     assert [end for end, _, _ in merged.ends] == kind.partition(" with ")[2].replace(" and", "").split()
@@ -226,7 +226,7 @@ def built(path, text, folder):
 @pytest.mark.slow
 def test_the_tops_of_a_merge_are_held(tools, tmp_path):
     delivered = read_folder(built(tmp_path / "merge.ca", MERGES["turns until last with last"], tmp_path))
-    found = run_top(delivered.datapath, Streams.AXI_STREAM, delivered.around(Streams.AXI_STREAM))
+    found = run_top(delivered.datapath, Streams.AXI_STREAM, delivered.files_around(Streams.AXI_STREAM))
     assert not found.breaches
     assert found.beats >= 1000
 
@@ -245,7 +245,7 @@ LIBRARY = sorted((Path(fpga.__file__).parent / "library").glob("*.ca"))
 def test_the_tops_of_every_module_of_the_library_are_held(tools, tmp_path, path):
     delivered = read_folder(built(tmp_path / path.name, path.read_text(), tmp_path))
     for streams in Streams:
-        found = run_seeds(delivered.datapath, streams, delivered.around(streams))
+        found = run_seeds(delivered.datapath, streams, delivered.files_around(streams))
         assert not found.breaches
         assert min(found.partial.values()) >= 2 * PARTIALS
 

@@ -20,8 +20,8 @@ skip_without("pydantic")
 from testbed.lab.hosts.fleet import Completed
 from testbed.lab.hosts.receivers import (
     Window,
+    describe_bad_lane,
     module_command,
-    outside_window,
     parse_module,
     read_receivers,
 )
@@ -240,13 +240,14 @@ def test_the_power_of_a_fibre_is_that_of_all_its_lanes():
 def test_the_window_is_that_of_each_lane():
     """One lane of four at -9.0 dBm, 0.1 dB below the alarm: the fibre as a whole carries 7.8 dBm."""
     found = parse_module(CMIS_ARISTA)
-    assert outside_window(found) == ""
+    assert describe_bad_lane(found) == ""
     weak = replace(found, lanes_dbm=(3.52, 2.70, -9.0, 2.60))
     assert weak.power_dbm == pytest.approx(7.8, abs=0.1)
-    assert outside_window(weak) == "lane 3 receives -9.0 dBm, less than the -8.9 dBm that its module needs"
+    assert describe_bad_lane(weak) == "lane 3 receives -9.0 dBm, less than the -8.9 dBm that its module needs"
     strong = replace(found, lanes_dbm=(3.52, 5.6, 2.65, 2.60))
     assert (
-        outside_window(strong) == "lane 2 receives 5.6 dBm, more than the 5.5 dBm that its module tolerates"
+        describe_bad_lane(strong)
+        == "lane 2 receives 5.6 dBm, more than the 5.5 dBm that its module tolerates"
     )
 
 

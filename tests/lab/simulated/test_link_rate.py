@@ -81,9 +81,9 @@ def test_a_lab_file_that_fixes_its_rate_keeps_it(small_lab_text, monkeypatch):
     lab = parse_lab(fitted(small_lab_text()), "x.yaml")
     assert lifecycle.choose_rate(lab, "kernel").rate_mbps == 25
     assert lifecycle.choose_rate(lab, "model") is None
-    assert lifecycle.choose_rate(lifecycle.at_rate(lab, 70), "kernel") is None
-    assert lifecycle.at_rate(lab, 70).link.rate_mbps == 70
-    assert lifecycle.at_rate(lab, 70).link.scale == 25_000 / 70
+    assert lifecycle.choose_rate(lifecycle.set_link_rate(lab, 70), "kernel") is None
+    assert lifecycle.set_link_rate(lab, 70).link.rate_mbps == 70
+    assert lifecycle.set_link_rate(lab, 70).link.scale == 25_000 / 70
 
 
 def test_the_wish_for_a_fitted_rate_is_written_back(small_lab_text):
@@ -94,4 +94,4 @@ def test_the_wish_for_a_fitted_rate_is_written_back(small_lab_text):
 
 def test_the_links_of_a_real_lab_have_the_rate_that_they_have(small_lab_text):
     with pytest.raises(LabStartError, match="lab 'small' is real: the rate of its links is fixed"):
-        lifecycle.at_rate(parse_lab(small_lab_text(simulated=False), "x.yaml"), 50)
+        lifecycle.set_link_rate(parse_lab(small_lab_text(simulated=False), "x.yaml"), 50)

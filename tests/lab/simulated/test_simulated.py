@@ -30,7 +30,7 @@ import jsonschema
 from testbed.cli.app import run_app
 from testbed.errors import LabStartError
 from testbed.lab.checkup import check_lab
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.inventory import load_lab, parse_lab
 from testbed.lab.simulated.lifecycle import (
     SimulatedLab,
@@ -162,10 +162,10 @@ def test_a_modelled_lab_lives_on_the_loopback_network_until_it_is_left(lab):
         assert (up.hosts, up.reason, up.is_running) == ("model", "as requested", True)
         assert up.lab.management.is_loopback
         assert hosts_of(up.lab) == "model"
-        assert control(up.control["ocs1"], {"do": "truth"})["connections"] == []
+        assert send_request(up.control["ocs1"], {"do": "truth"})["connections"] == []
         assert answers(up.lab.switches[0].address.removeprefix("polatis+scpi://"))
         with pytest.raises(LabStartError, match="unknown verb 'sing'; this socket knows"):
-            control(up.control["plant"], {"do": "sing"})
+            send_request(up.control["plant"], {"do": "sing"})
     assert not up.is_running
     assert has_ended(up.pid)
 
@@ -177,7 +177,7 @@ def test_a_twin_that_is_not_there_is_named_with_what_to_look_at():
         address = "{}:{}".format(*silent.getsockname())
         assert not answers(address)
         with pytest.raises(LabStartError, match=r"does not answer .* `testbed sim status`"):
-            control(address, {"do": "truth"})
+            send_request(address, {"do": "truth"})
 
 
 @pytest.mark.long

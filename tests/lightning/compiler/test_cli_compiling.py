@@ -52,7 +52,7 @@ def test_weights_without_biases_are_compiled_as_published(folder, ran):
     assert code == 0
     assert out.splitlines()[0].startswith("plain, scheme published, perfect scaling, sha256 ")
     assert "100.00 % of 288 multiply-accumulates by light" in out
-    assert out.splitlines()[-1] == "94 cycles an image, written to plain.lng"
+    assert out.splitlines()[-1] == "94 cycles per image, written to plain.lng"
     assert load_model("plain.lng").scheme == "published"
 
 

@@ -38,7 +38,7 @@ def test_buffers_that_are_alive_together_never_overlap(buffers):
     plan = plan_memory(buffers)
     assert sorted(each.tensors for each in plan.buffers) == sorted(each.tensors for each in buffers)
     for one, other in combinations(plan.buffers, 2):
-        if one.meets(other):
+        if one.overlaps(other):
             assert one.offset + one.size <= other.offset or other.offset + other.size <= one.offset
     assert alive_at_once(plan) <= plan.size <= plan.unshared
     met["shared"] += plan.size < plan.unshared

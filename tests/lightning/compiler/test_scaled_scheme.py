@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lightning.compiler import Options, compile_network
-from lightning.compiler.schemes.ranges import PARTS, candidates, least_divergent, never_negative
+from lightning.compiler.schemes.ranges import PARTS, find_candidates, find_least_divergent, never_negative
 from lightning.errors import CompileError, InputError, OutOfRange
 from lightning.networks.network import Node, Preprocessing
 
@@ -212,23 +212,25 @@ def test_options_that_there_are_not(wrong):
 
 def test_the_largest_kept_of_known_magnitudes():
     magnitudes = np.arange(1001, dtype=np.float32)
-    assert candidates(magnitudes, Options(ranges="min-max")) == (1000.0,)
-    assert candidates(magnitudes, Options(ranges="percentile", percentile=90.0)) == pytest.approx((900.1,))
-    assert candidates(magnitudes, Options(ranges="error")) == tuple(part * 1000 for part in PARTS)
+    assert find_candidates(magnitudes, Options(ranges="min-max")) == (1000.0,)
+    assert find_candidates(magnitudes, Options(ranges="percentile", percentile=90.0)) == pytest.approx(
+        (900.1,)
+    )
+    assert find_candidates(magnitudes, Options(ranges="error")) == tuple(part * 1000 for part in PARTS)
 
 
 def test_entropy_keeps_what_is_spread_evenly_and_cuts_a_long_thin_tail():
     even = np.linspace(0, 1, 50_000, dtype=np.float32)
     tailed = np.abs(np.random.default_rng(2).standard_cauchy(50_000)).astype(np.float32)
-    assert least_divergent(even) > 0.98
-    assert least_divergent(tailed[tailed < 500]) < 0.5 * 500
+    assert find_least_divergent(even) > 0.98
+    assert find_least_divergent(tailed[tailed < 500]) < 0.5 * 500
 
 
 def test_entropy_does_not_mind_how_many_values_are_nearly_0():
     tailed = np.abs(np.random.default_rng(2).normal(size=20_000)).astype(np.float32)
     nearly = np.full(500_000, 1e-6, np.float32)
     few, many = (np.concatenate([tailed, nearly[:count]]) for count in (10, len(nearly)))
-    assert least_divergent(few) == least_divergent(many) > 1
+    assert find_least_divergent(few) == find_least_divergent(many) > 1
 
 
 def test_a_loud_and_unimportant_input_is_cut_off_where_the_error_decides(chain, measured):

@@ -8,14 +8,14 @@ skip_without("numba", reason="noise needs numba: pip install 'lightbed[inference
 
 from lightning.errors import InputError
 from lightning.evaluation import Dataset, evaluate, load_dataset
-from lightning.evaluation.accuracy import count_right, pace
-from lightning.evaluation.models import load_for
+from lightning.evaluation.accuracy import count_right, measure_throughput
+from lightning.evaluation.models import load_model_and_data
 from lightning.execution import Noise, open_executor
 
 
 @pytest.fixture
 def model_and_data(digits_npz):
-    return load_for(digits_npz, load_dataset("digits"))
+    return load_model_and_data(digits_npz, load_dataset("digits"))
 
 
 @pytest.mark.slow
@@ -72,6 +72,6 @@ def test_images_of_another_size_are_refused(model_and_data):
 
 def test_the_pace_is_that_of_the_median_run():
     calls = []
-    found = pace(calls.append, np.zeros((64, 2)), seconds=0.0)
+    found = measure_throughput(calls.append, np.zeros((64, 2)), seconds=0.0)
     assert len(calls) == 4  # once to warm up, three times to measure
     assert found > 0

@@ -63,7 +63,7 @@ def test_evaluate_prints_accuracy_and_whose_model_it_is(digits_npz):
     code, out, _ = ran("evaluate", digits_npz, "digits")
     first, second, third = out.splitlines()
     assert code == 0
-    assert third == "compiled on the way, raw inputs times 0.00392157"
+    assert third == "compiled for this run, raw inputs times 0.00392157"
     assert first.startswith("digits: 500 images; digits, scheme published, perfect scaling, ")
     assert second.startswith("exact: ")
     assert second.endswith("images/s  SIMULATED")
@@ -106,7 +106,7 @@ def test_averaging_and_the_place_of_noise_matter(digits_npz):
 
 @pytest.mark.slow
 def test_the_table(digits_npz, monkeypatch):
-    monkeypatch.setattr("lightning.cli.evaluate.PACE_SECONDS", 0.0)
+    monkeypatch.setattr("lightning.cli.evaluate.TIMING_S", 0.0)
     pytest.importorskip("onnxruntime", reason="the table compares with ONNX Runtime")
     words = ("evaluate", digits_npz, "digits", "--limit", 60, "--seeds", 2)
     code, out, _ = ran(*words, "--compare", "onnxruntime")
@@ -142,7 +142,7 @@ def test_a_single_score_is_a_class_everywhere(tmp_path):
     assert found["shot_limit"]["exact"] == 1
     assert found["shot_limit"]["points"][-1]["accuracy"] == 1
     _, out, _ = ran("energy", tmp_path / "one.npz", "--shot-limit", tmp_path / "data.npz")
-    reported = [line for line in out.splitlines() if "photons a multiply" in line]
+    reported = [line for line in out.splitlines() if "photons per product" in line]
     few = [float(line.split()[0]) < 10 for line in reported]
     assert [line.endswith("*") for line in reported] == few
     assert set(few) == {True, False}
@@ -341,7 +341,7 @@ def test_infer_reads_images(digits_npz, tmp_path):
     assert document("infer", digits_npz, tmp_path / "grey.png")[1]["warnings"] == []
     image.merge("RGB", (picture, picture, picture.rotate(90))).save(tmp_path / "colours.png")
     assert document("infer", digits_npz, tmp_path / "colours.png")[1]["warnings"] == [
-        "colours.png has colours, and digits takes grey levels: they are mixed"
+        "colours.png has colours, and digits takes grey levels: colours become grey"
     ]
     code, message = refused("infer", digits_npz, tmp_path / "large.png")
     assert (code, "32 x 32" in message) == ("input", True)

@@ -12,7 +12,7 @@ skip_without("numba", reason="noise needs lightbed[inference]")
 
 
 from lightning.evaluation import Dataset, load_dataset, onnx_runtime
-from lightning.evaluation.models import load_for
+from lightning.evaluation.models import load_model_and_data
 from lightning.evaluation.onnx_runtime import (
     EXACT_SUMS,
     float32_session,
@@ -30,7 +30,7 @@ onnxruntime = library("onnxruntime")
 
 @pytest.fixture
 def model_and_data(digits_npz):
-    return load_for(digits_npz, load_dataset("digits"))
+    return load_model_and_data(digits_npz, load_dataset("digits"))
 
 
 def test_float32_is_our_own_reference(model_and_data):
@@ -39,7 +39,7 @@ def test_float32_is_our_own_reference(model_and_data):
     found = float32_session(model.network).scores(raw)
     own = run_float(model.network, preprocess(model.network, raw))
     assert np.abs(found - own).max() < 1e-4
-    assert float32_session(model.network).right(data) == (own.argmax(axis=1) == data.y).sum()
+    assert float32_session(model.network).count_correct(data) == (own.argmax(axis=1) == data.y).sum()
 
 
 def test_int8_is_near_float32_and_is_not_float32(model_and_data):
@@ -50,7 +50,7 @@ def test_int8_is_near_float32_and_is_not_float32(model_and_data):
     raw = data.x.reshape(500, 64)
     exact, found = float32_session(model.network).scores(raw), session.scores(raw)
     assert 0 < np.abs(found - exact).max() < 0.2 * np.abs(exact).max()
-    assert abs(session.right(data) - float32_session(model.network).right(data)) <= 10
+    assert abs(session.count_correct(data) - float32_session(model.network).count_correct(data)) <= 10
 
 
 def test_samples_are_of_training_where_there_is_such_a_part(model_and_data):

@@ -9,7 +9,7 @@ skip_without("numba", reason="noise needs numba: pip install 'lightbed[inference
 from lightning.errors import OutOfRange
 from lightning.evaluation import load_dataset
 from lightning.evaluation.accuracy import evaluate
-from lightning.evaluation.models import load_for
+from lightning.evaluation.models import load_model_and_data
 from lightning.evaluation.sensitivity import one_noisy_layer, sensitivity
 from lightning.execution import Noise, open_executor
 
@@ -19,7 +19,7 @@ NOISE = Noise(sigma=10.0)
 @pytest.fixture
 def looked_at(weak, bright_blocks):
     def look(layer, **options):
-        model, data = load_for(weak(layer), load_dataset(str(bright_blocks)))
+        model, data = load_model_and_data(weak(layer), load_dataset(str(bright_blocks)))
         return sensitivity(model, data, options.pop("noise", NOISE), **options)
 
     return look
@@ -39,7 +39,7 @@ def test_the_planted_weak_layer_is_found(planted, other, looked_at):
 
 def test_the_sigma_found_is_borne_and_a_little_more_is_not(looked_at, weak, bright_blocks):
     found = looked_at("fc1")
-    model, data = load_for(weak("fc1"), load_dataset(str(bright_blocks)))
+    model, data = load_model_and_data(weak("fc1"), load_dataset(str(bright_blocks)))
 
     def lost(sigma):
         accuracies = [
@@ -82,7 +82,7 @@ def test_noise_in_one_layer_is_the_same_draws_as_in_all(weak, bright_blocks):
     path = weak("fc1")
     with np.load(path) as weights:
         np.savez(path, w1=weights["w1"])
-    model, data = load_for(path, load_dataset(str(bright_blocks)))
+    model, data = load_model_and_data(path, load_dataset(str(bright_blocks)))
     one = one_noisy_layer(model, "fc1", NOISE, 5).run(data.x).scores
     assert (one == open_executor(model, "noisy", noise=NOISE, seed=5).run(data.x).scores).all()
     assert (one != one_noisy_layer(model, "none", NOISE, 5).run(data.x).scores).any()

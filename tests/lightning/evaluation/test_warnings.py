@@ -5,8 +5,8 @@ import pytest
 
 from lightning.compiler import compile_network, load_or_compile
 from lightning.evaluation.warnings import (
-    activations_counted,
-    largest_made_for,
+    count_clippable_activations,
+    largest_expected_input,
     warnings_of_clipping,
     warnings_of_data,
 )
@@ -46,7 +46,7 @@ def of_levels():
     ("largest", "doubted"), [(255, False), (2000, False), (2100, True), (40, False), (16, True), (1, True)]
 )
 def test_data_of_another_range_than_the_samples_are_warned_of(of_levels, largest, doubted):
-    made_for = largest_made_for(of_levels)
+    made_for = largest_expected_input(of_levels)
     assert 250 <= made_for <= 255
     reported = list(warnings_of_data(of_levels, "mine", np.full((2, 6), largest, np.float32)))
     assert bool(reported) is doubted
@@ -90,12 +90,12 @@ def test_a_file_without_a_range_is_not_warned_of(of_levels):
     from dataclasses import replace
 
     old = replace(of_levels, origin={**of_levels.origin, "samples": {"images": 50}})
-    assert largest_made_for(old) is None
+    assert largest_expected_input(old) is None
     assert not list(warnings_of_data(old, "mine", BRIGHT / 255))
 
 
 def test_clipping_is_counted_from_all_that_could_clip(of_levels):
-    assert activations_counted(of_levels) == 6 + 3
+    assert count_clippable_activations(of_levels) == 6 + 3
     executor = open_executor(of_levels)
     few = executor.run(LEVELS).counters
     many = executor.run(BRIGHT.astype(np.float32) * 1000).counters
@@ -109,7 +109,7 @@ def test_clipping_is_counted_from_all_that_could_clip(of_levels):
 def test_later_layers_of_the_published_scheme_cannot_clip(tmp_path):
     np.savez(tmp_path / "net.npz", w1=np.eye(6), w2=np.eye(6))
     model = load_or_compile(tmp_path / "net.npz")
-    assert activations_counted(model) == 6
+    assert count_clippable_activations(model) == 6
     found = open_executor(model).run(BRIGHT.astype(np.float32) * 2)
     assert found.counters["clipped_activations"] == 4 * 6
 

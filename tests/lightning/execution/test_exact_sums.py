@@ -236,7 +236,7 @@ def test_images_go_through_in_parts_that_do_not_matter(random_model, monkeypatch
     model = random_model(5, (30, 10, 4))
     images = np.random.default_rng(2).integers(0, 256, (7, 30)).astype(np.float32)
     whole = Interpreter(model, ExactMultiplier()).run(images).scores
-    monkeypatch.setattr("lightning.execution.interpreter.MOST_IMAGES", 2)
+    monkeypatch.setattr("lightning.execution.interpreter.MAX_IMAGES", 2)
     assert Interpreter(model, ExactMultiplier()).run(images).scores.tolist() == whole.tolist()
 
 

@@ -21,7 +21,7 @@ from sim.models.photonics.link import Link, budget
 
 @pytest.fixture(scope="module")
 def calibration(kit):
-    return store.fitting(kit)
+    return store.get_fitting(kit)
 
 
 @pytest.fixture(scope="module")

@@ -77,8 +77,8 @@ def test_others_bring_their_own_schemes(monkeypatch):
         EntryPoint("sim", "os:getcwd", connection.GROUP),
     ]
     monkeypatch.setattr(connection, "entry_points", lambda group: ours if group == connection.GROUP else [])
-    assert {"bench", "qick", "replay", "sim"} == set(connection.schemes())
-    assert connection.schemes()["sim"].value == "sim.twins.rfsoc:connect"
+    assert {"bench", "qick", "replay", "sim"} == set(connection.find_schemes())
+    assert connection.find_schemes()["sim"].value == "sim.twins.rfsoc:connect"
 
 
 @pytest.mark.parametrize(

@@ -196,8 +196,8 @@ def test_damaged_files_are_named_or_read(kit, file):
 
 
 def test_errors_come_again_as_their_kind():
-    from lightning.kit.recordings.replay import _error
+    from lightning.kit.recordings.replay import _make_error
 
-    assert isinstance(_error("RuntimeError", "too long"), RuntimeError)
-    assert str(_error("NotSimulated", "mux")) == "NotSimulated: mux"
-    assert isinstance(_error("UnicodeDecodeError", "x"), ConnectionError)
+    assert isinstance(_make_error("RuntimeError", "too long"), RuntimeError)
+    assert str(_make_error("NotSimulated", "mux")) == "NotSimulated: mux"
+    assert isinstance(_make_error("UnicodeDecodeError", "x"), ConnectionError)

@@ -78,7 +78,10 @@ def test_a_calibration_given_by_hand_is_checked_as_one_that_is_kept(kit, calibra
     stale = replace(calibration, conditions={**calibration.conditions, "firmware": "an older build"})
     config = from_slide({"dac_0": 200})
     for wrong, kind in ((foreign, errors.ForeignCalibration), (stale, errors.StaleCalibration)):
-        for use in (lambda c: LightningControl(kit, config, calibration=c), lambda c: store.fitting(kit, c)):
+        for use in (
+            lambda c: LightningControl(kit, config, calibration=c),
+            lambda c: store.get_fitting(kit, c),
+        ):
             with pytest.raises(kind):
                 use(wrong)
     assert LightningControl(kit, config, calibration=calibration).calibration is calibration

@@ -108,22 +108,22 @@ def test_another_window_of_the_same_program_is_refused(recorded):
 
 
 def test_what_is_sent_is_the_same_as_list_or_array_and_by_name_or_place():
-    from lightning.kit.recordings.replay import note
+    from lightning.kit.recordings.replay import note_content
 
     rows = np.array([[1, 0], [-5, 0]], dtype=np.int16)
     one, other = {}, {}
-    assert note(one, "load_envelope", (2,), {"data": rows, "addr": 0}) == note(
+    assert note_content(one, "load_envelope", (2,), {"data": rows, "addr": 0}) == note_content(
         other, "load_envelope", (2, rows.tolist(), 0), {}
     )
     assert one == other
-    note(other, "load_envelope", (2, (rows + 1).tolist(), 0), {})
+    note_content(other, "load_envelope", (2, (rows + 1).tolist(), 0), {})
     assert one != other
-    place = note(one, "configure_readout", (np.int64(1), {"f_rel": 0.5, "outsel": "input"}), {})
-    assert place == note(
+    place = note_content(one, "configure_readout", (np.int64(1), {"f_rel": 0.5, "outsel": "input"}), {})
+    assert place == note_content(
         other, "configure_readout", (), {"ch": 1, "ro_regs": {"outsel": "input", "f_rel": 0.5}}
     )
     assert one[place] == other[place]
-    assert note(one, "get_decimated", (1,), {}) is None
+    assert note_content(one, "get_decimated", (1,), {}) is None
 
 
 # ------------------------------------------------------------------------------ deadlines, sums
@@ -131,15 +131,15 @@ def test_what_is_sent_is_the_same_as_list_or_array_and_by_name_or_place():
 
 def test_only_calls_that_reckon_may_take_a_twin_long():
     assert {
-        name: SIMULATED.of_call(name) for name in ("get_tproc_counter", "poll_data", "clocks_locked")
+        name: SIMULATED.limit_of_call(name) for name in ("get_tproc_counter", "poll_data", "clocks_locked")
     } == {
         "get_tproc_counter": 10.0,
         "poll_data": 10.0,
         "clocks_locked": 10.0,
     }
-    assert {SIMULATED.of_call(name) for name in COMPUTING} == {120.0}
-    assert Patience().of_call("get_decimated") == 10.0
-    assert Patience(call_s=0.3).of_call("start_tproc") == 0.3
+    assert {SIMULATED.limit_of_call(name) for name in COMPUTING} == {120.0}
+    assert Patience().limit_of_call("get_decimated") == 10.0
+    assert Patience(call_s=0.3).limit_of_call("start_tproc") == 0.3
 
 
 def test_a_call_over_the_network_has_its_own_limit_and_the_next_the_short_one_again():

@@ -11,7 +11,7 @@ import pytest
 from lightning.load import drive_datagrams, drive_http
 from lightning.load.datagrams import exchange
 from lightning.load.echo import ANSWER, echo_datagrams, echo_http
-from lightning.load.http import BROKEN, ECHOED, only_model, send_on_time
+from lightning.load.http import BROKEN, ECHOED, find_only_model, send_on_time
 from lightning.load.http_messages import message_length
 from lightning.load.outcome import WAITING
 from lightning.load.schedule import poisson_schedule
@@ -205,10 +205,10 @@ def test_the_only_model_is_found_by_the_index(listed, name):
 
     with web_server(serve) as (host, port):
         if name:
-            assert only_model(Target("http", host, port)) == name
+            assert find_only_model(Target("http", host, port)) == name
         else:
             with pytest.raises(LoadError, match="which is to be asked"):
-                only_model(Target("http", host, port))
+                find_only_model(Target("http", host, port))
     assert asked[0].startswith(b"POST /v2/repository/index ")
 
 

@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lightning.errors import DatasetError
-from lightning.load.http_messages import ModelInput, input_of, message_length, reply_in, requests_of
-from lightning.load.inputs import load_rows, rows_of
-from lightning.load.outcome import PER_DECADE, WAITING, Outcome, log_histogram, traces_of
+from lightning.load.http_messages import ModelInput, encode_requests, message_length, parse_input, parse_reply
+from lightning.load.inputs import load_rows, make_rows
+from lightning.load.outcome import PER_DECADE, WAITING, Outcome, log_histogram, make_traces
 from lightning.load.schedule import poisson_schedule
-from lightning.load.targets import LoadError, Target, target_of
+from lightning.load.targets import LoadError, Target, parse_target
 
 SERVER = Target("http", "127.0.0.1", 80)
 
@@ -44,12 +44,12 @@ def test_no_load_is_refused(rate, seconds):
 )
 def test_addresses_that_are_none(url):
     with pytest.raises(LoadError):
-        target_of(url)
+        parse_target(url)
 
 
 def test_addresses():
-    assert target_of("http://[::1]:8080").url == "http://[::1]:8080"
-    assert target_of("http://localhost:8080/").address() == ("127.0.0.1", 8080)
+    assert parse_target("http://[::1]:8080").url == "http://[::1]:8080"
+    assert parse_target("http://localhost:8080/").address() == ("127.0.0.1", 8080)
     with pytest.raises(LoadError, match="known"):
         Target("udp", "no.such.host.invalid", 1).address()
 
@@ -61,7 +61,7 @@ def outcome_of(latency, *, refusal=None, deadline_us=0):
     latency = np.array(latency)
     due = np.arange(len(latency)) * 1_000_000
     refusal = np.zeros(len(latency), np.int32) if refusal is None else np.array(refusal, np.int32)
-    traces = traces_of(due, latency, np.where(latency == WAITING, WAITING, 0), refusal)
+    traces = make_traces(due, latency, np.where(latency == WAITING, WAITING, 0), refusal)
     return Outcome("udp://here:1", 1000.0, 0, traces, deadline_us, {3: "late"})
 
 
@@ -110,9 +110,9 @@ def test_every_value_is_in_its_bucket(values):
 
 
 def test_random_rows_are_bytes_of_the_seed():
-    assert rows_of("random", (3, 4), 1).shape == (64, 3, 4)
-    assert (rows_of("random", (5,), 1) == rows_of("random", (5,), 1)).all()
-    assert (rows_of("random", (5,), 1) != rows_of("random", (5,), 2)).any()
+    assert make_rows("random", (3, 4), 1).shape == (64, 3, 4)
+    assert (make_rows("random", (5,), 1) == make_rows("random", (5,), 1)).all()
+    assert (make_rows("random", (5,), 1) != make_rows("random", (5,), 2)).any()
 
 
 def test_rows_of_a_data_set(tmp_path):
@@ -121,16 +121,16 @@ def test_rows_of_a_data_set(tmp_path):
     head = struct.pack(">4I", 0x803, 2, 28, 28)
     (tmp_path / "t10k-images-idx3-ubyte").write_bytes(head + images.tobytes())
     (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, 2) + bytes([3, 4]))
-    assert (rows_of(f"mnist:{tmp_path}", (784,), 0).reshape(-1) == images).all()
+    assert (make_rows(f"mnist:{tmp_path}", (784,), 0).reshape(-1) == images).all()
     with pytest.raises(DatasetError):
-        rows_of(f"mnist:{tmp_path / 'nowhere'}", (784,), 0)
+        make_rows(f"mnist:{tmp_path / 'nowhere'}", (784,), 0)
 
 
 def test_rows_of_a_file(tmp_path):
     np.save(tmp_path / "rows.npy", np.arange(12.0).reshape(2, 6))
-    assert rows_of(str(tmp_path / "rows.npy"), (3, 2), 0).shape == (2, 3, 2)
+    assert make_rows(str(tmp_path / "rows.npy"), (3, 2), 0).shape == (2, 3, 2)
     with pytest.raises(LoadError, match="6 values"):
-        rows_of(str(tmp_path / "rows.npy"), (5,), 0)
+        make_rows(str(tmp_path / "rows.npy"), (5,), 0)
 
 
 @pytest.mark.parametrize("content", [b"", b"no array", b"\x93NUMPY"])
@@ -154,7 +154,7 @@ def test_arrays_without_rows(tmp_path, array):
 
 def test_what_a_model_takes():
     described = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 28, 28]}]}
-    assert input_of(described) == ModelInput("x", "FP32", (28, 28))
+    assert parse_input(described) == ModelInput("x", "FP32", (28, 28))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_what_a_model_takes():
 )
 def test_models_that_cannot_be_fed(metadata):
     with pytest.raises(LoadError):
-        input_of(metadata)
+        parse_input(metadata)
 
 
 def parts_of(request):
@@ -183,7 +183,7 @@ def parts_of(request):
 
 
 def test_a_request_as_json():
-    (request,) = requests_of(
+    (request,) = encode_requests(
         SERVER, "m", ModelInput("x", "FP32", (2,)), np.array([[1, 255]], np.uint8), binary=False
     )
     line, _, body = parts_of(request)
@@ -194,7 +194,7 @@ def test_a_request_as_json():
 
 def test_a_request_in_binary():
     rows = np.array([[1, 258]], np.uint16)
-    (request,) = requests_of(SERVER, "m", ModelInput("x", "INT32", (2,)), rows, binary=True)
+    (request,) = encode_requests(SERVER, "m", ModelInput("x", "INT32", (2,)), rows, binary=True)
     _, headers, body = parts_of(request)
     length = int(headers["Inference-Header-Content-Length"])
     document = json.loads(body[:length])
@@ -215,12 +215,12 @@ def test_a_request_in_binary():
 )
 def test_where_an_answer_ends(answer, status, closes):
     for cut in range(len(answer)):
-        assert reply_in(answer[:cut]) is None
+        assert parse_reply(answer[:cut]) is None
     for after in (b"", b"HTTP/1.1 200 OK\r\n"):
-        found = reply_in(answer + after)
+        found = parse_reply(answer + after)
         assert (found.status, found.length, found.closes) == (status, len(answer), closes)
 
 
 def test_what_is_no_http_is_named():
     with pytest.raises(LoadError):
-        reply_in(b"SSH-2.0-OpenSSH_9.2\r\n")
+        parse_reply(b"SSH-2.0-OpenSSH_9.2\r\n")

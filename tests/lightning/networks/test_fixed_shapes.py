@@ -15,7 +15,7 @@ from lightning.networks import run_float
 from lightning.networks.electronic import Operation
 from lightning.networks.imports.onnx.choices import Choices, choices_of
 from lightning.networks.imports.onnx.file import from_bytes
-from lightning.networks.preprocess import pack, raw_of, unpack
+from lightning.networks.preprocess import pack, pack_named, unpack
 
 HELPER = onnx.helper
 FLOAT, WHOLE, BOOL = 1, 7, 9
@@ -212,7 +212,7 @@ def test_a_network_of_two_inputs_is_compiled_kept_and_run(tmp_path):
     save_model(compiled, tmp_path / "two.lng")
     again = load_model(tmp_path / "two.lng")
     assert (again.network.inputs, again.network.outputs) == (network.inputs, network.outputs)
-    scores = open_executor(again, "exact").run(raw_of(again.network, given)).scores
+    scores = open_executor(again, "exact").run(pack_named(again.network, given)).scores
     found = unpack(again.network, scores)
     wanted = runtime(model, {"a": given["a"][:1], "b": given["b"][:1]})
     np.testing.assert_allclose(found["y"][0], wanted[0], atol=0.05)

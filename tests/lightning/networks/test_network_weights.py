@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lightning.errors import InputError, LightningError, NetworkError, OutOfRange, UnsupportedNode
 from lightning.networks import Network, Node, Preprocessing, load_network, preprocess, run_float
 from lightning.networks.network import PHOTONIC
-from lightning.networks.operations.operation_list import OPERATORS, activations, apply
+from lightning.networks.operations.operation_list import OPERATORS, apply, compute_activations
 from lightning.networks.patches import output_size, patches
 from lightning.networks.work import macs_of, photonic_share
 
@@ -45,7 +45,7 @@ def test_pixels_are_taken_as_parts_of_255_by_default(saved):
 
 def test_activations_of_every_layer_can_be_asked_for(saved):
     network = load_network(saved(w1=W1, w2=W2))
-    found = activations(network, [[1, 0, 0]], ("input", "fc1", "relu1"))
+    found = compute_activations(network, [[1, 0, 0]], ("input", "fc1", "relu1"))
     assert {name: values.tolist() for name, values in found.items()} == {
         "input": [[1, 0, 0]],
         "fc1": [[1, 0]],

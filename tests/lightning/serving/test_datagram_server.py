@@ -35,7 +35,7 @@ from lightning.serving.packets.codec import (
     split,
 )
 from lightning.serving.packets.counts import LATE
-from lightning.serving.packets.deferred import MOST
+from lightning.serving.packets.deferred import MAX_PENDING
 from lightning.serving.packets.mmsg import Inbox
 from lightning.serving.packets.reassembly import Reassembly, ReplayCache
 from lightning.serving.packets.server import DatagramServer
@@ -372,11 +372,15 @@ def test_not_too_many_wait_for_a_model(two, client):
     repository, taken = two
     with DatagramServer(repository) as server:
         asked = client(server)
-        busy = asked.ask(*(request(number) for number in range(MOST + 1)))
+        busy = asked.ask(*(request(number) for number in range(MAX_PENDING + 1)))
         taken.lock.release()
-        assert {asked.receive().request for _ in range(MOST)} == set(range(MOST))
-    assert (busy.request, busy.code) == (MOST, Code.BUSY)
-    assert (server.counts().busy, server.counts().answered, server.counts().balanced) == (1, MOST, True)
+        assert {asked.receive().request for _ in range(MAX_PENDING)} == set(range(MAX_PENDING))
+    assert (busy.request, busy.code) == (MAX_PENDING, Code.BUSY)
+    assert (server.counts().busy, server.counts().answered, server.counts().balanced) == (
+        1,
+        MAX_PENDING,
+        True,
+    )
 
 
 def test_a_model_on_a_device_is_answered_in_its_own_thread(double, model, client):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning.serving.packets.reassembly import COST, Reassembly, ReplayCache, Whole
+from lightning.serving.packets.reassembly import COST, CompleteMessage, Reassembly, ReplayCache
 
 
 @given(st.permutations(range(5)))
@@ -11,7 +11,7 @@ def test_order_does_not_matter(order):
     reassembly = Reassembly()
     parts = [bytes([number]) * 3 for number in range(5)]
     found = [reassembly.add("a", number, 5, parts[number], 100 + place) for place, number in enumerate(order)]
-    assert found == [True] * 4 + [Whole(b"".join(parts), 100, 4)]
+    assert found == [True] * 4 + [CompleteMessage(b"".join(parts), 100, 4)]
     assert (reassembly.waiting, reassembly.dropped, reassembly.memory) == (0, 0, 0)
 
 
@@ -19,8 +19,8 @@ def test_messages_do_not_mix():
     reassembly = Reassembly()
     assert reassembly.add("a", 0, 2, b"a0", 0) is True
     assert reassembly.add("b", 1, 2, b"b1", 1) is True
-    assert reassembly.add("b", 0, 2, b"b0", 2) == Whole(b"b0b1", 1, 1)
-    assert reassembly.add("a", 1, 2, b"a1", 3) == Whole(b"a0a1", 0, 1)
+    assert reassembly.add("b", 0, 2, b"b0", 2) == CompleteMessage(b"b0b1", 1, 1)
+    assert reassembly.add("a", 1, 2, b"a1", 3) == CompleteMessage(b"a0a1", 0, 1)
 
 
 def test_the_same_fragment_twice_is_not_kept():
@@ -51,7 +51,7 @@ def test_memory_is_bounded_and_every_fragment_has_one_place(fragments):
     for key, number, size in fragments:
         found = reassembly.add(key, number, 8, bytes(size), 0)
         refused += found is False
-        if isinstance(found, Whole):
+        if isinstance(found, CompleteMessage):
             joined, whole = joined + found.joined, whole + 1
         assert reassembly.memory <= 10_000
         assert reassembly.memory >= COST * reassembly.waiting
@@ -63,7 +63,7 @@ def test_the_oldest_make_room():
     for key in "abcd":
         reassembly.add(key, 0, 2, bytes(100), 0)
     assert (reassembly.waiting, reassembly.dropped) == (3, 1)
-    assert isinstance(reassembly.add("b", 1, 2, b"", 0), Whole)
+    assert isinstance(reassembly.add("b", 1, 2, b"", 0), CompleteMessage)
     assert reassembly.add("a", 1, 2, b"", 0) is True
 
 

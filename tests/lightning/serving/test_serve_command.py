@@ -28,7 +28,7 @@ skip_without("uvloop", reason="needs lightbed[serve]")
 skip_without("tritonclient", reason="the page uses tritonclient[http]")
 
 from lightning.cli import run_app
-from lightning.cli.serve import _say as say
+from lightning.cli.serve import _print_ready as say
 from lightning.compiler import load_or_compile, save_model
 
 ROOT = Path(__file__).parents[3]

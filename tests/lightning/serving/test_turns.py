@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from lightning.serving.model_instance import Turn
+from lightning.serving.model_instance import FairLock
 
 
 def test_who_waits_is_not_overtaken_by_who_comes_back(wait_for):
-    turn, order = Turn(), []
+    turn, order = FairLock(), []
     turn.acquire()
 
     def other():
@@ -27,7 +27,7 @@ def test_who_waits_is_not_overtaken_by_who_comes_back(wait_for):
 
 @pytest.mark.parametrize("timeout", [0, 0.01])
 def test_a_turn_that_does_not_come_in_time(timeout):
-    turn = Turn()
+    turn = FairLock()
     assert turn.acquire(timeout=timeout)
     assert not turn.acquire(timeout=timeout)
     turn.release()
@@ -36,7 +36,7 @@ def test_a_turn_that_does_not_come_in_time(timeout):
 
 
 def test_the_turn_is_given_back_after_an_error():
-    turn = Turn()
+    turn = FairLock()
     with pytest.raises(KeyError), turn:
         raise KeyError
     assert turn.acquire(timeout=0)

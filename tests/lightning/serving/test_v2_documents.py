@@ -114,8 +114,8 @@ def test_the_rest_of_a_request():
         (one_input(datatype="BOOL"), "datatype 'BOOL' is not supported"),
         (one_input(datatype="BYTES"), "datatype 'BYTES' is not supported"),
         (one_input(datatype=["UINT8"]), "datatype ['UINT8'] is not supported"),
-        (one_input(data=None), "`data` of a tensor is not a valid list"),
-        (one_input(data="123"), "`data` of a tensor is not a valid list"),
+        (one_input(data=None), "`data` of a tensor is not a list"),
+        (one_input(data="123"), "`data` of a tensor is not a list"),
         (one_input(data=[1, 2]), "a tensor of shape [1, 3] does not have 2 numbers"),
         (
             one_input(data=[1, 2, 256]),

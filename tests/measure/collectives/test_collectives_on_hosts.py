@@ -22,7 +22,7 @@ from testbed.design.model import RingOrder
 from testbed.design.topology.demand import demand_of
 from testbed.design.topology.strides import rings_of
 from testbed.errors import CollectiveError, CollectiveTimeout, WrongResult
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.hosts.reachability import ping_all
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
@@ -113,10 +113,10 @@ class Bench:
         return Configuration(name, rings_of(self.design.topology)[:count], sizes)
 
     def cut(self, fibre):
-        control(self.up.control["plant"], {"do": "cut", "fibre": fibre})
+        send_request(self.up.control["plant"], {"do": "cut", "fibre": fibre})
 
     def splice(self, fibre):
-        control(self.up.control["plant"], {"do": "uncut", "fibre": fibre})
+        send_request(self.up.control["plant"], {"do": "uncut", "fibre": fibre})
 
     @contextmanager
     def spliced_again(self, fibre):

@@ -444,5 +444,5 @@ def test_the_announced_json_path_is_found_among_other_lines():
 def test_half_a_header_is_no_header():
     half = ["time", "algbw", "busbw", "#wrong"]
     names = ["size", "count", "type", "redop", "root", *half, *half]
-    assert Columns.of_header(names) is not None
-    assert all(Columns.of_header(names[:end]) is None for end in range(len(names)))
+    assert Columns.from_header(names) is not None
+    assert all(Columns.from_header(names[:end]) is None for end in range(len(names)))

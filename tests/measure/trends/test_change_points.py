@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.measure.trends.change_points import (
-    LEAST_SIDE,
-    LEAST_VALUES,
-    MOST_VALUES,
-    best_segment,
+    MAX_VALUES,
+    MIN_SIDE,
+    MIN_VALUES,
     change_points,
+    find_best_segment,
 )
 
 DRAWS = {
@@ -71,8 +71,10 @@ def test_two_steps_are_told_apart_with_their_levels():
 
 def test_the_confidence_is_that_of_all_orders():
     values = np.array([3.0, 3.1, 2.9, 1.0, 1.1, 0.9])
-    gain = best_segment(values)[0]
-    as_good = sum(best_segment(np.array(order))[0] >= gain * (1 - 1e-9) for order in permutations(values))
+    gain = find_best_segment(values)[0]
+    as_good = sum(
+        find_best_segment(np.array(order))[0] >= gain * (1 - 1e-9) for order in permutations(values)
+    )
 
     (point,) = change_points(values, rate=0.2)
     assert as_good == 72  # of 720: the three large ones before or after the three small ones, in any order
@@ -90,7 +92,7 @@ def test_units_and_offsets_change_nothing():
 
     @settings(max_examples=100)
     @given(
-        st.lists(st.sampled_from([0, 1, 2, 40, 41, 42]), min_size=LEAST_VALUES, max_size=20),
+        st.lists(st.sampled_from([0, 1, 2, 40, 41, 42]), min_size=MIN_VALUES, max_size=20),
         st.booleans(),
         st.floats(0.5, 100),
         st.floats(-1000, 1000),
@@ -111,7 +113,7 @@ def test_units_and_offsets_change_nothing():
     assert 0 in changes
 
 
-@given(st.lists(st.integers(-3, 3), min_size=LEAST_VALUES, max_size=12))
+@given(st.lists(st.integers(-3, 3), min_size=MIN_VALUES, max_size=12))
 def test_the_best_segment_is_the_best_of_all(values):
     series, size = np.array(values, float), len(values)
 
@@ -119,14 +121,14 @@ def test_the_best_segment_is_the_best_of_all(values):
         parts = series[begin:end], np.concatenate([series[:begin], series[end:]])
         return sum(((part - part.mean()) ** 2).sum() for part in parts)
 
-    gain, ends = best_segment(series)
+    gain, ends = find_best_segment(series)
     segments = [
         (begin, end)
         for begin in range(size)
-        for end in range(begin + LEAST_SIDE, size + 1)
-        if end - begin <= size - LEAST_SIDE
-        and (begin == 0 or begin >= LEAST_SIDE)
-        and (end == size or size - end >= LEAST_SIDE)
+        for end in range(begin + MIN_SIDE, size + 1)
+        if end - begin <= size - MIN_SIDE
+        and (begin == 0 or begin >= MIN_SIDE)
+        and (end == size or size - end >= MIN_SIDE)
     ]
     assert ends in segments
     assert left(*ends) == pytest.approx(min(left(*segment) for segment in segments))
@@ -145,6 +147,6 @@ def test_a_loss_that_was_repaired_is_two_changes():
 
 def test_of_a_long_series_the_newest_values_are_judged():
     old = [90.0] * 100
-    assert change_points([*old, *([50.0] * MOST_VALUES)]) == ()
-    (point,) = change_points([*old, *([50.0] * (MOST_VALUES - 10))])
+    assert change_points([*old, *([50.0] * MAX_VALUES)]) == ()
+    (point,) = change_points([*old, *([50.0] * (MAX_VALUES - 10))])
     assert (point.index, point.before, point.after) == (100, 90.0, 50.0)

@@ -14,7 +14,7 @@ from testbed.errors import ResultsError
 from testbed.measure.results.store import RunStore
 from testbed.measure.trends import sql
 from testbed.measure.trends.comparison import compare_runs
-from testbed.measure.trends.report import bandwidth_series, find_trends, only, power_series
+from testbed.measure.trends.report import bandwidth_series, find_trends, power_series, select_series
 
 
 def trends(laboratory, **options):
@@ -74,8 +74,8 @@ def test_steady_runs_of_two_labs_have_no_change_and_few_runs_are_not_judged(labo
 
     assert report.changes == ()
     assert (len(report.series), report.short) == (2, 1)
-    assert len(only(report.series, "other", None)) == 1
-    assert only(report.series, "", "power") == ()
+    assert len(select_series(report.series, "other", None)) == 1
+    assert select_series(report.series, "", "power") == ()
 
 
 def test_the_largest_size_of_the_newest_run_is_judged_unless_all_are_asked_for(laboratory):

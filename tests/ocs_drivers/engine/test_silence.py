@@ -13,7 +13,7 @@ from ocs_drivers.engine.step_execution import EVERY_S, Progress
 from ocs_drivers.errors import ConnectError, Timeout
 from ocs_drivers.protocols.session import TransportSession
 from ocs_drivers.timing import READ_MARGIN_S, Deadline, Silence, answer_deadline, note_answer
-from ocs_drivers.transports.recording import recording
+from ocs_drivers.transports.recording import record_sessions
 from ocs_drivers.transports.transport import make_refusal, make_timeout
 
 STEP = Step("add", CrossConnects({1: 10}), CrossConnects(), CrossConnects({1: 10}), 0.0)
@@ -159,7 +159,7 @@ def test_a_calient_that_answers_late_over_rest_is_told_of_and_recorded_as_one_an
 ):
     caplog.set_level(logging.INFO, "ocs_drivers.progress")
     twin = world("calient", settings={"switch_time_s": 12.0})
-    with recording(tmp_path / "wire"):
+    with record_sessions(tmp_path / "wire"):
         switch = open_in_memory(twin, "calient+rest", "rest", activation_s="20")
         assert switch.connect({1: 10}).complete
         switch.close()

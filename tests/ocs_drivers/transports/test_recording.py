@@ -11,7 +11,7 @@ from needs import needs
 
 from ocs_drivers import Credentials, address, families, open_switch
 from ocs_drivers.errors import OcsError, ProtocolDesync
-from ocs_drivers.transports.recording import Replay, blank, record, recording
+from ocs_drivers.transports.recording import Replay, record, record_sessions, redact
 
 TRANSCRIPTS = sorted((Path(__file__).parents[1] / "transcripts").glob("*.jsonl"))
 
@@ -58,7 +58,7 @@ def replaying(monkeypatch, path, scheme):
 
 def test_what_was_recorded_is_played_back_to_the_same_end(tl1_twin, tmp_path, monkeypatch):
     path = tmp_path / "polatis+tl1.jsonl"
-    with recording(path), open_switch(tl1_twin, credentials=("admin", "s3cret-word")) as switch:
+    with record_sessions(path), open_switch(tl1_twin, credentials=("admin", "s3cret-word")) as switch:
         live = use(switch)
 
     played, switch = replaying(monkeypatch, path, "polatis+tl1")
@@ -71,7 +71,7 @@ def test_what_was_recorded_is_played_back_to_the_same_end(tl1_twin, tmp_path, mo
 
 def test_a_recording_holds_no_password(tl1_twin, tmp_path):
     path = tmp_path / "polatis+tl1.jsonl"
-    with recording(path), open_switch(tl1_twin, credentials=("admin", "s3cret-word")):
+    with record_sessions(path), open_switch(tl1_twin, credentials=("admin", "s3cret-word")):
         pass
     assert "s3cret-word" not in path.read_text()
     assert "ACT-USER" in path.read_text()
@@ -79,7 +79,7 @@ def test_a_recording_holds_no_password(tl1_twin, tmp_path):
 
 def test_what_led_to_a_crash_is_in_the_file_already(tl1_twin, tmp_path):
     path = tmp_path / "polatis+tl1.jsonl"
-    with recording(path), open_switch(tl1_twin, credentials=("admin", "s3cret-word")):
+    with record_sessions(path), open_switch(tl1_twin, credentials=("admin", "s3cret-word")):
         whats = [json.loads(line)["what"] for line in path.read_text().splitlines()]
     assert whats[:3] == ["open", "sent", "received"]
 
@@ -87,7 +87,7 @@ def test_what_led_to_a_crash_is_in_the_file_already(tl1_twin, tmp_path):
 def test_a_recording_is_never_written_over(tmp_path):
     path = tmp_path / "kept.jsonl"
     path.write_text("kept")
-    with pytest.raises(FileExistsError), recording(path):
+    with pytest.raises(FileExistsError), record_sessions(path):
         pass
     assert path.read_text() == "kept"
 
@@ -109,7 +109,7 @@ def test_nothing_is_recorded_outside():
     ],
 )
 def test_secrets_are_blanked(secret):
-    clean = blank(secret, frozenset({Credentials("me", "tops3cret")}))
+    clean = redact(secret, frozenset({Credentials("me", "tops3cret")}))
     assert b"tops3cret" not in clean
     assert b64encode(b"me:tops3cret") not in clean
     assert b"***" in clean

@@ -38,7 +38,11 @@ BANKED = CommandSet(":ROUT{bank}:CHAN {channel}", ":ROUT{bank}:CHAN?", errors=":
 
 def test_published_commands_of_a_leoni_eol():
     commands = PRESETS["leoni-eol"].commands
-    assert (commands.selecting(1, 3), commands.asking(1), commands.identity) == ("ch3", "ch?", "firmware?")
+    assert (commands.select_command(1, 3), commands.query_command(1), commands.identity) == (
+        "ch3",
+        "ch?",
+        "firmware?",
+    )
     assert commands.terminator == b"\r\n"
     assert PRESETS["leoni-eol"].baud == 57600
     assert decode_channel("2", 1, 8) == 2
@@ -47,7 +51,7 @@ def test_published_commands_of_a_leoni_eol():
 
 def test_every_question_names_the_bank():
     commands = CommandSet("ch{channel}", "ch?", monitor="P{bank}?", open_state="OPEN{bank}?")
-    assert (commands.measuring(2), commands.asking_whether_open(3)) == ("P2?", "OPEN3?")
+    assert (commands.power_command(2), commands.asking_whether_open(3)) == ("P2?", "OPEN3?")
 
 
 def test_an_identity_of_four_fields_is_taken_apart():

@@ -237,7 +237,9 @@ class TestFaults:
     @pytest.mark.parametrize("fault", ["close_connection", "half_open"])
     def test_a_line_that_ends_within_a_command(self, ocs, switch, fault, executed):
         step = switch.plan(CrossConnects({1: 10}), switch.read())[0]
-        switch._addition = lambda pairs: ["add 1A-2B safe"]  # the next command is the one that changes
+        switch._addition_commands = lambda pairs: [
+            "add 1A-2B safe"
+        ]  # the next command is the one that changes
         ocs.do("set_fault", fault=fault, after_commands=1, executed=executed)
         outcome = switch.execute(step)
         ocs.do("clear_fault", fault="all")
@@ -298,7 +300,7 @@ class TestFaults:
 
     def test_garbage_after_a_change_leaves_the_truth_to_a_read(self, ocs, switch):
         step = switch.plan(CrossConnects({1: 10}), switch.read())[0]
-        switch._addition = lambda pairs: ["add 1A-2B safe"]
+        switch._addition_commands = lambda pairs: ["add 1A-2B safe"]
         ocs.do("set_fault", fault="garbage", count=1)
         outcome = switch.execute(step)
         assert isinstance(outcome.error, DeviceError)
@@ -306,7 +308,7 @@ class TestFaults:
 
     def test_a_refusal_in_the_middle_tells_what_was_made_all_the_same(self, ocs, switch):
         step = switch.plan(CrossConnects({1: 10, 2: 11}), switch.read())[0]
-        switch._addition = lambda pairs: ["add 1A-2B safe", "add 2A-9B safe"]
+        switch._addition_commands = lambda pairs: ["add 1A-2B safe", "add 2A-9B safe"]
         outcome = switch.execute(step)
         assert {pair: status.value for pair, status in outcome.pairs.items()} == {
             (1, 10): "done",
@@ -390,7 +392,7 @@ class TestOverSsh:
 
     def test_a_write_that_is_cut_off_is_reported_as_it_is(self, process, switch):
         step = switch.plan(CrossConnects({1: 10}), switch.read())[0]
-        switch._addition = lambda pairs: ["add 1A-2B safe"]
+        switch._addition_commands = lambda pairs: ["add 1A-2B safe"]
         process.do("set_fault", fault="close_connection", after_commands=1)
         switch.execute(step)
         assert switch.read().connections == CrossConnects(process.truth()) == CrossConnects({1: 10})

@@ -184,7 +184,7 @@ def test_lists_name_exactly_the_pairs(outputs, count, in_order):
 
 @given(st.integers(1, 128))
 def test_names_lead_back(port):
-    assert NAMES.port(NAMES.of_port(port)) == port
+    assert NAMES.port(NAMES.name_port(port)) == port
 
 
 def test_a_thousand_pairs_fit_into_short_commands():

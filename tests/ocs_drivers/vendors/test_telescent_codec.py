@@ -88,8 +88,8 @@ def test_ports_are_counted_from_nought():
     numbering = Numbering(96)
     assert (numbering.name(1), numbering.name(97)) == ("0", "0")
     assert numbering.device_pair((3, 97)) == (2, 0)
-    assert COMMANDS.connecting(0, 5)[-1] == ("connect --force -in 0 -out 5", True)
-    assert COMMANDS.disconnecting(0, 5)[-1] == ("unallocate --force -out 5", True)
+    assert COMMANDS.connect_commands(0, 5)[-1] == ("connect --force -in 0 -out 5", True)
+    assert COMMANDS.disconnect_commands(0, 5)[-1] == ("unallocate --force -out 5", True)
 
 
 def test_a_banner_says_that_a_device_is_simulated():

@@ -27,7 +27,7 @@ from testbed.operate.design import design_for, design_of_intent
 from testbed.operate.durations import Durations
 from testbed.operate.intent import Stated
 from testbed.operate.plan import plan_lab
-from testbed.operate.planned_change import HostedDesign, find_touched, informing
+from testbed.operate.planned_change import HostedDesign, describe_effects, find_touched
 from testbed.operate.session import READING, reader_of
 
 STATED = Stated("--simplex")
@@ -53,7 +53,7 @@ def change_file(testbed12, simplex, planned, tmp_path):
     path = tmp_path / "change.json"
     observed = observe_plan(planned, epochs=(3,), revision=testbed12.revision)
     document = change_document(testbed12, simplex, STATED, planned, observed)
-    write_change(path, document | informing(planned, (), Durations()))
+    write_change(path, document | describe_effects(planned, (), Durations()))
     return path
 
 

@@ -18,9 +18,9 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from testbed.cli.app import run_app
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.inventory import load_lab, render_lab
-from testbed.lab.simulated.fibre_draw import draw_fibres, without_fibres
+from testbed.lab.simulated.fibre_draw import draw_fibres, remove_fibres
 from testbed.lab.simulated.lifecycle import start_lab
 
 pytestmark = pytest.mark.kernel
@@ -42,14 +42,14 @@ def up(testbed12):
     drawn = draw_fibres(small_lab(testbed12, 4, 3), 11, crossed=1, dead=1)
     with start_lab(drawn.lab, hosts="kernel", move=True) as lab:
         for fibre in drawn.dead:
-            control(lab.control["plant"], {"do": "cut", "fibre": fibre})
+            send_request(lab.control["plant"], {"do": "cut", "fibre": fibre})
         yield lab
 
 
 @pytest.fixture
 def bare(up, tmp_path):
     path = tmp_path / "bare.yaml"
-    path.write_text(f"# found by nobody yet\n{render_lab(without_fibres(up.lab))}", encoding="utf-8")
+    path.write_text(f"# found by nobody yet\n{render_lab(remove_fibres(up.lab))}", encoding="utf-8")
     return path
 
 
@@ -60,7 +60,7 @@ def run(capsys, *words):
 
 
 def check_against_the_truth(up, path, document):
-    truth = control(up.control["plant"], {"do": "fibres"})["fibres"]
+    truth = send_request(up.control["plant"], {"do": "fibres"})["fibres"]
     said = {
         f"{nic['nic']}:{way}": nic[way]["port"] or nic[way]["verdict"]
         for nic in document["nics"]
@@ -81,7 +81,7 @@ def test_discover_then_plan_apply_and_verify(up, bare, tmp_path, capsys):
     assert (status, document["hosts"], document["uncertain"]) == (2, "kernel", [])
     assert check_against_the_truth(up, output, document) == 24
     assert document["rounds"] <= 12
-    assert control(up.control["ocs1"], {"do": "truth"})["connections"] == []
+    assert send_request(up.control["ocs1"], {"do": "truth"})["connections"] == []
     assert output.read_text("utf-8").startswith("# found by nobody yet\n")
     assert run(capsys, "plan", output)[0] == 2
     status, applied = run(capsys, "apply", output, "--runs-dir", runs, "--json")
@@ -92,13 +92,13 @@ def test_discover_then_plan_apply_and_verify(up, bare, tmp_path, capsys):
 
 def _check_again(up, bare, output, runs, capsys):
     """Discover while the circuits of a plan are in use: they stay, and their NICs are named."""
-    before = control(up.control["ocs1"], {"do": "truth"})["connections"]
+    before = send_request(up.control["ocs1"], {"do": "truth"})["connections"]
     status, refused = run(capsys, "discover", bare, "-o", output, "--runs-dir", runs, "--json")
     assert (status, refused["error"]["code"]) == (1, "lab.file")
     words = ("discover", bare, "-o", output, "--force", "--runs-dir", runs, "--json")
     status, document = run(capsys, *words)
     assert (status, len(document["in_use"]["circuits"]), len(document["in_use"]["nics"])) == (2, 8, 8)
-    assert control(up.control["ocs1"], {"do": "truth"})["connections"] == before
+    assert send_request(up.control["ocs1"], {"do": "truth"})["connections"] == before
     status, refused = run(capsys, "plan", output, "--runs-dir", runs, "--json")
     assert status == 1, "NICs in use were left out: the stored epoch is of another lab file"
     assert "with 2 NICs, which epoch 1 connects: the file differs from " in refused["error"]["message"]

@@ -8,7 +8,7 @@ import pytest
 from random_labs import RandomLab
 
 from testbed.operate.discovery.model import Problem
-from testbed.operate.discovery.planner import code_length, most_rounds, plan_rounds
+from testbed.operate.discovery.planner import code_length, max_rounds, plan_rounds
 
 SEEDS = 4
 # name: the labs, and the most rounds that they may take
@@ -29,7 +29,7 @@ DAILY = {"power monitors, cables of three switches", "no power monitors, light o
 
 def discover(lab):
     """Run the planner on a lab in memory; return the results and what every round was for."""
-    rounds = plan_rounds(lab.problem, limit=most_rounds(lab.problem))
+    rounds = plan_rounds(lab.problem, limit=max_rounds(lab.problem))
     purposes = []
     try:
         round_ = next(rounds)
@@ -65,7 +65,7 @@ def check_all_found(draws, most):
         results, purposes = discover(lab)
         assert wrong(lab, results) == []
         assert [nic for nic in uncertain(results) if not may_be_uncertain(lab, nic)] == []
-        assert len(purposes) <= min(most, most_rounds(lab.problem))
+        assert len(purposes) <= min(most, max_rounds(lab.problem))
         found.update(fibre.verdict for nic in results for fibre in (nic.transmit, nic.receive))
         found["named"] += "names" in purposes
     return found
@@ -123,7 +123,7 @@ def test_many_more_ports_than_fibres_are_tried_within_the_bound():
     lab = RandomLab(3, hosts=4, degree=2, spare=40)
     results, purposes = discover(lab)
     assert (wrong(lab, results), uncertain(results)) == ([], [])
-    assert len(purposes) <= most_rounds(lab.problem)
+    assert len(purposes) <= max_rounds(lab.problem)
 
 
 def test_a_limit_ends_it_and_what_is_open_is_uncertain():

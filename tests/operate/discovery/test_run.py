@@ -13,7 +13,7 @@ skip_without("sqlalchemy")
 from ocs_drivers.model import Capabilities, CrossConnects, PortInfo, PortState, Power, Side
 from testbed.errors import DriftError
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
-from testbed.lab.simulated.fibre_draw import draw_fibres, without_fibres
+from testbed.lab.simulated.fibre_draw import draw_fibres, remove_fibres
 from testbed.operate.discovery import run as run_module
 from testbed.operate.discovery.devices import Devices
 from testbed.operate.discovery.run import DiscoveryRecord, discover
@@ -28,7 +28,7 @@ class Laboratory(Devices):
     """Devices whose hosts are in memory: frames go where the drawn fibres and the switch's circuits lead them."""
 
     def __init__(self, truth, switch, journal, dead=()):
-        super().__init__(without_fibres(truth), {"ocs1": switch}, None, journal)
+        super().__init__(remove_fibres(truth), {"ocs1": switch}, None, journal)
         self.truth, self.switch, self.dead = truth, switch, set(dead)
         self.down: set = set()
         self.kill_at = None

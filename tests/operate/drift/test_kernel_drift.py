@@ -19,7 +19,7 @@ from ocs_drivers import open_switch
 from ocs_drivers.model import CrossConnects
 from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.hosts.fleet import SshFleet
 from testbed.lab.hosts.receivers import read_receivers
 from testbed.lab.simulated.lifecycle import start_lab
@@ -56,7 +56,7 @@ class Bench:
         return read_drift(self.session, self.circuits, self.history, self.now_s)
 
     def dirt(self, fibre, loss_db):
-        control(self.plant, {"do": "loss", "fibre": fibre, "loss_db": loss_db})
+        send_request(self.plant, {"do": "loss", "fibre": fibre, "loss_db": loss_db})
 
 
 @pytest.fixture(scope="module", params=RATES_GBPS)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.operate.drift.statistics import LEAST_READINGS, judge_series, noise_of
+from testbed.operate.drift.statistics import MIN_READINGS, judge_series, noise_of
 
 FIVE_MINUTES_S, HOUR_S, DAY_S = 300.0, 3600.0, 86400.0
 seeds = st.integers(0, 2**32 - 1)
@@ -33,7 +33,7 @@ def test_a_step_of_1_db_is_found_within_ten_readings(seed, noise_db, before, aft
     assert abs(found.readings_since - after) <= 6
 
 
-@given(seeds, st.sampled_from([0.0, 0.01, 0.02]), st.integers(LEAST_READINGS, 300))
+@given(seeds, st.sampled_from([0.0, 0.01, 0.02]), st.integers(MIN_READINGS, 300))
 def test_on_quiet_monitors_a_step_of_1_db_is_found_at_its_first_reading(seed, noise_db, before):
     times, losses = healthy(seed, before + 1, noise_db)
     losses[-1] += 1.0
@@ -53,7 +53,7 @@ def test_a_slow_loss_is_told_as_a_trend_with_its_slope(seed, noise_db, days, slo
 @pytest.mark.slow
 def test_no_false_alarm_in_1000_healthy_series():
     """Noise of 0.1 to 0.3 dB, a day and night of 0.1 dB in every second one, from the first verdict to a week."""
-    counts = (LEAST_READINGS, 20, 50, 288, 2016)
+    counts = (MIN_READINGS, 20, 50, 288, 2016)
     kinds = Counter(
         judge_series(
             *healthy(seed, counts[seed % 5], (0.1, 0.2, 0.3)[seed % 3], swing_db=0.1 * (seed % 2))

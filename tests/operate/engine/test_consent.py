@@ -21,7 +21,7 @@ from testbed.errors import Interrupted
 from testbed.operate import apply
 from testbed.operate.apply import apply_plan
 from testbed.operate.design import design_for
-from testbed.operate.engine.consent import EmergencyStop, interruptible
+from testbed.operate.engine.consent import EmergencyStop, stop_on_interrupt
 from testbed.operate.engine.transitions import StepState
 from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan, SwitchPlan
@@ -70,7 +70,7 @@ def test_the_first_ctrl_c_stops_between_two_steps(testbed12, two_steps, journal,
     notes = []
     switch, plan = two_steps(press_ctrl_c)
     with (
-        interruptible(notes.append),
+        stop_on_interrupt(notes.append),
         pytest.raises(Interrupted, match="1 step done and read back, 1 not started"),
     ):
         apply_plan(testbed12, plan, {"ocs1": switch}, journal)
@@ -82,7 +82,7 @@ def test_the_first_ctrl_c_stops_between_two_steps(testbed12, two_steps, journal,
 
 def test_the_second_ctrl_c_marks_the_step_under_way_as_unknown(testbed12, two_steps, journal, tmp_path):
     switch, plan = two_steps(lambda: press_ctrl_c(2))
-    with interruptible(lambda _text: None), pytest.raises(KeyboardInterrupt):
+    with stop_on_interrupt(lambda _text: None), pytest.raises(KeyboardInterrupt):
         apply_plan(testbed12, plan, {"ocs1": switch}, journal)
     assert switch.writes == 1
     assert states(tmp_path, testbed12) == ("interrupted", ["unknown", "planned"])
@@ -112,10 +112,10 @@ def test_nobody_waits_for_other_switches_after_the_second_ctrl_c(testbed12, memo
         SwitchPlan(name, target, None, switch.read(), switch.plan(target, switch.read()))
         for name, switch in switches.items()
     )
-    with interruptible(lambda _text: noted.set()), pytest.raises(KeyboardInterrupt):
+    with stop_on_interrupt(lambda _text: noted.set()), pytest.raises(KeyboardInterrupt):
         apply_plan(lab, LabPlan(Wiring(0, 0, simplex=True, links=()), (), parts), switches, journal)
     (operation,) = operations_of(tmp_path, lab.name)
-    (step,) = operation.on("ocs2")
+    (step,) = operation.steps_on("ocs2")
     assert (operation.state, step.state.value, step.json()["outcome"]) == (
         "interrupted",
         "unknown",
@@ -127,9 +127,9 @@ def test_nobody_waits_for_other_switches_after_the_second_ctrl_c(testbed12, memo
 def test_ctrl_c_between_circuits_and_routes_leaves_an_epoch_to_resume(testbed12, memory_switch, journal):
     switch = memory_switch(obey=lambda step: press_ctrl_c() or step.after)
     session = LabSession(testbed12, {"ocs1": switch}, None, journal)
-    with interruptible(lambda _text: None), pytest.raises(Interrupted, match="before the hosts' routes"):
+    with stop_on_interrupt(lambda _text: None), pytest.raises(Interrupted, match="before the hosts' routes"):
         session.bring_up(design_for(testbed12))
-    with interruptible(lambda _text: None):
+    with stop_on_interrupt(lambda _text: None):
         switch.obey = None
         assert session.bring_up(design_for(testbed12)).verified.ok, (
             "an old Ctrl-C does not stop what comes later"

@@ -18,7 +18,7 @@ from testbed.design.model import Nic
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.hosts.forwarding import forwarding_path, forwarding_plan
 from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, plan_state
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
@@ -350,7 +350,7 @@ def bench(testbed12, tmp_path_factory):
             return done.stdout
 
         def ask(of, do, **details):
-            return control(up.control[of], {"do": do, **details})
+            return send_request(up.control[of], {"do": do, **details})
 
         def told(design=RING):
             return sorted((finding.kind, finding.subject) for finding in session.prove(design).findings)

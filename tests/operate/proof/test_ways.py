@@ -17,8 +17,8 @@ from testbed.lab.hosts.reachability import Reachability
 from testbed.operate.model import LabPlan
 from testbed.operate.proof.judge import judge
 from testbed.operate.proof.reach_findings import (
-    FEWEST_PINGS,
-    MOST_PINGS,
+    MAX_PINGS,
+    MIN_PINGS,
     Blame,
     count_pings,
     find_loss_floor,
@@ -114,7 +114,7 @@ def test_a_ping_or_two_that_are_lost_are_no_finding(world):
 def test_so_many_pings_find_a_loss_of_four_per_cent(worlds, hosts):
     routes = worlds(hosts, degree=2).routes
     pings = count_pings([routes])
-    assert FEWEST_PINGS <= min(pings.values()) <= max(pings.values()) <= MOST_PINGS
+    assert MIN_PINGS <= min(pings.values()) <= max(pings.values()) <= MAX_PINGS
     assert find_loss_floor([routes], pings) <= 0.04
     assert find_loss_floor([routes], {}) is None
 

@@ -23,7 +23,7 @@ from testbed.cli.app import run_app
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.lab.control import control
+from testbed.lab.control import send_request
 from testbed.lab.hosts.reachability import ping_all
 from testbed.lab.inventory import render_lab
 from testbed.lab.simulated.lifecycle import start_lab
@@ -113,7 +113,7 @@ def test_a_repair_of_routes_alone_is_finished_from_what_is_lost_now(testbed12, t
         lab_file.write_text(render_lab(up.lab))
         with journal_in(tmp_path) as journal, open_lab(up.lab, journal) as session:
             assert session.bring_up(ring()).verified.ok
-            control(up.control["plant"], {"do": "cut", "fibre": "a/nic1:transmit"})
+            send_request(up.control["plant"], {"do": "cut", "fibre": "a/nic1:transmit"})
             planned = lost(session, ring())
             assert planned.repatched is None, "no circuit can help where every NIC is in use"
             with killed_after_two_hosts(monkeypatch):
@@ -128,7 +128,7 @@ def test_a_repair_of_routes_alone_is_finished_from_what_is_lost_now(testbed12, t
         with open_lab(up.lab, None) as session:
             assert ping_all(session.fleet).missing == ()
     *_, record = operations_of(tmp_path, up.lab.name)
-    hosts = {name: [step.state.value for step in record.on(name)] for name in "abcd"}
+    hosts = {name: [step.state.value for step in record.steps_on(name)] for name in "abcd"}
     assert hosts == {
         "a": ["verified"],
         "b": ["verified"],

@@ -29,7 +29,7 @@ from testbed.operate.session import BringUpReport, LabSession
 FIBRE_CUT = "fibre cut"
 NOTICE_TIMEOUT_S = 30.0
 _ROWS_BETWEEN = 3
-_MOST_ROWS = 5000
+_MAX_ROWS = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def looping_allreduce(
     if session.fleet is None:
         raise CollectiveError("an AllReduce loops on hosts, and the hosts of this lab are only modelled")
     loop = AllReduceLoop()
-    configuration = Configuration("loop", rings, (size_bytes,) * _MOST_ROWS)
+    configuration = Configuration("loop", rings, (size_bytes,) * _MAX_ROWS)
     spec = CollectiveSpec("fibre cut", design.name, (configuration,), min_time_s=0.0, min_iterations=2)
     parts = (session.fleet, session.lab, design.wiring, design.routes, spec)
 

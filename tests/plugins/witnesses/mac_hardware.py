@@ -18,7 +18,7 @@ from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows
 from fpga.count_action.verilog import core_files, emit
 from fpga.hdl.design import Design
 from fpga.photonic_mac.cycles import Timing, Trace, cycles_of, total_cycles
-from fpga.photonic_mac.network import LANES, Integers, Network, Optics, beats_of
+from fpga.photonic_mac.network import LANES, Integers, Network, Optics, count_beats
 
 _FPGA = Path(fpga.__file__).parent
 WEIGHT_WORDS = 16896
@@ -88,14 +88,14 @@ def load_rows(network: Network) -> Rows:
 
 def _layer_entry(outputs: int, inputs: int) -> int:
     """Return a layer in the table: results, products and beats."""
-    beats = beats_of(inputs)
+    beats = count_beats(inputs)
     return outputs << 40 | (outputs * beats) << 16 | beats
 
 
 def _weight_words(weights: Integers) -> Rows:
     """Return the words of a layer as they are sent: sixteen times magnitude and sign (1: not negative)."""
     inputs = weights.shape[1]
-    padded = np.pad(weights, ((0, 0), (0, beats_of(inputs) * LANES - inputs))).reshape(-1, LANES)
+    padded = np.pad(weights, ((0, 0), (0, count_beats(inputs) * LANES - inputs))).reshape(-1, LANES)
     return _packed(np.abs(padded) | (padded >= 0) << 8, 9)
 
 
@@ -110,7 +110,7 @@ def run_rows(
     if timing.delay != optics.delay:
         raise ValueError(f"light is late by {optics.delay} cycles, not {timing.delay}")
     pixels = np.asarray(image, np.int32).ravel()
-    words = _packed(np.pad(pixels, (0, beats_of(len(pixels)) * LANES - len(pixels))).reshape(-1, LANES), 8)
+    words = _packed(np.pad(pixels, (0, count_beats(len(pixels)) * LANES - len(pixels))).reshape(-1, LANES), 8)
     cycles = total_cycles(cycles_of(network.shapes, timing))
     rows = _rows(len(words) + cycles + _MARGIN)
     _put(rows, "image_write_i", np.arange(len(rows)) < len(words))
@@ -172,7 +172,7 @@ def _trace(outputs: Rows) -> Trace:
 
 
 def _check_size(network: Network) -> None:
-    words = sum(outputs * beats_of(inputs) for outputs, inputs in network.shapes)
+    words = sum(outputs * count_beats(inputs) for outputs, inputs in network.shapes)
     widest = max(max(shape) for shape in network.shapes)
     if words > WEIGHT_WORDS or widest > IMAGE_ROWS * LANES or len(network.layers) > MAX_LAYERS:
         raise ValueError(

@@ -9,7 +9,7 @@ import pytest
 from fpga.bus import make_simulated_bus
 from fpga.count_action import Count, CountKind, Datapath, Module, Ref, Signal, SignalKind, Target
 from sim.twins.board.__main__ import main
-from sim.twins.board.space import FIRMWARE, AddressSpace, BoardFiles, Buffers, NoBuffer, NothingThere, Slot
+from sim.twins.board.space import FIRMWARE, AddressSpace, BoardFiles, Buffers, NoBuffer, NoRegister, Slot
 
 pytestmark = pytest.mark.board
 
@@ -36,9 +36,9 @@ def test_datapath_answers_in_its_slot(space, datapath):
 
 @pytest.mark.parametrize("address", [0, 0xFFC, 0x1100])
 def test_nothing_answers_beside_it(space, address):
-    with pytest.raises(NothingThere, match="the datapath is at 0x1000 to 0x10ff"):
+    with pytest.raises(NoRegister, match="the datapath is at 0x1000 to 0x10ff"):
         space.read32(address)
-    with pytest.raises(NothingThere):
+    with pytest.raises(NoRegister):
         space.write32(address, 1)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from needs import needs
 
-from sim.twins.families.polatis.scpi_frontend import LineReader, port_list, show_ports, units
+from sim.twins.families.polatis.scpi_frontend import LineReader, parse_port_list, show_ports, split_units
 from sim.twins.frontends.scpi import ErrorQueue, ScpiError, header_pattern
 
 NO_ERROR = '0, "No error"'
@@ -313,24 +313,24 @@ def test_byte_by_byte_over_the_wire(client):
 
 @given(st.lists(st.integers(1, 4096), max_size=50))
 def test_lists_are_read_as_they_are_written(ports):
-    assert port_list(show_ports(ports)) == ports
+    assert parse_port_list(show_ports(ports)) == ports
 
 
 @given(st.text(max_size=60))
 def test_no_line_is_too_strange_to_be_cut_into_units(line):
-    for unit in units(line):
+    for unit in split_units(line):
         assert unit.header.strip() == unit.header
 
 
 @pytest.mark.parametrize("text", ["", "(1,2)", "(@1,,2)", "(@a)", "(@1", "(@1;2)", "(@-1)", "((@1))"])
 def test_what_is_no_list_is_a_syntax_error(text):
     with pytest.raises(ScpiError, match=r"^-102"):
-        port_list(text)
+        parse_port_list(text)
 
 
 def test_a_list_of_everything_is_too_much():
     with pytest.raises(ScpiError, match=r"^-223"):
-        port_list("(@1:999999999,1:999999999)")
+        parse_port_list("(@1:999999999,1:999999999)")
 
 
 def test_an_error_queue_of_one():

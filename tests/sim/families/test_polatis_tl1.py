@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from needs import needs
 
-from sim.twins.families.polatis.tl1_frontend import aid_ports
+from sim.twins.families.polatis.tl1_frontend import parse_ports
 from sim.twins.frontends.tl1 import CommandReader, Denied, parse
 
 
@@ -248,12 +248,12 @@ def test_no_command_is_too_strange_to_be_parsed(text):
 
 @given(st.lists(st.integers(1, 999), min_size=1, max_size=20))
 def test_lists_of_ports(ports):
-    assert aid_ports("&".join(map(str, ports))) == ports
+    assert parse_ports("&".join(map(str, ports))) == ports
 
 
 def test_ranges_are_bounded():
-    assert aid_ports("3&&5&9") == [3, 4, 5, 9]
-    assert len(aid_ports("1&&999999999&1&&999999999")) == 4096
+    assert parse_ports("3&&5&9") == [3, 4, 5, 9]
+    assert len(parse_ports("1&&999999999&1&&999999999")) == 4096
     for text in ("", "&1", "1&", "1&&&2", "x"):
         with pytest.raises(Denied):
-            aid_ports(text)
+            parse_ports(text)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sim.models.clock import VirtualClock
 from sim.twins.families import make_twin
-from sim.twins.frontends.scpi import MAX_LINE_BYTES, LineReader, header_pattern, units
+from sim.twins.frontends.scpi import MAX_LINE_BYTES, LineReader, header_pattern, split_units
 from sim.twins.plant import Plant
 from sim.twins.switch.settings import SettingError, TwinSettings
 
@@ -179,7 +179,7 @@ def test_any_bytes_are_lines_or_nothing(data):
     reader = LineReader(b"\n")
     lines = reader.feed(data) + reader.feed(b"\n")
     for line in lines:
-        for unit in units(line):
+        for unit in split_units(line):
             assert unit.header
     assert reader.feed(b"*IDN?\n") == ["*IDN?"]
 

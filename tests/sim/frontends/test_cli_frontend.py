@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from sim.models.clock import VirtualClock
-from sim.twins.frontends.cli import CliFaults, CliFrontend, Manner
-from sim.twins.frontends.telnet import DO, DONT, ECHO, GREETING, IAC, SB, SE, WILL, WONT, over_telnet
+from sim.twins.frontends.cli import CliFaults, CliFrontend, CliStyle
+from sim.twins.frontends.telnet import DO, DONT, ECHO, GREETING, IAC, SB, SE, WILL, WONT, make_telnet_server
 from sim.twins.wire.line import Line, LineFaults, Transcript
 from sim.twins.wire.listener import bind_socket
 from sim.twins.wire.memory import MemoryListener
@@ -17,7 +17,7 @@ from sim.twins.wire.memory import MemoryListener
 class Device:
     """A command line that counts, on a virtual clock; `run` lets everything happen that needs no time."""
 
-    def __init__(self, manner: Manner, *, idle_timeout_s: float | None = None, telnet: bool = False) -> None:
+    def __init__(self, style: CliStyle, *, idle_timeout_s: float | None = None, telnet: bool = False) -> None:
         self.loop = asyncio.new_event_loop()
         self.clock = VirtualClock()
         self.line_faults = LineFaults()
@@ -28,9 +28,9 @@ class Device:
             r"who": lambda typed: f"{typed.user} on {typed.frontend}",
         }
         self.frontend = CliFrontend(
-            table, manner, clock=self.clock, faults=self.faults, idle_timeout_s=idle_timeout_s, name="test"
+            table, style, clock=self.clock, faults=self.faults, idle_timeout_s=idle_timeout_s, name="test"
         )
-        self.serve_line = over_telnet(self.frontend) if telnet else self.frontend.serve
+        self.serve_line = make_telnet_server(self.frontend) if telnet else self.frontend.serve
         self.listener = MemoryListener(self.serve)
         self.run(self._open())
 
@@ -78,8 +78,8 @@ class Device:
 def device():
     made = []
 
-    def make(manner=None, **options):
-        made.append(Device(manner or Manner("ocs> "), **options))
+    def make(style=None, **options):
+        made.append(Device(style or CliStyle("ocs> "), **options))
         return made[-1]
 
     yield make
@@ -88,7 +88,7 @@ def device():
 
 
 def test_greeting_prompt_echo_reply_prompt(device):
-    ocs = device(Manner("ocs> ", greeting="Welcome"))
+    ocs = device(CliStyle("ocs> ", greeting="Welcome"))
     client = ocs.attach()
     assert ocs.screen(client) == "Welcome\r\nocs> "
     assert ocs.screen(client, b"count 2\r") == "count 2\r\nrow 0\r\nrow 1\r\nocs> "
@@ -122,14 +122,14 @@ def test_a_backspace_takes_back_and_ctrl_c_drops_the_line(device):
 
 
 def test_no_echo_and_colour(device):
-    ocs = device(Manner("ocs> ", echo=False, colour=True))
+    ocs = device(CliStyle("ocs> ", echo=False, colour=True))
     client = ocs.attach()
     assert ocs.screen(client) == "\x1b[1;34mocs> \x1b[0m"
     assert ocs.screen(client, b"count 1\r") == "row 0\r\n\x1b[1;34mocs> \x1b[0m"
 
 
 def test_pages_are_turned_by_a_key_and_left_by_q(device):
-    ocs = device(Manner("ocs> ", page_rows=2))
+    ocs = device(CliStyle("ocs> ", page_rows=2))
     client = ocs.attach()
     ocs.screen(client)
     wipe = "\b" * 8 + " " * 8 + "\b" * 8
@@ -192,7 +192,7 @@ def test_expired_sessions_are_ended(device):
 class TestFaults:
     @pytest.fixture
     def ocs(self, device):
-        return device(Manner("ocs> ", noise="12:00 NOISE"))
+        return device(CliStyle("ocs> ", noise="12:00 NOISE"))
 
     @pytest.fixture
     def client(self, ocs):
@@ -231,7 +231,7 @@ class TestFaults:
 class TestTelnet:
     @pytest.fixture
     def ocs(self, device):
-        return device(Manner("ocs> ", account=("admin", "root")), telnet=True)
+        return device(CliStyle("ocs> ", account=("admin", "root")), telnet=True)
 
     @pytest.fixture
     def client(self, ocs):
@@ -287,7 +287,7 @@ class TestSsh:
         clock, faults = RealClock(), LineFaults()
         frontend = CliFrontend(
             {r"count (\d+)": lambda typed: "\n".join("row" for _ in range(int(typed.match[1])))},
-            Manner("ocs> "),
+            CliStyle("ocs> "),
             clock=clock,
             faults=CliFaults(faults),
         )

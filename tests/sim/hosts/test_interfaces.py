@@ -7,7 +7,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.twins.hosts.interfaces import interface_states
+from sim.twins.hosts.interfaces import parse_interface_states
 
 
 def message(name, *, up, kind=16):
@@ -22,11 +22,11 @@ def message(name, *, up, kind=16):
 
 def test_every_interface_of_a_datagram_is_told():
     data = message("nic1", up=False) + message("nic12", up=True)
-    assert list(interface_states(data)) == [("nic1", False), ("nic12", True)]
+    assert list(parse_interface_states(data)) == [("nic1", False), ("nic12", True)]
 
 
 def test_other_messages_are_left_out():
-    assert list(interface_states(message("nic1", up=True, kind=17) + message("nic2", up=True))) == [
+    assert list(parse_interface_states(message("nic1", up=True, kind=17) + message("nic2", up=True))) == [
         ("nic2", True)
     ]
 
@@ -34,5 +34,5 @@ def test_other_messages_are_left_out():
 @given(st.integers(0, 200), st.binary(max_size=64))
 def test_a_datagram_that_is_cut_or_wrong_raises_nothing(length, noise):
     data = message("nic1", up=True) + message("nic2", up=False)
-    assert {name for name, _ in interface_states(data[:length])} <= {"nic1", "nic2"}
-    list(interface_states(noise))
+    assert {name for name, _ in parse_interface_states(data[:length])} <= {"nic1", "nic2"}
+    list(parse_interface_states(noise))

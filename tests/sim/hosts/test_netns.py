@@ -93,8 +93,8 @@ def test_parameters_are_set_inside_only_and_unknown_ones_left_out(name):
 def test_processes_inside_are_found_and_ended(name):
     sleeper = subprocess.Popen(["ip", "netns", "exec", name, "sh", "-c", "echo in; exec sleep 60"], stdout=-1)
     assert sleeper.stdout.readline() == b"in\n"
-    assert netns.pids([name]) == (sleeper.pid,)
+    assert netns.list_processes([name]) == (sleeper.pid,)
     netns.end_processes([name])
-    assert netns.pids([name]) == ()
+    assert netns.list_processes([name]) == ()
     assert sleeper.wait() == -9
     sleeper.stdout.close()

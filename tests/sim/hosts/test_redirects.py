@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from needs import needs
 
 from sim.twins.hosts import netns
-from sim.twins.hosts.redirects import Fabric, LinkShape, changes, far_ends
+from sim.twins.hosts.redirects import Fabric, LinkShape, make_far_ends, render_changes
 
 NICS = [f"{host}/nic{at}" for host in "abc" for at in (1, 2)]
 LINK_OF = {nic: f"f{at}" for at, nic in enumerate(NICS)}
@@ -61,7 +61,7 @@ def test_any_change_of_light_leaves_exactly_the_new_redirects_and_carriers():
     def check(before, after):
         kernel = ScriptedKernel()
         for old, new in (({}, before), (before, after)):
-            rendering = changes(old, new, LINK_OF)
+            rendering = render_changes(old, new, LINK_OF)
             for command in (*rendering.down, *rendering.filters, *rendering.up):
                 kernel.run(command)
             assert kernel.up == {LINK_OF[receiver] for receiver in new}
@@ -76,14 +76,14 @@ def test_any_change_of_light_leaves_exactly_the_new_redirects_and_carriers():
 
 def test_what_stays_lit_is_not_touched():
     kept = {"b/nic1": "a/nic1"}
-    rendering = changes(kept, {**kept, "a/nic1": "b/nic1"}, LINK_OF)
+    rendering = render_changes(kept, {**kept, "a/nic1": "b/nic1"}, LINK_OF)
     assert rendering.down == ()
     assert rendering.up == ("link set f0 up",)
     assert [line.split()[3] for line in rendering.filters] == ["f2"]
 
 
 def test_far_ends_are_named_by_place_and_numbered_away_from_the_hosts_own_numbers():
-    ends = far_ends({"spine-with-a-long-name": ("x-0", ["nic1", "nic2"]), "b": ("x-1", ["nic1"])})
+    ends = make_far_ends({"spine-with-a-long-name": ("x-0", ["nic1", "nic2"]), "b": ("x-1", ["nic1"])})
     assert [(end.nic, end.link, end.index) for end in ends] == [
         ("spine-with-a-long-name/nic1", "h0n0", 1001),
         ("spine-with-a-long-name/nic2", "h0n1", 1002),
@@ -105,7 +105,7 @@ class Bench:
     def __init__(self):
         self.prefix = f"tf{os.getpid()}"
         self.namespaces = {host: f"{self.prefix}-{host}" for host in "abc"}
-        ends = far_ends({host: (name, ["nic1", "nic2"]) for host, name in self.namespaces.items()})
+        ends = make_far_ends({host: (name, ["nic1", "nic2"]) for host, name in self.namespaces.items()})
         self.fabric = Fabric(f"{self.prefix}-fab", ends)
         self.light = {}
         self.sockets = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sim.twins.hosts.transceivers import cmis, sff8472, sff8636
-from sim.twins.hosts.transceivers.command import ethtool_script, module_in, print_module
+from sim.twins.hosts.transceivers.command import ethtool_script, make_module, print_module
 from sim.twins.hosts.transceivers.memory import NoSuchPageError, measure
 from sim.twins.plant import Plant
 
@@ -140,7 +140,9 @@ def test_a_module_reads_the_light_of_the_plant():
     plant.switch_changed("ocs1", {1: 4})
     plant.set_extra_loss("b/nic1:receive", 3.0)
     plant.set_laser("b/nic1", on=False)
-    lit, dark = (print_module(module_in(plant, nic, 25), sff8472, ()).output for nic in ("b/nic1", "a/nic1"))
+    lit, dark = (
+        print_module(make_module(plant, nic, 25), sff8472, ()).output for nic in ("b/nic1", "a/nic1")
+    )
     assert value(lit, "Receiver signal average optical power") == "0.3311 mW / -4.80 dBm"
     assert value(lit, "Laser output power") == "0.0000 mW / -inf dBm"
     assert value(dark, "Receiver signal average optical power") == "0.0000 mW / -inf dBm"

@@ -127,7 +127,7 @@ class Supervised:
         self.process, self.ready, self.key = process, ready, key
         self.lab_id = ready.get("lab_id", "")
         if ready.get("hosts") == "kernel":
-            _pids_of[self.lab_id] = netns.pids(netns.list_namespaces(f"{self.lab_id}-"))
+            _pids_of[self.lab_id] = netns.list_processes(netns.list_namespaces(f"{self.lab_id}-"))
             assert len(_pids_of[self.lab_id]) >= 2, "each host has an SSH server"
 
     def ssh_command(self, host, command):

@@ -12,7 +12,7 @@ from libraries import skip_without
 
 skip_without("jsonschema")
 
-from sim.lab.found import end_labs
+from sim.lab.inventory import end_labs
 
 pytestmark = pytest.mark.kernel
 PATIENCE_S = 60.0
@@ -72,7 +72,7 @@ def test_a_detached_lab_outlives_its_input_and_ends_when_named(kernel_labs):
 
 def test_a_stopped_supervisor_is_killed_when_its_lab_is_named(kernel_labs, monkeypatch):
     """SIGTERM reaches nobody there; what it leaves is removed like any debris."""
-    monkeypatch.setattr("sim.lab.found._END_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("sim.lab.inventory._END_TIMEOUT_S", 0.3)
     with kernel_labs.kernel() as up:
         up.process.send_signal(signal.SIGSTOP)
         assert end_labs([up.lab_id]) == (up.lab_id,)

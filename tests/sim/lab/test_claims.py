@@ -9,7 +9,7 @@ import pytest
 
 from sim.lab import __main__ as command
 from sim.lab.claims import Claim, Holder, holder_of, this_user
-from sim.lab.found import FoundLab
+from sim.lab.inventory import LabEntry
 
 
 @pytest.fixture
@@ -56,10 +56,10 @@ def test_a_lab_that_root_starts_by_sudo_is_of_who_asked(monkeypatch):
 
 def test_down_all_ends_ones_own_labs_and_those_named_but_none_of_others(monkeypatch):
     found = (
-        FoundLab("lb000001", "mine", "live", 1, "10.1.0.0/24", 2, user=this_user()),
-        FoundLab("lb000002", "of another", "live", 2, "10.2.0.0/24", 2, user="somebody"),
-        FoundLab("lb000003", "", "debris", None, "", 2),
-        FoundLab("lb000004", "of a release that did not say", "live", 3, "10.4.0.0/24", 2),
+        LabEntry("lb000001", "mine", "live", 1, "10.1.0.0/24", 2, user=this_user()),
+        LabEntry("lb000002", "of another", "live", 2, "10.2.0.0/24", 2, user="somebody"),
+        LabEntry("lb000003", "", "debris", None, "", 2),
+        LabEntry("lb000004", "of a release that did not say", "live", 3, "10.4.0.0/24", 2),
     )
     monkeypatch.setattr(command, "find_labs", lambda: found)
     monkeypatch.setattr(command, "end_labs", tuple)

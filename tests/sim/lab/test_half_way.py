@@ -17,7 +17,7 @@ from sim.lab.model import LabError
 from sim.twins.hosts import netns
 from sim.twins.hosts import redirects as fabric
 from sim.twins.hosts.netns import KernelFault
-from sim.twins.hosts.redirects import Fabric, LinkShape, far_ends
+from sim.twins.hosts.redirects import Fabric, LinkShape, make_far_ends
 from sim.twins.hosts.twin import HostTwin
 
 
@@ -63,7 +63,7 @@ def test_a_start_that_is_cancelled_while_hosts_boot_leaves_nothing(kernel_labs, 
     async def cancelled():
         starting = asyncio.create_task(started(kernel_labs.wiring()))
         await a_stands.wait()
-        of_a = netns.pids([f"{lab_id}-a"])
+        of_a = netns.list_processes([f"{lab_id}-a"])
         starting.cancel()
         with suppress(asyncio.CancelledError):
             await starting
@@ -83,7 +83,7 @@ def test_a_kernel_that_cannot_redirect_says_so_before_there_is_light(monkeypatch
     netns.add(names)
     request.addfinalizer(lambda: netns.delete(names))
     with pytest.raises(KernelFault, match="no such thing") as caught:
-        Fabric("tfhw-fab", far_ends({"a": ("tfhw-a", ["nic1"])})).build(LinkShape(100, 9000))
+        Fabric("tfhw-fab", make_far_ends({"a": ("tfhw-a", ["nic1"])})).build(LinkShape(100, 9000))
     assert caught.value.code == "no_redirects"
     assert "act_mirred" in caught.value.hint
 

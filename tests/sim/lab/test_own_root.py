@@ -228,7 +228,7 @@ def test_a_host_costs_at_most_15_mb(kernel_labs):
 async def _megabytes(raw):
     async with AsyncExitStack() as stack:
         up = await supervisor.start_lab(parse(json.dumps(raw)), stack)
-        pids = netns.pids([f"{up.lab_id}-a"])
+        pids = netns.list_processes([f"{up.lab_id}-a"])
         rollups = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids]
         mapped_kb = sum(int(text.split("\nPss:")[1].split()[0]) for text in rollups)
         sshd = max(pids)
@@ -247,12 +247,12 @@ def test_a_node_of_the_machine_that_is_no_device_is_refused_with_its_repair(tmp_
 # ------------------------------------------------------------------------------ where there are no overlays
 @kernel
 def test_without_overlays_hosts_share_the_machines_root_and_the_reason_is_told(kernel_labs, monkeypatch):
-    monkeypatch.setattr(supervisor, "refusal_of_own_root", lambda *_: "no overlay in this kernel")
+    monkeypatch.setattr(supervisor, "probe_own_root", lambda *_: "no overlay in this kernel")
 
     async def look():
         async with AsyncExitStack() as stack:
             up = await supervisor.start_lab(parse(json.dumps(kernel_labs.wiring(hosts=1))), stack)
-            (host,) = [pid for pid in netns.pids([f"{up.lab_id}-a"]) if "sshd" in _name(pid)]
+            (host,) = [pid for pid in netns.list_processes([f"{up.lab_id}-a"]) if "sshd" in _name(pid)]
             return up.ready_line(), Path(f"/proc/{host}/root/etc").stat().st_dev
 
     said, device = asyncio.run(look())
@@ -274,8 +274,8 @@ mount -t proc proc /run/m2/proc
 exec chroot /run/m2 "$@"
 """
 ASK = """
-from sim.twins.hosts.own_root import MachineMount, refusal_of_own_root
-print(refusal_of_own_root([MachineMount("/", True, 0o755)], {"unshare": "unshare"}))
+from sim.twins.hosts.own_root import MachineMount, probe_own_root
+print(probe_own_root([MachineMount("/", True, 0o755)], {"unshare": "unshare"}))
 """
 
 

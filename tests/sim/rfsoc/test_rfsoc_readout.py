@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sim.models.photonics.converter import Converter as AnalogueToDigital
 from sim.models.photonics.converter import converter_v2, excess_v2
-from sim.models.photonics.pole import decimate_deviation
+from sim.models.photonics.pole import deviation_of_mean
 from sim.twins.rfsoc.plant import Received
 from sim.twins.rfsoc.processor import PIN
 from sim.twins.rfsoc.signals.conversion import convert, convert_plainly
@@ -218,7 +218,7 @@ def test_noise_of_the_converter_has_no_memory_whatever_the_bandwidth(way, correl
     sigma, own, count = 0.01, 0.02, 800_000
     arriving = level(np.zeros(count), sigma, correlation, own=own)
     out = way(np.random.default_rng(2), arriving, mixing(source=INPUT), bits=16, taps=taps("mean"))
-    expected = np.hypot(decimate_deviation(sigma, correlation, 8), own / np.sqrt(8)) * 32768 * GAIN
+    expected = np.hypot(deviation_of_mean(sigma, correlation, 8), own / np.sqrt(8)) * 32768 * GAIN
     assert out[0, :, 0].std() == pytest.approx(expected, rel=0.018 if correlation else 0.009)
 
 

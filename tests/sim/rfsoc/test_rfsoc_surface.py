@@ -128,7 +128,7 @@ def test_the_kits_board_is_as_its_firmware_says():
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("sim://moon", "not a valid twin; there are sim://kit and sim://loopback"),
+        ("sim://moon", "not a valid twin; known: sim://kit and sim://loopback"),
         ("qick://kit", "not a valid twin"),
         ("sim://kit/deep", "not a valid twin"),
         ("sim://kit?seed", "options of"),

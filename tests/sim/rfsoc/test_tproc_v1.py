@@ -342,7 +342,7 @@ def test_all_opcodes_but_the_23_are_unknown():
     unknown = set(range(256)) - set(OPCODES.values())
     assert len(unknown) == 256 - 23
     for opcode in unknown:
-        with pytest.raises(ProgramError, match=f"opcode {opcode:#04x} is none"):
+        with pytest.raises(ProgramError, match=f"opcode {opcode:#04x} is not valid"):
             run(opcode << 56, END)
 
 

@@ -449,10 +449,13 @@ def test_what_is_not_carried_out_is_not_refused():
         ("REG_WR s15 imm #500\nJUMP [s15]", "address 500 is outside"),
         ("JUMP HERE -if(NF)", "waits for a flag that nothing can change"),
         ("SUB:\nCALL SUB", "inside 7 others"),
-        ("RET", "returns though nothing was called"),
+        ("RET", "returns without a call"),
         ("TRIG p0 set @-5", "before the start"),
         ("WPORT_WR p0 wmem [&0] @-5", "before the start"),
-        ("L:\nREG_WR r1 op -op(r1 + #1)\nJUMP L", "has not ended after 1000 instructions; see that .*=10000"),
+        (
+            "L:\nREG_WR r1 op -op(r1 + #1)\nJUMP L",
+            "has not ended after 1000 instructions; check that .*=10000",
+        ),
     ],
 )
 def test_programs_that_cannot_go_on(text, reason):

@@ -114,11 +114,13 @@ def test_grouping_equal_samples_changes_nothing(kit, played, monkeypatch):
     outputs = played(waves={index: np.repeat(rng.uniform(0, 1, 30), 50) for index in range(4)})
     setup = kit()
     calls = []
-    stretches = kit_plant._stretches
-    monkeypatch.setattr(kit_plant, "_stretches", lambda drives: calls.append(stretches(drives)) or calls[-1])
+    stretches = kit_plant._find_constant_runs
+    monkeypatch.setattr(
+        kit_plant, "_find_constant_runs", lambda drives: calls.append(stretches(drives)) or calls[-1]
+    )
     grouped = setup.receive(outputs, 0, 2500).level
     assert 0 < len(calls[0]) < 400
-    monkeypatch.setattr(kit_plant, "_stretches", lambda drives: np.zeros(0, np.intp))
+    monkeypatch.setattr(kit_plant, "_find_constant_runs", lambda drives: np.zeros(0, np.intp))
     assert np.array_equal(grouped, setup.receive(outputs, 0, 2500).level)
 
 

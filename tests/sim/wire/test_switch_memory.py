@@ -312,9 +312,9 @@ def test_a_fibre_is_swapped_with_one_other_at_most():
         await clock.advance(0.02)
         await set_fault(twin, "swap_fibres", pair=[1, 2])
         await set_fault(twin, "swap_fibres", pair=[2, 3])
-        assert twin.device.really == {1: 5, 3: 6, 2: 7}
+        assert twin.device.light_paths == {1: 5, 3: 6, 2: 7}
         await set_fault(twin, "swap_fibres", pair=[3, 2])
-        assert twin.device.really == {1: 5, 3: 6, 2: 7}
+        assert twin.device.light_paths == {1: 5, 3: 6, 2: 7}
 
     story(tell)
 

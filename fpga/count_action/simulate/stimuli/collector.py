@@ -12,7 +12,7 @@ from fpga.count_action.diagnostics import CountActionError, Diagnostic, did_you_
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows, ports_of
 from fpga.count_action.simulate.port_values import row_of
-from fpga.count_action.simulate.signals import Wire, by_name
+from fpga.count_action.simulate.signals import Wire, find_by_name
 
 EXPECT = "expect:"
 MAX_CYCLES = 10_000_000
@@ -60,8 +60,8 @@ class Collector:
 
     def __init__(self, datapath: Datapath, file: str) -> None:
         self.datapath, self.file = datapath, file
-        self._inputs = by_name(datapath, inputs=True)
-        self._outputs = by_name(datapath, inputs=False)
+        self._inputs = find_by_name(datapath, inputs=True)
+        self._outputs = find_by_name(datapath, inputs=False)
         self._ports = ports_of(datapath).inputs
         self._idle = _idle_inputs(datapath)
         self._words = array("Q")

@@ -266,7 +266,7 @@ class Failure:
         return f"cycle {cycle}: {wire.name} is {self.actual}, expected {self.expected.value}"
 
 
-def failures(stimulus: Stimulus, outputs: Rows) -> tuple[Failure, ...]:
+def find_failures(stimulus: Stimulus, outputs: Rows) -> tuple[Failure, ...]:
     """Return every unmet expectation, in the order of cycles."""
     series: dict[Wire, list[int]] = {}
     failed = []
@@ -279,7 +279,7 @@ def failures(stimulus: Stimulus, outputs: Rows) -> tuple[Failure, ...]:
     return tuple(sorted(failed, key=lambda each: each.expected.cycle))
 
 
-def window(datapath: Datapath, inputs: Rows, outputs: Rows, failure: Failure) -> Iterator[str]:
+def tabulate_window(datapath: Datapath, inputs: Rows, outputs: Rows, failure: Failure) -> Iterator[str]:
     """Yield the table of the eight cycles around a failure: wires that are not always 0, and the expected value."""
     first = max(0, min(failure.expected.cycle - _WINDOW // 2, len(inputs) - _WINDOW))
     span = slice(first, first + _WINDOW)

@@ -84,7 +84,7 @@ def delay(bench: Bench) -> Outcome:
     """Measure the arrival of each modulator's light, by the correlation with a pattern."""
     arrivals: list[Arrival] = []
     for index in range(4):
-        arrivals.append(_arrival(bench, index))
+        arrivals.append(_measure_arrival(bench, index))
         if arrivals[-1].quality < FOUND:
             break
     worst = min(arrival.quality for arrival in arrivals)
@@ -161,7 +161,7 @@ def bias_point(bench: Bench) -> Outcome:
     )
 
 
-def _arrival(bench: Bench, index: int) -> Arrival:
+def _measure_arrival(bench: Bench, index: int) -> Arrival:
     """Return the arrival with the best correlation; tries further words for both modulators until it is good."""
     best = Arrival(0.0, 0.0, 0.0)
     for partner in GUESSES:

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from lightning import errors
 from lightning.kit.calibration.fringe import Floats
-from lightning.kit.settings import whole
+from lightning.kit.settings import check_integer
 from lightning.optional import require
 
 CHANNELS = (0, 1, 2, 3)
@@ -46,7 +46,7 @@ DITHER = np.arange(4, dtype=np.int32)
 MIXED = 0.5
 """Accumulated readings bypass the readout's oscillator. Decimated waveforms pass it: the product keeps the upper 16 of
 its 32 bits, which halves it. This factor converts readings to counts of a waveform."""
-MOST_SHOTS = 1_000_000
+MAX_SHOTS = 1_000_000
 SETTLE_TICKS = 24
 """Before and after the window, inside the pulses: room for the residual skew and the edges."""
 
@@ -66,7 +66,7 @@ class Window:
     relax_us: float = 1.0
 
     @classmethod
-    def after(cls, arrival: Sequence[float], *, length: int = 16) -> Window:
+    def for_arrival(cls, arrival: Sequence[float], *, length: int = 16) -> Window:
         """Return the window for light that arrives `arrival` ticks after the time of the pulses, one per generator.
 
         >>> Window.after((146.0, 146.2, 140.0, 146.1)).delays
@@ -209,7 +209,7 @@ def check_firmware(soc: Any, channels: tuple[int, ...], readout: int) -> None:
 
 
 def _table(words: npt.ArrayLike, shots: int) -> npt.NDArray[np.int32]:
-    whole("shots", shots, 1, MOST_SHOTS)
+    check_integer("shots", shots, 1, MAX_SHOTS)
     table = np.atleast_2d(np.asarray(words, dtype=np.int64))
     if table.ndim != 2 or table.shape[1] != 4 or not len(table):
         raise errors.OutOfRange(

@@ -65,7 +65,9 @@ class Bench:
     def reader(self, length: int | None = None) -> Reader:
         """Return a reader of rows on this device, in windows of `length` decimated samples."""
         window = (
-            Window.after(self.ticks, length=length or self.window.length) if self.arrivals else self.window
+            Window.for_arrival(self.ticks, length=length or self.window.length)
+            if self.arrivals
+            else self.window
         )
         return Reader(self.soc, channels=self.channels, readout=self.readout, window=window)
 

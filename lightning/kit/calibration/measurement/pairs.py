@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.kit.calibration.decoder import FULL, Decoder, fit_decoder
-from lightning.kit.calibration.encoder import LEVELS, Encoder, dim, encoder
+from lightning.kit.calibration.encoder import LEVELS, Encoder, dim, make_encoder
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.calibration.measurement.transfer import PARTNER, Rows, Sweep
 
@@ -51,12 +51,12 @@ class Measured:
     """(n, 2) which pairs have a value above 0."""
 
 
-def encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle: float) -> Encoders:
+def make_encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle: float) -> Encoders:
     """Return the encoders. In a sum both products get the same weight, as great as the converter allows.
 
     Raise `ValueError` for a modulator that the available words do not open.
     """
-    full = tuple(encoder(sweeps[index].curve) for index in range(4))
+    full = tuple(make_encoder(sweeps[index].curve) for index in range(4))
     strength = [pair_strength(sweeps, pair) for pair in (0, 1)]
     weight = min(*strength, HEADROOM * (full_scale - idle) / 2)
     factors = (weight / strength[0], weight / strength[1])

@@ -86,7 +86,7 @@ def saturation(bench: Bench) -> Outcome:
 
 def gain(bench: Bench) -> Outcome:
     """Compute the gain words for all values; in sums both products get the same weight."""
-    bench.coded = pairs.encoders(bench.sweeps, full_scale=bench.full_scale, idle=bench.idle)
+    bench.coded = pairs.make_encoders(bench.sweeps, full_scale=bench.full_scale, idle=bench.idle)
     strength = [pairs.pair_strength(bench.sweeps, pair) for pair in (0, 1)]
     least = min(bench.coded.factors)
     return judge(

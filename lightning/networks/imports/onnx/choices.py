@@ -22,13 +22,13 @@ Array = npt.NDArray[Any]
 def ports_of(graph: Any, known: Mapping[str, Array]) -> tuple[Port, ...]:
     """Return the inputs that are not constants. Raise `NetworkError` for an open shape or an input of other types."""
     return tuple(
-        Port(entry.name, shape_of_entry(entry), kind_of(entry))
+        Port(entry.name, shape_of_entry(entry), check_kind(entry))
         for entry in graph.input
         if entry.name not in known
     )
 
 
-def kind_of(entry: Any) -> str:
+def check_kind(entry: Any) -> str:
     """Return the data type of an input. Raise `NetworkError` unless it is a tensor of numbers or booleans."""
     helper = require("onnx.helper", "to read ONNX files")
     if not entry.type.HasField("tensor_type"):
@@ -189,7 +189,7 @@ def _fix(entry: Any, shape: tuple[int, ...]) -> None:
 def _set(graph: Any, entry: Any, value: Array) -> None:
     """Turn an input into a constant of its data type, broadcast to its shape if the sizes allow it."""
     kind = entry.type.tensor_type
-    array = value.astype(kind_of(entry))
+    array = value.astype(check_kind(entry))
     if kind.HasField("shape"):
         shape = [int(dim.dim_value) or 1 for dim in kind.shape.dim]
         if array.size in {1, int(np.prod(shape))}:

@@ -74,7 +74,7 @@ def from_bytes(
 ) -> Network:
     """Return the network in the content of an ONNX file; `folder` holds its external data. Raise `NetworkError`."""
     model = apply_choices(parse_model(content, name), name, choices or Choices())
-    chosen_preprocessing = preprocessing or _of_metadata(model, name)
+    chosen_preprocessing = preprocessing or _read_metadata(model, name)
     try:
         with np.errstate(all="ignore"):  # `finish` rejects weights that are not finite
             return _import(model, name, folder, chosen_preprocessing)
@@ -100,7 +100,7 @@ def _import(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -
     return versions.add_note(import_fixed_or_advise(versions, name, folder, preprocessing, first))
 
 
-def _of_metadata(model: Any, name: str) -> Preprocessing:
+def _read_metadata(model: Any, name: str) -> Preprocessing:
     """Return the preprocessing that `to_onnx` wrote into the metadata, or the neutral one."""
     metadata = {entry.key: entry.value for entry in model.metadata_props}
     return from_metadata(metadata[PREPROCESSING], name) if PREPROCESSING in metadata else Preprocessing()
@@ -194,7 +194,7 @@ def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
     if call.operation == "Expand" and BATCH in np.ravel(inputs[1]):
         builder.note(f"Expand {call.name}: a constant that is repeated for every image is kept once")
         inputs[1] = np.where(inputs[1] == BATCH, 1, inputs[1])
-    largest = _largest(call, inputs)
+    largest = _bound_output(call, inputs)
     if largest > MOST:
         raise NetworkError(
             f"{call.title} makes a constant of {largest:,.0f} numbers; the limit is {MOST:,}",
@@ -215,7 +215,7 @@ def _shape(builder: Builder, call: Call) -> Array:
     return shape[call.integer("start", 0) : stop if isinstance(stop, int) else None]
 
 
-def _largest(call: Call, inputs: Sequence[Any]) -> float:
+def _bound_output(call: Call, inputs: Sequence[Any]) -> float:
     """Return an upper bound for the numbers in the output, before it is computed; 0 for harmless operations."""
     # A shape has few entries; longer inputs are data.
     sizes = [abs(float(value)) for array in inputs[:1] if array is not None for value in np.ravel(array)[:16]]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lightning.errors import LightningError, NetworkError
-from lightning.networks.imports.onnx.choices import Choices, apply_choices, is_open, kind_of, usual_shape
+from lightning.networks.imports.onnx.choices import Choices, apply_choices, check_kind, is_open, usual_shape
 from lightning.networks.imports.onnx.file import content_of, from_bytes
 from lightning.networks.imports.onnx.fixed import USUAL, Refusal, TracedGraph, open_entries, trace_graph
 from lightning.networks.imports.onnx.parts import Versions, convert_opset, opsets_for_tracing, parse_model
@@ -46,7 +46,7 @@ def inspect_model(path: Path, choices: Choices | None = None) -> Inspection:
     try:
         network = from_bytes(content, path.stem, path.parent, None, chosen)
     except NetworkError as error:
-        network, refusals = _partly(versions, path, _refusal_of(error))
+        network, refusals = _trace_partly(versions, path, _refusal_of(error))
     return Inspection(versions.opset, versions.converted_to, inputs, outputs, network, refusals)
 
 
@@ -58,7 +58,7 @@ def _port(entry: Any) -> dict[str, Any]:
         else None
     )
     try:
-        return {"name": entry.name, "shape": shape, "type": kind_of(entry)}
+        return {"name": entry.name, "shape": shape, "type": check_kind(entry)}
     except (LightningError, KeyError, TypeError):
         return {"name": entry.name, "shape": shape, "type": None}
 
@@ -71,7 +71,9 @@ def _refusal_of(error: NetworkError) -> Refusal:
     return Refusal("", "", error.what, error.hint or "")
 
 
-def _partly(versions: Versions, path: Path, first: Refusal) -> tuple[Network | None, tuple[Refusal, ...]]:
+def _trace_partly(
+    versions: Versions, path: Path, first: Refusal
+) -> tuple[Network | None, tuple[Refusal, ...]]:
     """Trace the graph with default shapes; return the supported part of the network and all refusals."""
     opens = open_entries(versions.newest)
     for usual in USUAL if opens else (0,):
@@ -83,11 +85,11 @@ def _partly(versions: Versions, path: Path, first: Refusal) -> tuple[Network | N
         except (NetworkError, *CONTRADICTIONS):
             continue
         others = tuple(each for each in traced.refusals if each.node != first.node)
-        return _so_far(traced, path.stem), (first, *others)
+        return _build_partial(traced, path.stem), (first, *others)
     return None, (first,)
 
 
-def _so_far(traced: TracedGraph, name: str) -> Network | None:
+def _build_partial(traced: TracedGraph, name: str) -> Network | None:
     builder = traced.scope.builder
     if not builder.nodes:
         return None

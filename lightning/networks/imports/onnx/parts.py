@@ -40,10 +40,10 @@ def parse_model(content: bytes, name: str) -> Any:
         raise NetworkError(f"{name}.onnx is not a valid ONNX file", hint="Export it again") from error
     if not model.HasField("graph"):
         raise NetworkError(f"{name}.onnx contains no network", hint="Export it again")
-    return _without_functions(model, name) if model.functions else model
+    return _inline_functions(model, name) if model.functions else model
 
 
-def _without_functions(model: Any, name: str) -> Any:
+def _inline_functions(model: Any, name: str) -> Any:
     inliner = require("onnx.inliner", "to read ONNX files")
     try:
         return inliner.inline_local_functions(model)

@@ -36,7 +36,7 @@ UNCHANGED = frozenset(
     "Concat LeakyRelu Elu HardSigmoid Softplus Exp Sqrt BatchNormalization PRelu".split()
 )
 RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
-MOST_IMAGES = 16
+MAX_IMAGES = 16
 """Largest fixed batch that a convolution computes as groups."""
 LARGEST_CONSTANT = 1 << 28
 
@@ -281,7 +281,7 @@ def _translate(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
         return [scope.values[node.input[0]].tensor]
     used = [array for name, array in zip(node.output, outputs, strict=True) if name]
     if floats and _is_understood(scope, node):
-        for attempt in (_plainly, _group, _with_one_axis_more):
+        for attempt in (_translate_without_batch, _group, _with_one_axis_more):
             nodes = len(scope.builder.nodes)
             notes = len(scope.builder.notes)
             try:
@@ -312,7 +312,7 @@ def _call(scope: Scope, node: Any, tensors: Sequence[str]) -> Call:
     return Call(_name(node), node.op_type, tuple(tensors), attributes, outputs, "", scope.opset_of(node))
 
 
-def _plainly(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
+def _translate_without_batch(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
     """Translate a node whose tensors all have a batch axis of length 1 in front; None for others."""
     shapes = [scope.values[name].shape for name in node.input if name in scope.values]
     if any(shape[:1] != (1,) for shape in [*shapes, *(array.shape for array in outputs)]):
@@ -324,7 +324,7 @@ def _plainly(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | N
 def _group(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
     """Translate a convolution of several images to one with a group per image; None for other nodes."""
     first = scope.values.get(node.input[0])
-    if node.op_type != "Conv" or first is None or not 1 < first.shape[0] <= MOST_IMAGES:
+    if node.op_type != "Conv" or first is None or not 1 < first.shape[0] <= MAX_IMAGES:
         return None
     images, channels, *sides = first.shape
     call = _call(scope, node, [scope.tensor(name) for name in node.input])

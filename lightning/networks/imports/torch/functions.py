@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lightning.networks.imports.torch.scope import Scope, Tensor, moving, per_axis, sizes
+from lightning.networks.imports.torch.scope import Scope, Tensor, count_spatial_axes, per_axis, sizes
 from lightning.networks.operations.builder import BATCH
 
 # ruff: noqa: ARG001 - signatures are torch's own, behind the scope
@@ -19,7 +19,7 @@ from lightning.networks.operations.builder import BATCH
 Function = Callable[..., Any]
 
 
-def plain(operation: str) -> Function:
+def make_plain(operation: str) -> Function:
     """Return a function of one activation that has no settings."""
 
     def function(scope: Scope, x: Tensor, inplace: bool = False) -> Tensor:
@@ -55,7 +55,7 @@ def gelu(scope: Scope, x: Tensor, approximate: str = "none") -> Tensor:
 
 def prelu(scope: Scope, x: Tensor, weight: Any) -> Tensor:
     """Add `PRelu` with one slope, or one a channel."""
-    return scope.add("PRelu", [x, weight.reshape(-1, *(1,) * moving(scope, x))])
+    return scope.add("PRelu", [x, weight.reshape(-1, *(1,) * count_spatial_axes(scope, x))])
 
 
 def softplus(scope: Scope, x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -77,14 +77,14 @@ def hardtanh(
     return clamp(scope, x, min_val, max_val)
 
 
-def same(scope: Scope, x: Tensor, *settings: Any, **named: Any) -> Tensor:
+def pass_through(scope: Scope, x: Tensor, *settings: Any, **named: Any) -> Tensor:
     """Return the activation itself."""
     if scope.operation.lower().endswith("dropout"):
         scope.builder.note(f"{scope.operation} {scope.name} left out: it changes nothing in inference")
     return x
 
 
-def binary(operation: str) -> Function:
+def make_binary(operation: str) -> Function:
     """Return a function of two tensors or numbers."""
 
     def function(
@@ -135,7 +135,7 @@ def layer_norm(
     return scope.add("LayerNormalization", [x, scale, bias], axis=axis, epsilon=float(eps))
 
 
-def along(operation: str) -> Function:
+def make_along_axis(operation: str) -> Function:
     """Return a function that applies `Softmax` or `LogSoftmax` along an axis."""
 
     def function(scope: Scope, x: Tensor, dim: int | None = None, *_: Any, **__: Any) -> Tensor:
@@ -146,7 +146,7 @@ def along(operation: str) -> Function:
     return function
 
 
-def reduction(operation: str) -> Function:
+def make_reduction(operation: str) -> Function:
     """Return a reduction: `mean`, `sum`, `amax`."""
 
     def function(
@@ -302,7 +302,7 @@ def conv(
     padding_mode: str = "zeros",
 ) -> Tensor:
     """Add a convolution over one or two axes."""
-    axes = moving(scope, x)
+    axes = count_spatial_axes(scope, x)
     if padding_mode != "zeros":
         raise scope.make_error(f"uses the padding mode {padding_mode!r}", "Pad with zeros")
     attributes = {
@@ -392,7 +392,7 @@ def _pool(
     more: Mapping[str, Any],
     count: int = 0,
 ) -> Tensor:
-    axes = moving(scope, x)
+    axes = count_spatial_axes(scope, x)
     attributes = {name: per_axis(value, axes) for name, value in more.items()}
     steps = per_axis(kernel if stride is None or stride == [] else stride, axes)
     return scope.add(
@@ -407,7 +407,7 @@ def _pool(
     )
 
 
-def adaptive(operation: str) -> Function:
+def make_adaptive(operation: str) -> Function:
     """Return a pooling to a given size: one value, or windows that divide the image evenly."""
 
     def function(scope: Scope, x: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
@@ -432,15 +432,15 @@ FUNCTIONS: Mapping[str, Function] = {
     "scaled_dot_product_attention": attention,
     **dict.fromkeys(("max_pool1d", "max_pool2d"), max_pool),
     **dict.fromkeys(("avg_pool1d", "avg_pool2d"), average_pool),
-    **dict.fromkeys(("adaptive_avg_pool1d", "adaptive_avg_pool2d"), adaptive("AveragePool")),
-    "adaptive_max_pool2d": adaptive("MaxPool"),
-    "relu": plain("Relu"),
+    **dict.fromkeys(("adaptive_avg_pool1d", "adaptive_avg_pool2d"), make_adaptive("AveragePool")),
+    "adaptive_max_pool2d": make_adaptive("MaxPool"),
+    "relu": make_plain("Relu"),
     "relu6": relu6,
-    "sigmoid": plain("Sigmoid"),
-    "tanh": plain("Tanh"),
-    "silu": plain("Swish"),
-    "mish": plain("Mish"),
-    "hardswish": plain("HardSwish"),
+    "sigmoid": make_plain("Sigmoid"),
+    "tanh": make_plain("Tanh"),
+    "silu": make_plain("Swish"),
+    "mish": make_plain("Mish"),
+    "hardswish": make_plain("HardSwish"),
     "hardsigmoid": hardsigmoid,
     "leaky_relu": leaky_relu,
     "elu": elu,
@@ -450,26 +450,29 @@ FUNCTIONS: Mapping[str, Function] = {
     "softplus": softplus,
     **dict.fromkeys(("clamp", "clip"), clamp),
     "hardtanh": hardtanh,
-    **{name: plain(name.capitalize()) for name in ("erf", "exp", "log", "sqrt", "abs", "neg", "reciprocal")},
-    **dict.fromkeys(("identity", "dropout", "dropout1d", "dropout2d", "alpha_dropout"), same),
-    **dict.fromkeys(("contiguous", "clone", "detach", "float"), same),
-    "add": binary("Add"),
-    **dict.fromkeys(("sub", "subtract"), binary("Sub")),
+    **{
+        name: make_plain(name.capitalize())
+        for name in ("erf", "exp", "log", "sqrt", "abs", "neg", "reciprocal")
+    },
+    **dict.fromkeys(("identity", "dropout", "dropout1d", "dropout2d", "alpha_dropout"), pass_through),
+    **dict.fromkeys(("contiguous", "clone", "detach", "float"), pass_through),
+    "add": make_binary("Add"),
+    **dict.fromkeys(("sub", "subtract"), make_binary("Sub")),
     "rsub": reversed_difference,
-    **dict.fromkeys(("mul", "multiply"), binary("Mul")),
-    **dict.fromkeys(("div", "truediv", "divide", "true_divide"), binary("Div")),
-    "pow": binary("Pow"),
-    "maximum": binary("Max"),
-    "minimum": binary("Min"),
+    **dict.fromkeys(("mul", "multiply"), make_binary("Mul")),
+    **dict.fromkeys(("div", "truediv", "divide", "true_divide"), make_binary("Div")),
+    "pow": make_binary("Pow"),
+    "maximum": make_binary("Max"),
+    "minimum": make_binary("Min"),
     "masked_fill": masked_fill,
     "where": lambda scope, condition, x, y: scope.add("Where", [condition, x, y]),
     "batch_norm": batch_norm,
     "layer_norm": layer_norm,
-    "softmax": along("Softmax"),
-    "log_softmax": along("LogSoftmax"),
-    "mean": reduction("ReduceMean"),
-    "sum": reduction("ReduceSum"),
-    "amax": reduction("ReduceMax"),
+    "softmax": make_along_axis("Softmax"),
+    "log_softmax": make_along_axis("LogSoftmax"),
+    "mean": make_reduction("ReduceMean"),
+    "sum": make_reduction("ReduceSum"),
+    "amax": make_reduction("ReduceMax"),
     **dict.fromkeys(("reshape", "view"), reshape),
     "flatten": flatten,
     "unflatten": unflatten,

@@ -53,7 +53,7 @@ def from_torch(
     trace, `UnsupportedNode` for an unsupported operation.
     """
     try:
-        return _by_fx(module, example_shape, preprocessing)
+        return _trace_by_fx(module, example_shape, preprocessing)
     except (
         UnsupportedNode
     ) as error:  # not for errors of fx: an export would record only one branch of control flow
@@ -62,7 +62,7 @@ def from_torch(
         return export_module(module, example_shape, preprocessing, error)
 
 
-def _by_fx(module: Any, example_shape: Sequence[int], preprocessing: Preprocessing | None) -> Network:
+def _trace_by_fx(module: Any, example_shape: Sequence[int], preprocessing: Preprocessing | None) -> Network:
     torch = require("torch", "to import modules")
     name = type(module).__name__
     if name in LAYERS or name in ATTENTION:  # fx always traces into the outermost module
@@ -80,7 +80,7 @@ def _by_fx(module: Any, example_shape: Sequence[int], preprocessing: Preprocessi
 def _trace(module: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
     fx = require("torch.fx", "to import modules")
     try:
-        with _in_inference(module):
+        with _set_inference_mode(module):
             graph = fx.Tracer().trace(module)
     except Exception as error:  # the module's own code runs here
         raise NetworkError(f"torch.fx cannot follow {name}: {error}", hint=EXPORT) from error
@@ -88,7 +88,7 @@ def _trace(module: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
 
 
 @contextmanager
-def _in_inference(module: Any) -> Iterator[None]:
+def _set_inference_mode(module: Any) -> Iterator[None]:
     """Set the module to inference mode and restore the modes of its parts on exit."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()

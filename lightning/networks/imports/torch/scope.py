@@ -65,7 +65,7 @@ class Scope:
         return self.builder.constant(np.asarray(array), name)
 
 
-def moving(scope: Scope, x: Tensor) -> int:
+def count_spatial_axes(scope: Scope, x: Tensor) -> int:
     """Return the number of spatial axes, over which a window moves."""
     return len(scope.shape(x)) - 2
 

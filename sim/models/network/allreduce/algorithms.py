@@ -1,7 +1,8 @@
 """AllReduce as rounds of messages: rings, double binary trees, halving and doubling.
 
-Every algorithm returns chains: sequences of phases that run side by side. Sizes are integers; parts differ by at
-most one byte, so that sums are exact. `g` is the number of members, `size_bytes` the tensor of each.
+Every algorithm returns chains that run side by side; a chain is a sequence of phases. Sizes are integers, and parts
+differ by at most one byte, so that sums are exact. `g` is the number of members, `size_bytes` the size of the tensor
+of each member.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Rounds of the same messages, one after another: `sources`, `targets` and `sizes` are (messages,).
+    """The same messages in each of `rounds` consecutive rounds; `sources`, `targets`, `sizes` are (messages,).
 
-    `merged` moves all rounds of a message as one, see `fluid`.
+    With `merged` a message moves the bytes of all its rounds at once; see `fluid`.
     """
 
     sources: Integers
@@ -33,11 +34,11 @@ class Phase:
 
 Chain = tuple[Phase, ...]
 Algorithm = Callable[[Sequence[int], int], tuple[Chain, ...]]
-"""Members and size in bytes to chains."""
+"""A function from members and size in bytes to chains."""
 
 
 def parts(size_bytes: int, count: int) -> list[int]:
-    """Return `size_bytes` in `count` parts that differ by at most one byte, the larger ones first.
+    """Split `size_bytes` into `count` parts that differ by at most one byte, the larger ones first.
 
     >>> parts(10, 4)
     [3, 3, 2, 2]
@@ -46,11 +47,13 @@ def parts(size_bytes: int, count: int) -> list[int]:
 
 
 def ring(members: Sequence[int], size_bytes: int, *, strides: Sequence[int] = (1,)) -> tuple[Chain, ...]:
-    """Return one ring for each stride over the positions: 2(g-1) rounds of 1/g of its equal share.
+    """Return one ring for each stride; each ring reduces an equal share in 2(g-1) rounds of 1/g of the share.
 
-    On stride p position i sends to i + p mod g; p must share no factor with g, or `ValueError`. Every member
-    sends 2(g-1)/g of the tensor (Patarasuk and Yuan, 2009). A share of 10 bytes over 4 members moves 3 bytes in
-    most messages, 2 in others; a round takes the larger, so all messages of all rounds count as the larger one.
+    With stride p, position i sends to i + p mod g. Every member sends 2(g-1)/g of the tensor (Patarasuk and Yuan,
+    2009). All messages of a ring have the size of its largest: a share of 10 bytes over 4 members moves 3 bytes in
+    most messages and 2 in others, but a round lasts as long as its largest message.
+
+    Raise `ValueError` if a stride and g have a common factor.
     """
     members, g = list(members), len(members)
     for stride in strides:
@@ -63,16 +66,16 @@ def ring(members: Sequence[int], size_bytes: int, *, strides: Sequence[int] = (1
         return ()
     order = np.array(members)
 
-    def one(stride: int, share: int) -> Chain:
+    def make_chain(stride: int, share: int) -> Chain:
         sizes = np.full(g, -(-share // g))
         return (Phase(order, np.roll(order, -stride), sizes, rounds=2 * (g - 1)),)
 
     shares = parts(size_bytes, len(strides))
-    return tuple(one(stride, share) for stride, share in zip(strides, shares, strict=True) if share)
+    return tuple(make_chain(stride, share) for stride, share in zip(strides, shares, strict=True) if share)
 
 
 def exchange(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
-    """Return the messages of a ring in one round: how the packet simulator moves AllReduces that fit into packets."""
+    """Return a single round with all bytes of a ring, as the packet simulator moves small AllReduces."""
     g = len(members)
     if g == 1 or size_bytes == 0:
         return ()
@@ -81,9 +84,10 @@ def exchange(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
 
 
 def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
-    """Recursive halving, then doubling: 2 log2(g) rounds, 2(g-1)/g of the tensor (Rabenseifner, 2004).
+    """Return recursive halving, then doubling: 2 log2(g) rounds (Rabenseifner, 2004).
 
-    Members beyond the largest power of two first give their tensor to a partner, and get the sum at the end.
+    Each member sends 2(g-1)/g of the tensor. Members beyond the largest power of two first send their tensor to a
+    partner, and receive the sum at the end.
     """
     g = len(members)
     if g == 1 or size_bytes == 0:
@@ -91,35 +95,35 @@ def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ..
     core = 1 << (g.bit_length() - 1)
     rest = np.array(members[core:], dtype=np.int64)
     partners = np.array(members[: g - core], dtype=np.int64)
-    whole = np.full(g - core, size_bytes)
+    full_sizes = np.full(g - core, size_bytes)
     halves = [
         _halving_round(np.array(members[:core]), core >> step, size_bytes)
         for step in range(1, core.bit_length())
     ]
     rounds = [*halves, *reversed(halves)]
     if g > core:
-        rounds = [Phase(rest, partners, whole), *rounds, Phase(partners, rest, whole)]
+        rounds = [Phase(rest, partners, full_sizes), *rounds, Phase(partners, rest, full_sizes)]
     return (tuple(rounds),)
 
 
 def _halving_round(order: Integers, distance: int, size_bytes: int) -> Phase:
-    """Return the phase in which partners at `distance` exchange distance/g of the tensor each."""
+    """Return the phase in which ranks that differ in the bit `distance` send each other distance/g of the tensor."""
     rank = np.arange(order.size)
     return Phase(order, order[rank ^ distance], np.full(order.size, -(-size_bytes * distance // order.size)))
 
 
 TREE_CHUNK_BYTES = 512 * 1024
-"""A chunk in flight on a tree: NCCL's buffer of 4 MiB in 8 steps (NCCL_BUFFSIZE, NCCL_STEPS)."""
+"""Size of a chunk on a tree: NCCL's buffer of 4 MiB in 8 steps (NCCL_BUFFSIZE, NCCL_STEPS)."""
 
 
 def double_binary_tree(
     members: Sequence[int], size_bytes: int, *, chunk_bytes: int = TREE_CHUNK_BYTES, multiplier: int = 1
 ) -> tuple[Chain, ...]:
-    """Return two binary trees, each with half of the tensor: what is a leaf in one is an inner node in the other.
+    """Return two binary trees, each of which reduces half of the tensor (Sanders, Speck and Traff, 2009).
 
-    (Sanders, Speck and Traff, 2009.) Chunks follow each other up and down each tree, a round for each level.
-    `multiplier` relabels the positions to i * multiplier mod g, as strides do with rings; `ValueError` when it
-    shares a factor with g.
+    A leaf of one tree is an inner node of the other. Chunks are pipelined up and then down each tree, one level per
+    round. `multiplier` relabels position i to i * multiplier mod g, as a stride does with a ring. Raise `ValueError`
+    if the multiplier and g have a common factor.
     """
     g = len(members)
     if gcd(multiplier, g) != 1:
@@ -133,10 +137,10 @@ def double_binary_tree(
 
 
 def tree_parents(g: int) -> list[int]:
-    """Parent of each position in a binary tree in which all odd positions are leaves; the root has itself.
+    """Return the parent of each position in a binary tree whose odd positions are leaves.
 
-    Position i with lowest set bit b has its parent at i ± b, so that the next bit is set (0 is the root, over one
-    child).
+    The parent of position i with lowest set bit b is i + b or i - b, whichever has bit 2b set; i - b if the other is
+    outside the tree. Position 0 is the root: it has one child, and is its own parent.
 
     >>> tree_parents(8)
     [0, 2, 4, 2, 0, 6, 4, 6]
@@ -167,10 +171,11 @@ def _levels(labels: Sequence[int]) -> list[list[tuple[int, int]]]:
 
 
 def _pipeline(up: list[list[tuple[int, int]]], share: int, chunk_bytes: int) -> Chain:
-    """Return the chain of chunks over the levels up, then down: level l is busy in rounds l to l + chunks - 1."""
+    """Return the chain that moves the chunks up, then down the levels: level l is busy in rounds l..l + chunks - 1."""
     down = [[(parent, child) for child, parent in level] for level in reversed(up)]
     levels = up + down
     chunks = -(-share // chunk_bytes)
+    # The set of busy levels changes only here, so the rounds between two bounds are one phase of equal rounds.
     bounds = sorted({*range(len(levels)), *(chunks + level for level in range(len(levels)))})
     sizes = -(-share // chunks)
     phases = []

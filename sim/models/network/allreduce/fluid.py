@@ -1,10 +1,10 @@
-"""Collectives whose rounds flow as one, and rings on the strides of a circulant: many times fewer events.
+"""Fluid collectives, which need many times fewer events, and rings on the strides of a circulant.
 
-A ring AllReduce of g members is 2(g-1) rounds. Its `fluid` form sends what a member sends in all rounds as one message,
-followed by the latency of all rounds. Both forms move the same bytes over the same links, and both take the same time
-while each message keeps its rate: when the ring's links carry nothing else, or something else all the time. They
-differ where others come and go: a ring in rounds leaves its links idle between them, and waits in each round for its
-slowest link, while in the fluid form each link goes on by itself.
+A ring AllReduce of g members is 2(g-1) rounds. Its `fluid` form sends the bytes of all rounds of a member as one
+message, followed by the latency of all rounds. Both forms move the same bytes over the same links. They take the same
+time if the rate of each message is constant: if the links of the ring carry no other flows, or the same other flows
+all the time. They differ if other flows begin or end meanwhile: a ring in rounds leaves its links idle between rounds
+and waits in each round for its slowest link, while in the fluid form each link proceeds independently.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Group = tuple[int, ...]
 
 
 def fluid(algorithm: Algorithm) -> Algorithm:
-    """Return the collective with each run of equal rounds as one: rings, and the long middle of pipelined trees."""
+    """Return the collective with the rounds of each phase merged: whole rings, and the middle of pipelined trees."""
 
     def merge(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         chains = algorithm(members, size_bytes)
@@ -29,13 +29,13 @@ def fluid(algorithm: Algorithm) -> Algorithm:
 
 
 fluid_ring = fluid(ring)
-"""One ring in the order of the members, its rounds as one."""
+"""A single ring in the order of the members, with merged rounds."""
 
 
 def rings_on(strides_of: Callable[[Group], Sequence[int]], *, exact: bool = False) -> Algorithm:
-    """Return rings on the strides of each group, over positions as in `allreduce.ring`.
+    """Return a collective with a ring for each stride that `strides_of` returns for a group, as `allreduce.ring`.
 
-    Fluid, or in rounds when `exact`.
+    The rings are fluid, or in rounds if `exact`.
 
     >>> both_ways = rings_on(lambda group: (1, len(group) - 1))
     >>> [(phase.targets.tolist(), phase.merged) for (phase,) in both_ways((0, 3, 6), 3_000)]
@@ -49,11 +49,12 @@ def rings_on(strides_of: Callable[[Group], Sequence[int]], *, exact: bool = Fals
 
 
 def circulant_rings(nodes: int, strides: Iterable[int], *, exact: bool = False) -> Algorithm:
-    """Return rings for groups of any kind on a fabric of these one-way strides; equal ones are parallel.
+    """Return a collective of rings for any group on a circulant with these one-way strides; equal ones are parallel.
 
-    An evenly spaced group takes the strides that are rings of it. If there are none, it takes its own strides
-    that need the fewest hops, at most as many as the fabric has: messages then pass hosts, on the fabric's
-    routes. Any other group has one ring, in ascending order. Members may be given in any order.
+    An evenly spaced group uses the strides of the fabric that form a ring of the group. If there are none, it uses
+    the strides of its own that need the fewest hops, at most as many as the fabric has strides; messages are then
+    forwarded by hosts, on the routes of the fabric. Any other group has one ring, in ascending order. The order in
+    which the members are given does not matter.
     """
     steps = tuple(stride % nodes for stride in strides)
     rings = rings_on(lambda group: position_strides(nodes, steps, group), exact=exact)
@@ -65,7 +66,7 @@ def circulant_rings(nodes: int, strides: Iterable[int], *, exact: bool = False) 
 
 
 def position_strides(nodes: int, steps: Sequence[int], group: Group) -> tuple[int, ...]:
-    """Return the strides over the positions of an ascending group that are rings on a circulant of `steps`.
+    """Return strides over the positions of an ascending group for rings on a circulant with strides `steps`.
 
     >>> position_strides(12, (1, 11, 5, 7), tuple(range(12)))
     (1, 11, 5, 7)
@@ -92,14 +93,14 @@ def position_strides(nodes: int, steps: Sequence[int], group: Group) -> tuple[in
 
 
 def _hops(nodes: int, steps: Sequence[int]) -> list[int]:
-    """Return hops to every distance; `nodes` where there is no way."""
+    """Return the number of hops to each distance, (nodes,); `nodes` marks an unreachable distance."""
     hops = [nodes] * nodes
     hops[0] = 0
     reached = [0]
-    for place in reached:  # grows while it is walked
+    for place in reached:  # a breadth-first search: the loop extends its own list
         for step in steps:
-            onward = (place + step) % nodes
-            if hops[onward] == nodes and onward:
-                hops[onward] = hops[place] + 1
-                reached.append(onward)
+            next_place = (place + step) % nodes
+            if hops[next_place] == nodes and next_place:
+                hops[next_place] = hops[place] + 1
+                reached.append(next_place)
     return hops

@@ -1,7 +1,7 @@
-"""State of connections whose packets wait in queues, and the numbers that say how they behave.
+"""State of connections whose packets wait in queues, and the parameters of their transport.
 
-A message is a connection. Its packets go in *trains*: some packets of a connection one behind the other. A link serves
-one train after another, first come first served, and a train goes on as soon as its first packet has been sent.
+Each message has its own connection. Its packets move in *trains*: consecutive packets of one connection. A link serves
+trains in the order of their arrival, and a train arrives at the next link as soon as its first packet does.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ Flags = NDArray[np.bool_]
 Table = NDArray[np.void]
 
 EVENTS, SET, UNUSED, FREE, ACTIVE, SCANS = range(6)
-"""Places in `Queues.number`: events that wait, and that were ever set; the first train that is not in use, and how
-many are not; connections that are open; scans for timeouts so far."""
+"""Indices into `Queues.number`: pending events, and events set so far; the first unused train, and the number of
+unused trains; open connections; scans for timeouts so far."""
 
 
 class Paths(NamedTuple):
-    """Paths of each pair of nodes that sends; those of pair p are `pair_first[p]:pair_first[p + 1]`."""
+    """Paths of each pair of nodes with traffic; pair p has the paths `pair_first[p]:pair_first[p + 1]`."""
 
     pair: Integers
     """(messages,) the pair of a message"""
     pair_first: Integers
     first: Integers
-    """(paths + 1,) the links of path q are `links[first[q]:first[q + 1]]`"""
+    """(paths + 1,) path q has the links `links[first[q]:first[q + 1]]`"""
     links: Integers
 
 
 class Transport(NamedTuple):
-    """Numbers of the connections; times in seconds, windows in packets."""
+    """Parameters of all connections; times in seconds, windows and queue lengths in packets."""
 
     packet_bytes: int
     link_s: float
@@ -44,9 +44,9 @@ class Transport(NamedTuple):
     timeout_s: float
     scan_s: float
     train: int
-    """packets of a train"""
+    """packets per train"""
     spare: int
-    """trains that a single event may need"""
+    """the largest number of trains that a single event may need"""
     seed: int
 
 
@@ -56,49 +56,57 @@ def _columns(**kinds: str) -> list[tuple[str, str]]:
 
 LINK = np.dtype(
     _columns(
-        packet_s="f8", marks="?", waiting="i8", found="i8", serving="i8", sending="i8", head="i8", tail="i8"
+        packet_s="f8", marks="?", waiting="i8", initial="i8", serving="i8", sending="i8", head="i8", tail="i8"
     )
 )
-"""Time of a packet, whether the queue marks packets, packets that wait or are sent, and how many did when the
-current train began; its packets (-1 while the link is idle) and itself; the trains that wait longest and shortest
-(-1 for none)."""
+"""`packet_s`: time to send a packet; `marks`: whether the queue marks packets; `waiting`: packets that wait or are
+being sent, and `initial` their number when the current train began; `serving`: packets of the current train (-1 while
+the link is idle), and `sending` the train; `head` and `tail`: first and last train of the queue (`head` is -1 if the
+queue is empty)."""
 
 TRAIN = np.dtype(
     _columns(message="i8", opened="i8", hop="i8", end="i8", count="i8", begin="i8")
     + _columns(marked="f8", tail_s="f8", sent_s="f8", following="i8")
 )
-"""Message, and which of its connections; next link and end of the path, in `Paths.links`; packets, and the first of
-them (-1 for the request to connect); how many are marked; when the last one comes to the link; when it was sent; the
-train that waits behind it, or is not in use either."""
+"""`message`, and `opened`: which of its connections; `hop` and `end`: next link and end of the path, in `Paths.links`;
+`count` packets from number `begin` on (-1: the request to connect); `marked`: how many have a mark; `tail_s`: when the
+last packet arrives at the next link; `sent_s`: when the sender sent the train; `following`: the next train of the same
+queue, or of the list of unused trains."""
 
 EVENT = np.dtype(_columns(at_s="f8", order="i8", item="i8"))
-"""A train that comes to its next link; -1 - link for a link that is free again."""
+"""An event at `at_s`: `item` is a train that arrives at its next link, or -1 - link for a link that becomes free."""
 
 CONNECTION = np.dtype(
-    _columns(path="i8", times_opened="i8", packets="i8", sent="i8", known="i8", is_open="?", place="i8")
+    _columns(path="i8", times_opened="i8", packets="i8", sent="i8", acked="i8", is_open="?", place="i8")
     + _columns(
-        window="f8", slow_start_until="f8", seen="f8", seen_marked="f8", seen_until="f8", marked_part="f8"
+        window="f8",
+        slow_start_until="f8",
+        arrivals="f8",
+        marked_arrivals="f8",
+        update_at_arrivals="f8",
+        marked_part="f8",
     )
     + _columns(round_trip_s="f8", deviation_s="f8", timeout_s="f8", first_timeout_s="f8", deadline_s="f8")
 )
-"""Path; packets of the message, sent, and known to have arrived; place in `Queues.active`; window; packets seen to have
-arrived since the window was last looked at, how many were marked, when it is looked at again, the smoothed part of
-marked ones; estimates of the round trip, timeout, and when it is due."""
+"""`path`; `packets` of the message, how many are `sent` and `acked`; `place` in `Queues.active`; `window`; `arrivals`
+since the last update of the marked part, and `marked_arrivals` among them; the next update is due at
+`update_at_arrivals`; `marked_part`: the smoothed share of marked packets; estimates of round trip and its deviation;
+the retransmission timeout, that of the request (`first_timeout_s`), and the `deadline_s` of the running one."""
 
 
 class Queues(NamedTuple):
-    """State of links, trains and connections."""
+    """State of links, trains, events and connections."""
 
     number: Integers
-    """(6,) counters, by the names above"""
+    """(6,) counters; the module's constants name the indices"""
     links: Table
     trains: Table
     events: Table
-    """a heap, the earliest first"""
+    """binary heap, the earliest first"""
     connections: Table
     """one for each message"""
     active: Integers
-    """the messages whose connections are open; the first `number[ACTIVE]`"""
+    """messages whose connections are open; the first `number[ACTIVE]` entries are valid"""
 
     @property
     def events_seen(self) -> int:
@@ -107,7 +115,7 @@ class Queues(NamedTuple):
 
 
 def fresh_queues(packet_s: Floats, marks: Flags, first_timeout_s: Floats, trains: int) -> Queues:
-    """Return queues with nothing in them, and room for `trains` at once."""
+    """Return empty queues with capacity for `trains` trains at a time."""
     number = integers(6)
     number[FREE] = trains
     links = np.zeros(packet_s.size, LINK)
@@ -122,7 +130,7 @@ def fresh_queues(packet_s: Floats, marks: Flags, first_timeout_s: Floats, trains
 
 
 def with_more_trains(queues: Queues) -> Queues:
-    """Return the same with room for twice as many trains."""
+    """Return the queues with capacity for twice as many trains."""
     before = queues.trains.size
     trains = np.concatenate([queues.trains, np.zeros(before, TRAIN)])
     trains["following"][before:] = np.arange(before + 1, 2 * before + 1)

@@ -1,6 +1,6 @@
-"""The event loop: tasks that become ready, rounds that begin and end, flows that share links in between.
+"""The event loop of the flow simulation: tasks become ready, rounds begin and end, flows share links in between.
 
-Events less than 0.1 ps apart count as one. Nothing here allocates per event but the fair shares.
+Events less than 0.1 ps apart count as simultaneous. Only the computation of fair shares allocates memory per event.
 """
 
 from __future__ import annotations
@@ -38,23 +38,24 @@ else:
     from sim.models.network.engine.shares_numpy import join, leave, next_end_s, share
 
 FINISHED, PAUSED, STALLED, FULL = range(4)
-"""Why the loop was left: all done; `until_s` reached; nothing can move; the trace must be emptied."""
+"""Reasons to leave the loop: all tasks ended; `until_s` reached; nothing can move; the trace must be emptied."""
 
 _KINDS: Any = np.arange(4)
 COMPUTED, BEGIN, DATA, ARRIVED = _KINDS
 """Kinds of timers: a device is free; a communication begins; a group's data begin; a group has arrived.
 
-Integers of numpy: for each plain one numba would translate `set_timer` again.
+These are numpy integers, because numba would compile `set_timer` again for each plain integer.
 """
 
 TICK_S = 1e-13
+"""Events less than this apart count as simultaneous."""
 
 
 @compile_function
 def run(
     program: Program, routes: Routes, state: State, near: Neighbours, capacity: Floats, until_s: float
 ) -> int:
-    """Go on from `state` until all is done or the clock shows `until_s`; says why it stopped."""
+    """Continue from `state` until all tasks have ended or the clock reaches `until_s`; return the reason to stop."""
     number, clock, timer_s, ready = state.number, state.clock, state.timer_s, state.ready
     tracing = state.flow_rows.shape[0] > 0
     flow_s = next_end_s(state.flow_until_s[: number[FLOWS]])
@@ -64,6 +65,7 @@ def run(
         while number[READY_OUT] < number[READY_IN]:
             number[READY_OUT] += 1
             start(program, state, ready[number[READY_OUT] - 1])
+        # All timers of this time come first, so that the rates are computed once for all of them.
         if number[TIMERS] and timer_s[0] <= clock[0] + TICK_S:
             kind, item = take_timer(state)
             _fire(program, routes, state, near, kind, item)
@@ -92,7 +94,7 @@ def run(
 
 @compile_function
 def _share(state: State, near: Neighbours, capacity: Floats) -> None:
-    """Work out rates again: in proportion where there are prices for it, else max-min fair."""
+    """Recompute the rates: proportionally fair if `near` has prices, else max-min fair."""
     if near.price.size:
         share_in_proportion(state, near, capacity)
     else:
@@ -101,7 +103,7 @@ def _share(state: State, near: Neighbours, capacity: Floats) -> None:
 
 @compile_function
 def start(program: Program, state: State, task: int) -> None:
-    """Start a task whose predecessors have ended: it waits for its device, or is on its way."""
+    """Start a task whose predecessors have ended: queue it for its device, or set the timer of a communication."""
     device = program.task_device[task]
     if device < 0:
         state.begin_s[task] = state.clock[0]
@@ -119,7 +121,7 @@ def start(program: Program, state: State, task: int) -> None:
 
 @compile_function
 def _enqueue(state: State, device: int, task: int) -> None:
-    """Queue a task behind those that became ready before, and behind those of lower number that did with it."""
+    """Insert a task into the queue of its device, ordered by the time it became ready, then by number."""
     before, following = -1, state.device_first[device]
     last = state.device_last[device]
     if _goes_first(state, last, task):
@@ -142,7 +144,10 @@ def _goes_first(state: State, waiting: int, task: int) -> bool:
 
 @compile_function
 def occupy_devices(program: Program, state: State) -> None:
-    """Give each free device the first of its tasks, once nothing else happens at this time."""
+    """Start the first queued task of each idle device.
+
+    The caller does so after all other events of the same time, so that ties go to the lowest task number.
+    """
     while state.number[IDLE]:
         state.number[IDLE] -= 1
         device = state.idle[state.number[IDLE]]
@@ -161,7 +166,7 @@ def _compute(program: Program, state: State, task: int) -> None:
 
 @compile_function
 def _fire(program: Program, routes: Routes, state: State, near: Neighbours, kind: int, item: int) -> None:
-    """Do what a timer stands for."""
+    """Handle an expired timer of this kind."""
     if kind == COMPUTED:
         free_device(program, state, item)
         finish(program, state, item)
@@ -215,7 +220,7 @@ def _begin_round(program: Program, state: State, chain: int) -> None:
 
 @compile_function
 def _send(program: Program, routes: Routes, state: State, near: Neighbours, group: int) -> None:
-    """Make flows of the messages of a group; those without links or bytes are there at once."""
+    """Start a flow for each message of a group; a message without links or bytes needs none."""
     number, flows, size_bytes, first = state.number, state.flows, program.message_bytes, routes.first
     left, since_s, begin_s = state.flow_left, state.flow_since_s, state.flow_begin_s
     rate, until_s, place_of, now = state.flow_rate, state.flow_until_s, state.flow_place, state.clock[0]
@@ -238,7 +243,7 @@ def _send(program: Program, routes: Routes, state: State, near: Neighbours, grou
 
 @compile_function
 def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours) -> None:
-    """Take away the flows that have ended; of a group the last one starts the time until it has arrived."""
+    """Remove the flows that have ended; the last flow of a group sets the timer of the group's arrival."""
     number, flows, until_s, size_bytes = state.number, state.flows, state.flow_until_s, program.message_bytes
     first, links, link_bytes, group_of = routes.first, routes.links, state.link_bytes, program.message_group
     flows_left, place_of, now = state.flows_left, state.flow_place, state.clock[0]
@@ -263,7 +268,7 @@ def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours)
 
 @compile_function
 def note_arrival(program: Program, state: State, group: int) -> None:
-    """Note that a group has arrived, and end its round, its phase, its chain, its task where it was the last."""
+    """Record the arrival of a group, and end the round, phase, chain and task of which it was the last."""
     chain = program.group_chain[group]
     state.groups_left[chain] -= 1
     if state.groups_left[chain]:
@@ -283,7 +288,7 @@ def note_arrival(program: Program, state: State, group: int) -> None:
 
 @compile_function
 def trace_is_full(state: State) -> bool:
-    """Return True if the next events might not fit."""
+    """Return whether the next events might not fit into the trace."""
     flows_fit = state.number[FLOW_ROWS] + state.number[FLOWS] <= state.flow_rows.shape[0]
     rates_fit = state.number[RATE_ROWS] + state.link_rate.size <= state.rate_rows.shape[0]
     return not (flows_fit and rates_fit)
@@ -291,7 +296,7 @@ def trace_is_full(state: State) -> bool:
 
 @compile_function
 def note_flows(program: Program, state: State, before: int) -> None:
-    """Trace the flows that have just ended: they stand behind those that move."""
+    """Append the flows that have just ended to the trace; `flows` holds them behind the moving ones, up to `before`."""
     if state.flow_rows.shape[0] == 0:
         return
     for place in range(state.number[FLOWS], before):
@@ -306,7 +311,7 @@ def note_flows(program: Program, state: State, before: int) -> None:
 
 @compile_function
 def note_rates(routes: Routes, state: State) -> None:
-    """Trace the links whose rate is another than before."""
+    """Append the links whose rate has changed to the trace."""
     rate = np.zeros(state.link_rate.size)
     for place in range(state.number[FLOWS]):
         message = state.flows[place]

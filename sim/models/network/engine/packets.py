@@ -1,10 +1,10 @@
-"""The event loop with packets that wait in queues, in place of flows that share links; tasks are as in `loop`.
+"""The event loop with packets that wait in queues, instead of flows that share links; tasks are as in `loop`.
 
-Links have queues of trains of packets, first come first served. Senders of connections have windows that grow with
-acknowledgements and shrink with marks, and timeouts, as in the packet simulator that gave the reference figures (see
-`sim.models.network.execution.packets`): acknowledgements take no time; the window begins at 100 packets, grows by each
-packet that arrives until the first mark, then by one a window; once a window it shrinks by half of the smoothed part of
-marked packets (DCTCP: Alizadeh et al., 2010).
+Links have queues of packet trains, first come first served. Senders have windows, which grow with acknowledgements and
+shrink with marks, and timeouts, as in the packet simulator that produced the reference figures (see
+`sim.models.network.execution.packets`). Acknowledgements take no time. The window starts at 100 packets, grows by one
+for each packet that arrives until the first mark, then by one per window. Once per window it shrinks by half of the
+smoothed share of marked packets (DCTCP: Alizadeh et al., 2010).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = ["FINISHED", "FULL", "STALLED", "run_packets"]
 
 @compile_function
 def set_event(queues: Queues, when_s: float, item: int) -> None:
-    """Set an event; of equal times the older one comes first."""
+    """Push an event onto the heap; of events at equal times the older one comes first."""
     number, events = queues.number, queues.events
     place, order = number[EVENTS], number[SET]
     number[EVENTS] += 1
@@ -72,7 +72,7 @@ def set_event(queues: Queues, when_s: float, item: int) -> None:
 
 @compile_function
 def take_event(queues: Queues) -> int:
-    """Remove the first event: its item."""
+    """Remove the first event and return its item."""
     number, events = queues.number, queues.events
     item = events[0]["item"]
     number[EVENTS] -= 1
@@ -90,16 +90,16 @@ def take_event(queues: Queues) -> int:
 
 
 @compile_function
-def _comes_before(events: Table, one: int, other: int) -> bool:
-    at_s, other_s = events[one]["at_s"], events[other]["at_s"]
-    return bool(at_s < other_s or (at_s == other_s and events[one]["order"] < events[other]["order"]))
+def _comes_before(events: Table, first: int, second: int) -> bool:
+    at_s, other_s = events[first]["at_s"], events[second]["at_s"]
+    return bool(at_s < other_s or (at_s == other_s and events[first]["order"] < events[second]["order"]))
 
 
 @compile_function
 def send_train(
     queues: Queues, paths: Paths, transport: Transport, message: int, begin: int, count: int, now_s: float
 ) -> None:
-    """Put packets of a connection into the queue of its first link; none of them is the request to connect."""
+    """Put a train into the queue of the first link; a `count` of 0 is the request to connect."""
     number, place = queues.number, queues.number[UNUSED]
     train, connection = queues.trains[place], queues.connections[message]
     number[UNUSED] = train["following"]
@@ -115,7 +115,7 @@ def send_train(
 
 @compile_function
 def drop_train(queues: Queues, train: int) -> None:
-    """Note that a train is not in use any more."""
+    """Return a train to the list of unused ones."""
     queues.trains[train]["following"] = queues.number[UNUSED]
     queues.number[UNUSED] = train
     queues.number[FREE] += 1
@@ -123,7 +123,7 @@ def drop_train(queues: Queues, train: int) -> None:
 
 @compile_function
 def wait(queues: Queues, paths: Paths, transport: Transport, train: int, now_s: float) -> None:
-    """Queue a train at its link, or send it at once."""
+    """Queue a train at its link, or send it at once if the link is idle."""
     number = paths.links[queues.trains[train]["hop"]]
     link = queues.links[number]
     link["waiting"] += queues.trains[train]["count"]
@@ -139,12 +139,12 @@ def wait(queues: Queues, paths: Paths, transport: Transport, train: int, now_s: 
 
 @compile_function
 def free_link(queues: Queues, transport: Transport, number: int, now_s: float) -> None:
-    """Note that a link has sent a train, and let it send the next."""
+    """End the current train of a link, mark it if the queue is long, and send the next one."""
     link = queues.links[number]
     count = link["serving"]
     if link["marks"] and count > 0:
         train = queues.trains[link["sending"]]
-        marked = _above(link["found"], link["waiting"] - count + 1, count, transport.marks_above)
+        marked = _above(link["initial"], link["waiting"] - count + 1, count, transport.marks_above)
         train["marked"] = max(train["marked"], marked)
     link["waiting"] -= count
     link["serving"] = -1
@@ -156,26 +156,33 @@ def free_link(queues: Queues, transport: Transport, number: int, now_s: float) -
 
 @compile_function
 def _serve(queues: Queues, transport: Transport, number: int, place: int, now_s: float) -> None:
-    """Send a train: its first packet goes on as soon as it has been sent, at the last link the whole train."""
+    """Send a train over a link.
+
+    It arrives at the next link with its first packet, but at the target with its last. A link ends a train of several
+    packets no earlier than one packet time after the last packet has arrived.
+    """
     link, train = queues.links[number], queues.trains[place]
     count, packet_s = train["count"], link["packet_s"]
     end_s = now_s + count * packet_s
     if count > 1:
         end_s = max(end_s, train["tail_s"] + packet_s)
-    link["serving"], link["sending"], link["found"] = count, place, link["waiting"]
+    link["serving"], link["sending"], link["initial"] = count, place, link["waiting"]
     train["hop"] += 1
     is_last = train["hop"] == train["end"]
     flight_s = transport.link_s if is_last else transport.link_s + transport.relay_s
     train["tail_s"] = end_s + flight_s
     first_s = end_s if is_last else now_s + min(count, 1) * packet_s
-    # the link is free before its train arrives, so that marks are noted
+    # Set first: at equal times the link then marks its train before the train arrives.
     set_event(queues, end_s, -1 - number)
     set_event(queues, first_s + flight_s, place)
 
 
 @compile_function
 def _above(first: float, last: float, count: int, limit: float) -> float:
-    """Return how many packets of a train leave a queue longer than a limit: its length at the first and the last."""
+    """Return how many of `count` packets leave a queue longer than `limit`.
+
+    The queue length is interpolated between `first`, that at the first packet, and `last`.
+    """
     more, less = max(first, last), min(first, last)
     if less > limit:
         return count * 1.0
@@ -186,17 +193,17 @@ def _above(first: float, last: float, count: int, limit: float) -> float:
 def connect(
     queues: Queues, paths: Paths, transport: Transport, message: int, packets: int, path: int, now_s: float
 ) -> None:
-    """Open a connection: a request goes ahead, which waits in queues as packets do."""
+    """Open a connection: send a request, which waits in queues as packets do."""
     connection = queues.connections[message]
     connection["path"] = path
     connection["times_opened"] += 1
     connection["packets"] = packets
-    connection["sent"] = connection["known"] = 0
+    connection["sent"] = connection["acked"] = 0
     connection["is_open"] = False
     connection["window"] = transport.window
     connection["slow_start_until"] = transport.slow_start_until
-    connection["seen"] = connection["seen_marked"] = connection["marked_part"] = 0.0
-    connection["seen_until"] = 2.0
+    connection["arrivals"] = connection["marked_arrivals"] = connection["marked_part"] = 0.0
+    connection["update_at_arrivals"] = 2.0
     connection["round_trip_s"] = connection["deviation_s"] = 0.0
     connection["timeout_s"] = connection["first_timeout_s"]
     connection["deadline_s"] = now_s + connection["timeout_s"]
@@ -208,7 +215,7 @@ def connect(
 
 @compile_function
 def close(queues: Queues, message: int) -> None:
-    """Note that a connection is over."""
+    """Close a connection; its trains that still move are ignored when they arrive."""
     queues.number[ACTIVE] -= 1
     place, last = queues.connections[message]["place"], queues.active[queues.number[ACTIVE]]
     queues.active[place], queues.connections[last]["place"] = last, place
@@ -217,28 +224,31 @@ def close(queues: Queues, message: int) -> None:
 
 @compile_function
 def receive(queues: Queues, paths: Paths, transport: Transport, train: int, now_s: float) -> bool:
-    """Return True if the packets of a train, which have arrived, are the last of their message."""
-    came = queues.trains[train]
-    message, count = came["message"], came["count"]
+    """Handle a train that has arrived at its target; return True if its message is complete.
+
+    The acknowledgement takes no time, so this also updates the window of the sender and sends the next packets.
+    """
+    arrival = queues.trains[train]
+    message, count = arrival["message"], arrival["count"]
     connection = queues.connections[message]
-    _note_marks(queues, message, max(count, 1), came["marked"])
-    _note_round_trip(queues, transport, message, now_s - came["sent_s"])
-    if came["begin"] < 0:
+    _note_marks(queues, message, max(count, 1), arrival["marked"])
+    _note_round_trip(queues, transport, message, now_s - arrival["sent_s"])
+    if arrival["begin"] < 0:
         if connection["is_open"]:
             return False
         connection["is_open"] = True
         connection["deadline_s"] = np.inf
         _inflate(queues, message, 1)
     else:
-        known = came["begin"] + count
-        if came["begin"] > connection["known"] or known <= connection["known"]:
+        acked = arrival["begin"] + count
+        if arrival["begin"] > connection["acked"] or acked <= connection["acked"]:
             return False
-        connection["known"] = known
-        if known == connection["packets"]:
+        connection["acked"] = acked
+        if acked == connection["packets"]:
             return True
         connection["deadline_s"] = now_s + connection["timeout_s"]
-        if known >= connection["sent"]:
-            connection["sent"] = known
+        if acked >= connection["sent"]:
+            connection["sent"] = acked
             connection["deadline_s"] = np.inf
         _inflate(queues, message, count)
     _send(queues, paths, transport, message, now_s)
@@ -247,44 +257,44 @@ def receive(queues: Queues, paths: Paths, transport: Transport, train: int, now_
 
 @compile_function
 def _note_marks(queues: Queues, message: int, count: int, marked: float) -> None:
-    """Shrink the window, once a window, by half of the smoothed part of marked packets."""
+    """Count packets and marks; once per window shrink the window by half of the smoothed share of marked packets."""
     connection = queues.connections[message]
-    connection["seen"] += count
-    connection["seen_marked"] += marked
+    connection["arrivals"] += count
+    connection["marked_arrivals"] += marked
     window = connection["window"]
     if marked > 0:
         connection["slow_start_until"] = min(connection["slow_start_until"], window)
-    if connection["seen"] >= connection["seen_until"]:
-        part = connection["seen_marked"] / connection["seen"]
+    if connection["arrivals"] >= connection["update_at_arrivals"]:
+        part = connection["marked_arrivals"] / connection["arrivals"]
         connection["marked_part"] += (part - connection["marked_part"]) / 16
-        connection["seen"] = connection["seen_marked"] = 0.0
+        connection["arrivals"] = connection["marked_arrivals"] = 0.0
         if connection["marked_part"] > 0:
             window = max(window * (1 - connection["marked_part"] / 2), 1.0)
             connection["window"] = connection["slow_start_until"] = window
-        connection["seen_until"] = window
+        connection["update_at_arrivals"] = window
 
 
 @compile_function
-def _note_round_trip(queues: Queues, transport: Transport, message: int, passed_s: float) -> None:
-    """Work out the timeout (RFC 2988)."""
+def _note_round_trip(queues: Queues, transport: Transport, message: int, round_trip_s: float) -> None:
+    """Update the estimates of the round trip and set the timeout (RFC 2988)."""
     connection = queues.connections[message]
     if connection["round_trip_s"] > 0:
-        off_s = abs(passed_s - connection["round_trip_s"])
-        connection["deviation_s"] += (off_s - connection["deviation_s"]) / 4
-        connection["round_trip_s"] += (passed_s - connection["round_trip_s"]) / 8
+        error_s = abs(round_trip_s - connection["round_trip_s"])
+        connection["deviation_s"] += (error_s - connection["deviation_s"]) / 4
+        connection["round_trip_s"] += (round_trip_s - connection["round_trip_s"]) / 8
     else:
-        connection["round_trip_s"] = passed_s
-        connection["deviation_s"] = passed_s / 2
+        connection["round_trip_s"] = round_trip_s
+        connection["deviation_s"] = round_trip_s / 2
     timeout_s = connection["round_trip_s"] + 4 * connection["deviation_s"]
     connection["timeout_s"] = max(timeout_s, transport.timeout_s)
 
 
 @compile_function
 def _inflate(queues: Queues, message: int, count: int) -> None:
-    """Enlarge the window by packets that have arrived."""
+    """Enlarge the window after `count` packets have arrived: by `count` in slow start, later by one per window."""
     connection = queues.connections[message]
     window = connection["window"]
-    room = connection["known"] + window - connection["sent"]
+    room = connection["acked"] + window - connection["sent"]
     grow = min(count * 1.0, room)
     if grow < 0:
         return
@@ -296,10 +306,10 @@ def _inflate(queues: Queues, message: int, count: int) -> None:
 
 @compile_function
 def _send(queues: Queues, paths: Paths, transport: Transport, message: int, now_s: float) -> None:
-    """Send as many packets as the window lets, in trains."""
+    """Send as many packets as the window allows, in trains."""
     connection = queues.connections[message]
     sent, packets = connection["sent"], connection["packets"]
-    end = min(packets, int(connection["known"] + connection["window"] + 1e-9))
+    end = min(packets, int(connection["acked"] + connection["window"] + 1e-9))
     if sent < end and connection["deadline_s"] == np.inf:
         connection["deadline_s"] = now_s + connection["timeout_s"]
     while sent < end:
@@ -311,7 +321,7 @@ def _send(queues: Queues, paths: Paths, transport: Transport, message: int, now_
 
 @compile_function
 def time_out(queues: Queues, paths: Paths, transport: Transport, now_s: float) -> None:
-    """Begin connections whose deadline has passed again, with a window of one packet."""
+    """Retransmit on connections whose deadline has passed, with a window of one packet and twice the timeout."""
     for place in range(queues.number[ACTIVE]):
         message = queues.active[place]
         connection = queues.connections[message]
@@ -319,20 +329,20 @@ def time_out(queues: Queues, paths: Paths, transport: Transport, now_s: float) -
             continue
         connection["timeout_s"] *= 2
         connection["deadline_s"] = now_s + connection["timeout_s"]
-        connection["seen"] = connection["seen_marked"] = 0.0
+        connection["arrivals"] = connection["marked_arrivals"] = 0.0
         connection["slow_start_until"] = max(connection["window"] / 2, 2.0)
-        connection["seen_until"] = connection["window"]
+        connection["update_at_arrivals"] = connection["window"]
         connection["window"] = 1.0
         if connection["is_open"]:
-            connection["sent"] = connection["known"] + 1
-            send_train(queues, paths, transport, message, connection["known"], 1, now_s)
+            connection["sent"] = connection["acked"] + 1
+            send_train(queues, paths, transport, message, connection["acked"], 1, now_s)
         else:
             send_train(queues, paths, transport, message, -1, 0, now_s)
 
 
 @compile_function
 def run_packets(program: Program, state: State, paths: Paths, queues: Queues, transport: Transport) -> int:
-    """Go on until all is done, or there is no room for more trains; says why it stopped."""
+    """Continue until all tasks have ended, nothing can move or too few trains are free; return the reason to stop."""
     number, clock, timer_s, ready = state.number, state.clock, state.timer_s, state.ready
     while True:
         while number[READY_OUT] < number[READY_IN]:
@@ -361,7 +371,7 @@ def run_packets(program: Program, state: State, paths: Paths, queues: Queues, tr
 
 @compile_function
 def _fire(program: Program, state: State, paths: Paths, queues: Queues, transport: Transport) -> None:
-    """Do what the first timer stands for."""
+    """Handle the first timer."""
     kind, item = take_timer(state)
     if kind == COMPUTED:
         free_device(program, state, item)
@@ -376,7 +386,10 @@ def _fire(program: Program, state: State, paths: Paths, queues: Queues, transpor
 def _move_trains(
     paths: Paths, queues: Queues, transport: Transport, link_bytes: Integers, clock: Floats, until_s: float
 ) -> int:
-    """Move trains until a message has arrived, which is returned; -1 for none before `until_s`, or without room."""
+    """Move trains until a message is complete, and return it.
+
+    Return -1 if none is complete before `until_s`, or if too few trains are free.
+    """
     number, events, trains, connections = queues.number, queues.events, queues.trains, queues.connections
     while number[FREE] >= number[ACTIVE] + transport.spare:
         event_s = events[0]["at_s"] if number[EVENTS] else np.inf
@@ -406,7 +419,10 @@ def _move_trains(
 
 @compile_function
 def _scan(paths: Paths, queues: Queues, transport: Transport, clock: Floats) -> None:
-    """Look for timeouts at the next multiple of the scanner's period; those that passed unseen are left out."""
+    """Handle timeouts at the next multiple of the scanner's period.
+
+    Scans that were due while no connection was open are skipped.
+    """
     due_s = queues.number[SCANS] * transport.scan_s
     if due_s > clock[0]:
         clock[0] = due_s
@@ -420,7 +436,7 @@ def _scan(paths: Paths, queues: Queues, transport: Transport, clock: Floats) -> 
 def _open(
     program: Program, state: State, paths: Paths, queues: Queues, transport: Transport, group: int
 ) -> None:
-    """Open the connections of a round; each takes one of the paths of its pair by a hash."""
+    """Open the connections of a group's messages; a hash chooses one of the paths of each pair."""
     opened, chain_round = 0, state.chain_round[program.group_chain[group]]
     for message in range(program.message_first[group], program.message_first[group + 1]):
         pair = paths.pair[message]
@@ -446,10 +462,10 @@ def _close(program: Program, state: State, queues: Queues, message: int) -> None
 
 
 @compile_function
-def _mix(one: int, two: int, three: int) -> int:
-    """Return a number that looks like chance, 0 to 2^31 (SplitMix64's finaliser)."""
+def _mix(first: int, second: int, third: int) -> int:
+    """Return a pseudorandom number below 2^31 from three integers (SplitMix64's finaliser)."""
     mixed = np.uint64(0)
-    for value in (one, two, three):
+    for value in (first, second, third):
         mixed = (mixed ^ np.uint64(value)) + np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

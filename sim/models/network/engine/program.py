@@ -1,8 +1,8 @@
 """Data of the event loop: tasks, chains of rounds, messages and routes, all as arrays.
 
-A task computes on a device, or moves messages, or neither (a barrier). Messages move in *chains*: a chain goes
-through *phases*, a phase repeats a *round* some times, and a round is over when all its messages have arrived.
-Messages of a round with equal latency form a *group*, which starts and ends as one event. So a ring AllReduce is
+A task computes on a device, or moves messages, or neither (a barrier). Messages move in *chains*: a chain is a
+sequence of *phases*, a phase repeats a *round* a number of times, and a round ends when all its messages have arrived.
+Messages of a round with equal latency form a *group*, which starts and ends as one event. A ring AllReduce is thus
 one chain of one phase: 2(g-1) rounds of g messages.
 """
 
@@ -17,24 +17,25 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 FLOWS, TIMERS, ORDER, READY_IN, READY_OUT, DONE, FLOW_ROWS, RATE_ROWS, DIRTY, STAMP, SHARES, IDLE = range(12)
-"""Places in `State.number`: flows that move; timers that wait, and that were ever set; tasks that became ready, and of
-these taken up; tasks that ended; rows of the trace; links whose flows changed; marks given; times that rates were
-worked out; devices that are free and have tasks."""
+"""Indices into `State.number`: moving flows; pending timers, and timers set so far; tasks that became ready, and how
+many of these were started; tasks that ended; rows of the two traces; links whose flows changed; the last stamp of
+`free_mark` and `touch_mark`; how often rates were computed; idle devices with queued tasks."""
 
 
-JOINED, FREE, TOUCHED, FREE_SEEN, TOUCHED_SEEN = range(5)
-"""Places in `Neighbours.size`: flows that joined; flows and links that are worked out, and how many were looked at."""
+JOINED, FREE, TOUCHED, FREE_VISITED, TOUCHED_VISITED = range(5)
+"""Indices into `Neighbours.size`: new flows; flows and links whose rates are recomputed, and how many of each the
+search has visited."""
 
 
 class Program(NamedTuple):
-    """Tasks, messages and routes of a run; the parts of item i are `x_first[i]:x_first[i + 1]`."""
+    """Tasks, chains and messages of a run; the parts of item i are `x_first[i]:x_first[i + 1]`."""
 
     task_device: Integers
-    """(tasks,) the device a compute task occupies, -1 for all others"""
+    """(tasks,) the device that a compute task occupies, -1 for all others"""
     task_s: Floats
-    """(tasks,) computing time; of a communication, what passes before the first message"""
+    """(tasks,) computing time; for a communication, the time before its first message"""
     task_after: Integers
-    """(tasks,) how many predecessors a task has"""
+    """(tasks,) number of predecessors"""
     next_first: Integers
     next_task: Integers
     chain_first: Integers
@@ -43,37 +44,40 @@ class Program(NamedTuple):
     phase_first: Integers
     """(chains + 1,) the phases of a chain"""
     phase_rounds: Integers
-    """(phases,) how often a phase's round is repeated"""
+    """(phases,) number of rounds"""
     group_first: Integers
     """(phases + 1,) the groups of a phase's round"""
     group_chain: Integers
     head_s: Floats
-    """(groups,) before the data"""
+    """(groups,) time before the data moves"""
     tail_s: Floats
-    """(groups,) after the data"""
+    """(groups,) time from the end of the data until the group has arrived"""
     message_first: Integers
     """(groups + 1,) the messages of a group"""
     message_group: Integers
     message_bytes: Integers
-    """(messages,) on the wire, in each round; a message is a flow while its data move"""
+    """(messages,) bytes on the wire in each round; a message is a flow while its data moves"""
 
 
 class Routes(NamedTuple):
-    """The links of each message, `links[first[m]:first[m + 1]]`, none twice; replaced when a fabric is reconfigured."""
+    """The links of each message m, `links[first[m]:first[m + 1]]`, all different.
+
+    Reconfiguring a fabric replaces them.
+    """
 
     first: Integers
     links: Integers
 
 
 class State(NamedTuple):
-    """State of a run; the loop can be left and entered again at any time."""
+    """State of a run; the loop can stop and continue at any time."""
 
     clock: Floats
     """(1,) seconds"""
     rounding: Floats
-    """(1,) by how much of its duration a flow may end later, 0 for exact ends"""
+    """(1,) the share of its duration by which a flow may end later, 0 for exact ends"""
     number: Integers
-    """(12,) counters, by the names above"""
+    """(12,) counters; the module's constants name the indices"""
     waits_for: Integers
     begin_s: Floats
     end_s: Floats
@@ -85,45 +89,46 @@ class State(NamedTuple):
     device_last: Integers
     queued_next: Integers
     idle: Integers
-    """devices that are free and have tasks; the first `number[IDLE]`"""
+    """idle devices with queued tasks; the first `number[IDLE]` entries are valid"""
     chains_left: Integers
     chain_phase: Integers
     chain_round: Integers
     groups_left: Integers
     flows_left: Integers
-    """(groups,) flows of a group that still move"""
+    """(groups,) moving flows of a group"""
     flows: Integers
-    """the messages that move, in no order; the first `number[FLOWS]`"""
+    """moving messages, in no order; the first `number[FLOWS]` entries are valid"""
     flow_left: Floats
-    """(messages,) bytes that were left at `flow_since_s`"""
+    """(messages,) remaining bytes at `flow_since_s`"""
     flow_since_s: Floats
     flow_rate: Floats
     flow_until_s: Floats
-    """when the flow at each place of `flows` ends at that rate"""
+    """when the flow at the same index of `flows` ends at its current rate"""
     flow_place: Integers
-    """(messages,) where a flow that moves stands in `flows`"""
+    """(messages,) index of a moving flow in `flows`"""
     flow_begin_s: Floats
     link_bytes: Integers
     link_rate: Floats
     """(links,) as last traced"""
     dirty: Integers
-    """links whose flows changed since rates were worked out; the first `number[DIRTY]`"""
+    """links whose flows changed since rates were computed; the first `number[DIRTY]` entries are valid"""
     dirty_mark: Integers
     timer_s: Floats
     timer_order: Integers
     timer_kind: Integers
     timer_item: Integers
     flow_rows: Floats
-    """trace: message, round, begin, end of the data"""
+    """trace: message, round, begin and end of the data"""
     rate_rows: Floats
-    """trace: time, link, rate from then on"""
+    """trace: time, link, rate from this time on"""
 
 
 class Neighbours(NamedTuple):
-    """Flows by link, and the rates and limits they have.
+    """Flows by link, with their rates and limits.
 
-    A link's part of a list (entries,) begins at `start`. `first` and `links` are the routes without links that are
-    never full: those limit nobody. Entry k is `links[k]` of a flow.
+    `first` and `links` are the routes without the links that are never full, because those limit no flow. Entry k is
+    the pair of the link `links[k]` and its flow. In a field described as "list", (entries,), the part of link l
+    begins at `start[l]`.
     """
 
     first: Integers
@@ -131,47 +136,48 @@ class Neighbours(NamedTuple):
     start: Integers
     on_count: Integers
     on_link: Integers
-    """list: the flows on a link, in no order"""
+    """list: flows on a link, in no order"""
     on_entry: Integers
-    """list: their entries"""
+    """list: entries of these flows"""
     place: Integers
-    """(entries,) where an entry stands in `on_link`, while its flow moves"""
+    """(entries,) index of an entry in `on_link` while its flow moves"""
     level: Floats
-    """(links,) the rate of the flows that the link limits, no other on it has more; infinity for those it does not"""
+    """(links,) rate of the flows that the link limits, the highest on the link; infinity if it limits none"""
     carried: Floats
-    """(links,) the sum of the rates, of free flows left out while they are worked out"""
+    """(links,) sum of the rates; without those of free flows while these are recomputed"""
     limit: Integers
-    """(messages,) the link that limits a flow, -1 for none as yet"""
-    held: Integers
-    """list: the flows that a link limits; those that have left since have another `limit`"""
-    held_count: Integers
+    """(messages,) link that limits a flow, -1 for none yet"""
+    limited: Integers
+    """list: flows that a link limits, or had limited: a flow counts only if its `limit` is this link
+    (`proportional`: all flows on a link)"""
+    limited_count: Integers
     size: Integers
-    """(5,) counters, by the names above"""
+    """(5,) counters; the module's constants name the indices"""
     joined: Integers
     free: Integers
-    """the flows whose rates are worked out; the first `size[FREE]`"""
+    """flows whose rates are recomputed; the first `size[FREE]` entries are valid"""
     free_mark: Integers
     touched: Integers
-    """the links of these flows; the first `size[TOUCHED]`"""
+    """links of these flows; the first `size[TOUCHED]` entries are valid"""
     touch_mark: Integers
     free_on: Integers
-    """list: the free flows on a link"""
+    """list: free flows on a link"""
     free_count: Integers
     share: Floats
-    """(messages,) the rates worked out, -1 while a flow's rate still rises"""
+    """(messages,) new rates, -1 while the rate of a flow still rises"""
     rising: Integers
-    """(links,) how many flows on it still rise"""
+    """(links,) number of flows whose rate still rises"""
     room: Floats
     full_at: Floats
-    """(links,) the level worked out"""
+    """(links,) new level"""
     heap: Integers
     heap_level: Floats
     price: Floats
-    """(links,) waits of `proportional`; empty where rates are max-min fair"""
+    """(links,) waits of `proportional`; empty if rates are max-min fair"""
 
 
 def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: float = 0.0) -> State:
-    """Return the state with nothing done yet, tasks without predecessors ready, and room for `trace_rows`."""
+    """Return the state at time 0: tasks without predecessors are ready; each trace has room for `trace_rows` rows."""
     (number, ready), (tasks, devices, chains, groups, messages) = _ready_tasks(program), _sizes(program)
     return State(
         clock=np.zeros(1),
@@ -213,32 +219,35 @@ def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: 
 
 
 def _sizes(program: Program) -> tuple[int, int, int, int, int]:
-    """Return how many tasks, devices, chains, groups and messages there are."""
+    """Return the numbers of tasks, devices, chains, groups and messages."""
     devices = 1 + int(program.task_device.max(initial=-1))
-    of_network = program.chain_task.size, program.group_chain.size, program.message_bytes.size
-    return program.task_s.size, devices, *of_network
+    network_sizes = program.chain_task.size, program.group_chain.size, program.message_bytes.size
+    return program.task_s.size, devices, *network_sizes
 
 
 def _ready_tasks(program: Program) -> tuple[Integers, Integers]:
-    """Return the counters, and the tasks without predecessors at the front of the room for all."""
-    free = np.flatnonzero(program.task_after == 0)
+    """Return the counters, and an array (tasks,) that begins with the tasks without predecessors."""
+    first_tasks = np.flatnonzero(program.task_after == 0)
     number, ready = integers(12), integers(program.task_s.size)
-    number[READY_IN] = free.size
-    ready[: free.size] = free
+    number[READY_IN] = first_tasks.size
+    ready[: first_tasks.size] = first_tasks
     return number, ready
 
 
 def fresh_neighbours(
     routes: Routes, never_full: NDArray[np.bool_], *, in_proportion: bool = False
 ) -> Neighbours:
-    """Return neighbours with no flow on any link yet; `never_full` is (links,)."""
-    kept = ~never_full[routes.links]
-    first, on_routes = np.concatenate([[0], np.cumsum(kept)])[routes.first], routes.links[kept]
-    messages, links, entries = first.size - 1, never_full.size, on_routes.size
-    ends = np.cumsum(np.bincount(on_routes, minlength=links))
+    """Return neighbours without any flow; `never_full` (links,) names links to leave out of the sharing.
+
+    Set `in_proportion` for proportionally fair rates.
+    """
+    can_fill = ~never_full[routes.links]
+    first, route_links = np.concatenate([[0], np.cumsum(can_fill)])[routes.first], routes.links[can_fill]
+    messages, links, entries = first.size - 1, never_full.size, route_links.size
+    ends = np.cumsum(np.bincount(route_links, minlength=links))
     return Neighbours(
         first=first,
-        links=on_routes,
+        links=route_links,
         start=np.concatenate([[0], ends])[:-1],
         on_count=integers(links),
         on_link=integers(entries),
@@ -247,8 +256,8 @@ def fresh_neighbours(
         level=np.full(links, np.inf),
         carried=np.zeros(links),
         limit=integers(messages, -1),
-        held=integers(entries),
-        held_count=integers(links),
+        limited=integers(entries),
+        limited_count=integers(links),
         size=integers(5),
         joined=integers(messages),
         free=integers(messages),
@@ -268,5 +277,5 @@ def fresh_neighbours(
 
 
 def integers(size: int, value: int = 0) -> Integers:
-    """Return an array of one value."""
+    """Return an int64 array (size,) filled with `value`."""
     return np.full(size, value, np.int64)

@@ -1,12 +1,12 @@
-"""Proportionally fair rates: what flows with equal windows get over links with FIFO queues.
+"""Proportionally fair rates: the rates of flows with equal windows over links with FIFO queues.
 
-A sender that keeps W bytes on their way gets W over its round trip, and the round trip of a busy network is the sum of
-the waits in its queues. So rates are x_i = 1 / sum of q_l over the links of flow i, where q_l is the wait at link l in
-units of 1 / W, and a link with q_l > 0 is full: the rates that maximise sum log x_i (Kelly, Maulloo and Tan, 1998; of
-windows: Mo and Walrand, 2000). Max-min fair rates, of `shares`, are those of queues of their own for each flow.
+A sender with W bytes in flight has the rate W / round trip, and in a busy network the round trip is the sum of the
+waits in the queues. So the rate of flow i is x_i = 1 / (sum of q_l over its links), where q_l is the wait at link l in
+units of 1 / W, and a link with q_l > 0 is full. These rates maximise sum log x_i (Kelly, Maulloo and Tan, 1998; for
+windows: Mo and Walrand, 2000). The max-min fair rates of `shares` are those of links with one queue per flow.
 
-Waits are found link after link, each so that the link is just full while the others stay: coordinate ascent of the
-dual. The waits of the last change are where the next begins.
+The waits are computed by coordinate ascent on the dual: each link in turn gets the wait at which it is just full while
+the waits of the others stay. Each computation starts from the waits of the one before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sim.models.network.engine.program import (
 from sim.models.network.engine.timers import end_s
 
 ACCURATE = 1e-9
-"""Turns end when no wait changes by more than this part of the longest."""
+"""The ascent ends when no wait changes by more than this part of the longest wait on its paths."""
 _TURNS, _STEPS = 1000, 60
 _GRID = 2.0**-24
 """Rates are multiples of this part of the power of two above them, so that equal flows end together."""
@@ -35,7 +35,7 @@ _GRID = 2.0**-24
 
 @compile_function
 def share_in_proportion(state: State, near: Neighbours, capacity: Floats) -> None:
-    """Give all flows their rates, and work out when they end."""
+    """Set the rates and ends of all moving flows."""
     number = state.number
     number[SHARES] += 1
     for place in range(number[DIRTY]):
@@ -48,7 +48,7 @@ def share_in_proportion(state: State, near: Neighbours, capacity: Floats) -> Non
         if count[link] == 0:
             price[link] = 0.0
         elif capacity[link] > 0 and price[link] == np.inf:
-            price[link] = 0.0  # it was dead
+            price[link] = 0.0  # the link was dead and lives again
         elif capacity[link] <= 0:
             price[link] = np.inf
     for message in moving:
@@ -65,58 +65,59 @@ def share_in_proportion(state: State, near: Neighbours, capacity: Floats) -> Non
 
 @compile_function
 def _flows_on_links(near: Neighbours, moving: Integers) -> Integers:
-    """Return how many flows each link has, and list them from the link's `start` on in `near.held`."""
+    """Return the number of flows on each link, and list these flows in `near.limited` from `start` on."""
     count = near.free_count
     count[:] = 0
     for message in moving:
         for entry in range(near.first[message], near.first[message + 1]):
             link = near.links[entry]
-            near.held[near.start[link] + count[link]] = message
+            near.limited[near.start[link] + count[link]] = message
             count[link] += 1
     return count
 
 
 @compile_function
 def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> float:
-    """Set the wait at a link so that it is full, or 0; return by which part of the longest wait it changed.
+    """Set the wait at a link so that the link is just full, or to 0; return the change over the longest wait.
 
-    The load falls with the wait and is convex, so Newton's steps from below never pass the root.
+    The load falls with the wait and is convex, so Newton steps from below the root never pass it.
     """
-    wait, begin, before = near.share, near.start[link], near.price[link]
+    wait, begin, old_wait = near.share, near.start[link], near.price[link]
     least, load = np.inf, 0.0
     for place in range(begin, begin + count):
-        message = near.held[place]
-        wait[message] -= before
-        if wait[message] < 1e-14 * before:
-            wait[message] = 0.0  # it waits here alone
+        message = near.limited[place]
+        wait[message] -= old_wait
+        if wait[message] < 1e-14 * old_wait:
+            wait[message] = 0.0  # a rounding error: this is the only link where the flow waits
         least = min(least, wait[message])
         load += 1.0 / wait[message] if wait[message] > 0 else np.inf
-    found = 0.0
+    own_wait = 0.0
     if load > capacity:
-        found = max(1.0 / capacity - least, 0.0)  # so much is needed for the flow that waits least elsewhere
+        # This start is below the root: there the flow with the least other wait alone would fill the link.
+        own_wait = max(1.0 / capacity - least, 0.0)
         for _ in range(_STEPS):
             load = slope = 0.0
             for place in range(begin, begin + count):
-                rate = 1.0 / (wait[near.held[place]] + found)
+                rate = 1.0 / (wait[near.limited[place]] + own_wait)
                 load += rate
                 slope += rate * rate
             step = (load - capacity) / slope
-            found += step
-            if step <= 1e-13 * found:
+            own_wait += step
+            if step <= 1e-13 * own_wait:
                 break
     longest = 0.0
     for place in range(begin, begin + count):
-        message = near.held[place]
-        wait[message] += found
+        message = near.limited[place]
+        wait[message] += own_wait
         if wait[message] < np.inf:
             longest = max(longest, wait[message])
-    near.price[link] = found
-    return abs(found - before) / longest if longest > 0 else 0.0
+    near.price[link] = own_wait
+    return abs(own_wait - old_wait) / longest if longest > 0 else 0.0
 
 
 @compile_function
 def _set_rates(state: State, near: Neighbours, moving: Integers) -> None:
-    """Set the rates from now on."""
+    """Set the new rates, and the ends of the flows whose rate changes."""
     rate, left, since_s, now = state.flow_rate, state.flow_left, state.flow_since_s, state.clock[0]
     for place in range(moving.size):
         message = moving[place]
@@ -133,7 +134,7 @@ def _set_rates(state: State, near: Neighbours, moving: Integers) -> None:
 
 @compile_function
 def _on_grid(rate: float) -> float:
-    """Return a rate as a multiple of a small part of the power of two above it."""
+    """Round a rate to a multiple of `_GRID` times the power of two above it."""
     if rate <= 0:
         return 0.0
     step = 2.0 ** np.ceil(np.log2(rate)) * _GRID

@@ -1,17 +1,17 @@
-"""Max-min fair rates of the flows that move, worked out again only where a change reaches.
+"""Max-min fair rates of the moving flows, recomputed only for the flows that a change can affect.
 
-Each flow is limited by a full link on which nobody has more than it; rates are max-min fair exactly when that is so
-(Bertsekas and Gallager, Data Networks, 6.5.2). A flow that comes or goes changes its links, hence the flows that these
-limit, hence all links of those flows, and so on: these flows are free, all others keep their rates while the free ones
-are filled in (`fill`). Should a link get so full that a flow which kept its rate has more there than the free ones,
-that flow is freed too, and it is filled again. What is not touched stays as fair as it was. A rate that stays
-leaves its flow alone, so that equal flows end at equal times.
+Rates are max-min fair if and only if each flow crosses a full link on which no flow has a higher rate: its bottleneck
+(Bertsekas and Gallager, Data Networks, 6.5.2). A flow that begins or ends changes its links, hence the flows that these
+limit, hence all links of those flows, and so on. These flows are free; all others keep their rates while `fill`
+computes new rates for the free ones. If a flow that kept its rate then has more than the free ones on a full link, it
+becomes free too, and `fill` runs again. Untouched flows stay fair. A flow whose rate does not change is not updated, so
+that equal flows end at equal times.
 
-Filling raises the level of all free flows until a link is full; the flows of that link stop there, the others rise on.
-Links that are full within one part in 10^9 of the level count as full together.
+Filling raises the level of all free flows until a link is full; the flows on this link stop at the level, and the
+others continue to rise. Links that become full within one part in 10^9 of the level count as simultaneous.
 
-This is to be compiled; `shares_numpy` does the same without, all flows at every change. Arrays are taken out of their
-tuples before loops: compiled code counts references at each access to a tuple.
+This module is written for numba; `shares_numpy` replaces it without numba and recomputes all flows at every change.
+Arrays are taken out of their tuples before loops, because compiled code counts references at each access to a tuple.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from sim.models.network.engine.program import (
     DIRTY,
     FLOWS,
     FREE,
-    FREE_SEEN,
+    FREE_VISITED,
     JOINED,
     SHARES,
     STAMP,
     TOUCHED,
-    TOUCHED_SEEN,
+    TOUCHED_VISITED,
     Floats,
     Integers,
     Neighbours,
@@ -37,20 +37,21 @@ from sim.models.network.engine.program import (
 from sim.models.network.engine.timers import end_s
 
 TOGETHER = 1 + 1e-9
+"""Links whose levels differ by less than this factor become full together."""
 SAME = 1e-12
-"""Rates that differ by less count as equal: what sums of floats may err."""
+"""Rates that differ by less than this part count as equal: the error of sums of floats."""
 
 
 @compile_function
 def fill(near: Neighbours, capacity: Floats) -> None:
-    """Work out the shares of the free flows, the link that limits each, and the level of each link they touch.
+    """Compute the shares of the free flows, the link that limits each, and the level of each touched link.
 
-    The heap is of these links, by the level at which each would be full. A level that others have raised since is
-    found out when it comes first: levels only rise.
+    A heap orders these links by the level at which each becomes full. An entry may be out of date, because flows
+    that stop elsewhere raise the level; levels only rise, so it is enough to correct an entry when it comes first.
     """
     _empty(near, capacity)
     first, links, room, rising, free_on = near.first, near.links, near.room, near.rising, near.free_on
-    start, free_count, held, held_count = near.start, near.free_count, near.held, near.held_count
+    start, free_count, limited, limited_count = near.start, near.free_count, near.limited, near.limited_count
     heap, levels, share, limit, full_at = near.heap, near.heap_level, near.share, near.limit, near.full_at
     size, level = near.size[TOUCHED], -1.0
     for place in range(size // 2 - 1, -1, -1):
@@ -65,13 +66,13 @@ def fill(near: Neighbours, capacity: Floats) -> None:
             level = room[link] / rising[link]
         if rising[link]:
             full_at[link] = level
-            held_count[link] = _stop(
+            limited_count[link] = _stop(
                 link,
                 level,
                 start[link],
                 free_count[link],
                 free_on,
-                held,
+                limited,
                 first,
                 links,
                 share,
@@ -86,24 +87,24 @@ def fill(near: Neighbours, capacity: Floats) -> None:
 
 @compile_function
 def _empty(near: Neighbours, capacity: Floats) -> None:
-    """Set the links to what they are without the free flows, which are about to rise."""
+    """Set the room of the touched links without the free flows, and fill the heap."""
     touched, room, rising, heap, levels = near.touched, near.room, near.rising, near.heap, near.heap_level
     count, free_count, carried = near.on_count, near.free_count, near.carried
     for place in range(near.size[TOUCHED]):
         link = touched[place]
         rising[link] = free_count[link]
-        # a link whose flows are all free carries nothing: errors of sums end here
+        # If all flows of a link are free, its room is its capacity: rounding errors of `carried` do not accumulate.
         room[link] = (
             capacity[link] if rising[link] == count[link] else max(capacity[link] - carried[link], 0.0)
         )
-        near.held_count[link], near.full_at[link] = 0, np.inf
+        near.limited_count[link], near.full_at[link] = 0, np.inf
         heap[place] = link
         levels[place] = room[link] / rising[link] if rising[link] else np.inf
 
 
 @compile_function
 def _sink(links: Integers, levels: Floats, place: int, size: int) -> None:
-    """Move an entry of a heap down to where it belongs, the least level first."""
+    """Move an entry of the heap down to its position; the least level comes first."""
     link, level = links[place], levels[place]
     while 2 * place + 1 < size:
         child = 2 * place + 1
@@ -123,7 +124,7 @@ def _stop(
     begin: int,
     count: int,
     free_on: Integers,
-    held: Integers,
+    limited: Integers,
     first: Integers,
     links: Integers,
     share: Floats,
@@ -131,7 +132,7 @@ def _stop(
     rising: Integers,
     room: Floats,
 ) -> int:
-    """Those free flows of a full link that still rise stop at a level; returns how many, they are noted as held."""
+    """Stop the free flows of a full link that still rise at `level`, list them as limited, and return their number."""
     number = begin
     for place in range(begin, begin + count):
         message = free_on[place]
@@ -139,7 +140,7 @@ def _stop(
             continue
         share[message] = level
         limit[message] = link
-        held[number] = message
+        limited[number] = message
         number += 1
         for entry in range(first[message], first[message + 1]):
             rising[links[entry]] -= 1
@@ -149,7 +150,7 @@ def _stop(
 
 @compile_function
 def join(state: State, near: Neighbours, begin: int) -> None:
-    """Note that the flows from place `begin` on are new."""
+    """Add the flows at `begin` and behind, which are new."""
     flows, first, links, size = state.flows, near.first, near.links, near.size
     start, count, on_link, on_entry, place_of = (
         near.start,
@@ -175,7 +176,7 @@ def join(state: State, near: Neighbours, begin: int) -> None:
 
 @compile_function
 def leave(state: State, near: Neighbours, end: int) -> None:
-    """Note that the flows behind those that move, up to place `end`, have ended."""
+    """Remove the flows that have ended: those in `flows` behind the moving ones, up to `end`."""
     flows, first, links, rate = state.flows, near.first, near.links, state.flow_rate
     start, count, on_link, on_entry, place_of = (
         near.start,
@@ -200,7 +201,7 @@ def leave(state: State, near: Neighbours, end: int) -> None:
 
 @compile_function
 def _touch(number: Integers, dirty: Integers, mark: Integers, link: int) -> None:
-    """Note that the flows of a link have changed."""
+    """Record that the flows of a link have changed."""
     if mark[link] == 0:
         mark[link] = 1
         dirty[number[DIRTY]] = link
@@ -209,7 +210,7 @@ def _touch(number: Integers, dirty: Integers, mark: Integers, link: int) -> None
 
 @compile_function
 def share(state: State, near: Neighbours, capacity: Floats) -> None:
-    """Give the flows that a change reaches their fair rates, and work out when they end."""
+    """Set the fair rates and the ends of the flows that the last changes affect."""
     state.number[STAMP] += 1
     state.number[SHARES] += 1
     stamp, size = state.number[STAMP], near.size
@@ -218,7 +219,7 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
         _reach(near, state.flow_rate, stamp)
         fill(near, capacity)
         _free_those_with_more(near, state.flow_rate, stamp)
-        if size[FREE] == size[FREE_SEEN]:
+        if size[FREE] == size[FREE_VISITED]:
             break
     _keep_levels(near, capacity)
     _set_rates(state, near)
@@ -226,7 +227,7 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
 
 @compile_function
 def _begin_with_changes(state: State, near: Neighbours, stamp: int) -> None:
-    """Touch the links that changed, and free the flows that joined."""
+    """Touch the links that changed, and free the new flows."""
     number, size = state.number, near.size
     for place in range(number[DIRTY]):
         link = state.dirty[place]
@@ -238,24 +239,35 @@ def _begin_with_changes(state: State, near: Neighbours, stamp: int) -> None:
         near.free_mark[message] = stamp
         near.free[place] = message
     size[TOUCHED], size[FREE] = number[DIRTY], size[JOINED]
-    number[DIRTY] = size[JOINED] = size[FREE_SEEN] = size[TOUCHED_SEEN] = 0
+    number[DIRTY] = size[JOINED] = size[FREE_VISITED] = size[TOUCHED_VISITED] = 0
 
 
 @compile_function
 def _reach(near: Neighbours, rate: Floats, stamp: int) -> None:
-    """Free the flows that a touched link limits, and touch the links of free flows, until there are no more."""
+    """Free the flows that a touched link limits, and touch the links of free flows, until nothing is added."""
     first, links, start, level = near.first, near.links, near.start, near.level
-    held, held_count, limit, free, touched = near.held, near.held_count, near.limit, near.free, near.touched
+    limited, limited_count, limit, free, touched = (
+        near.limited,
+        near.limited_count,
+        near.limit,
+        near.free,
+        near.touched,
+    )
     free_mark, touch_mark, size, share = near.free_mark, near.touch_mark, near.size, near.share
     free_on, free_count, carried = near.free_on, near.free_count, near.carried
-    flows, reached, flow_place, link_place = size[FREE], size[TOUCHED], size[FREE_SEEN], size[TOUCHED_SEEN]
+    flows, reached, flow_place, link_place = (
+        size[FREE],
+        size[TOUCHED],
+        size[FREE_VISITED],
+        size[TOUCHED_VISITED],
+    )
     while link_place < reached or flow_place < flows:
         for place in range(link_place, reached):
             link = touched[place]
             if level[link] == np.inf:
                 continue
-            for at in range(start[link], start[link] + held_count[link]):
-                message = held[at]
+            for at in range(start[link], start[link] + limited_count[link]):
+                message = limited[at]
                 if limit[message] == link and free_mark[message] != stamp:
                     free_mark[message] = stamp
                     free[flows] = message
@@ -274,13 +286,13 @@ def _reach(near: Neighbours, rate: Floats, stamp: int) -> None:
                     touched[reached] = link
                     reached += 1
         flow_place = flows
-    size[FREE] = size[FREE_SEEN] = flows
-    size[TOUCHED] = size[TOUCHED_SEEN] = reached
+    size[FREE] = size[FREE_VISITED] = flows
+    size[TOUCHED] = size[TOUCHED_VISITED] = reached
 
 
 @compile_function
 def _free_those_with_more(near: Neighbours, rate: Floats, stamp: int) -> None:
-    """Free the flows that kept their rate, but have more than the free ones on a link that is full now, become free."""
+    """Free the flows that kept their rate but have more than the free ones on a link that is now full."""
     start, count, on_link, free_mark, free = (
         near.start,
         near.on_count,
@@ -307,7 +319,7 @@ def _free_those_with_more(near: Neighbours, rate: Floats, stamp: int) -> None:
 
 @compile_function
 def _keep_levels(near: Neighbours, capacity: Floats) -> None:
-    """Keep the levels of links, with which the next change begins."""
+    """Store the levels and loads of the touched links for the next change."""
     level, carried, full_at, room = near.level, near.carried, near.full_at, near.room
     for link in near.touched[: near.size[TOUCHED]]:
         level[link] = full_at[link]
@@ -317,7 +329,7 @@ def _keep_levels(near: Neighbours, capacity: Floats) -> None:
 
 @compile_function
 def _set_rates(state: State, near: Neighbours) -> None:
-    """Set the new rates of the free flows from now on."""
+    """Set the new rates of the free flows, and the ends of those whose rate changes."""
     rate, left, since_s, until_s = state.flow_rate, state.flow_left, state.flow_since_s, state.flow_until_s
     place_of, begin_s, rounding, now = state.flow_place, state.flow_begin_s, state.rounding[0], state.clock[0]
     shares = near.share

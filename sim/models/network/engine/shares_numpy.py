@@ -1,4 +1,4 @@
-"""The same as `shares` in numpy, for machines without numba: all flows again at every change."""
+"""Max-min fair rates in numpy, for machines without numba: as `shares`, but all flows at every change."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from sim.models.network.engine.shares import TOGETHER
 
 
 def join(state: State, near: Neighbours, begin: int) -> None:  # noqa: ARG001 - the signature of `shares`
-    """Note that something changed: `share` looks at all flows."""
+    """Record that flows changed; `share` recomputes all of them."""
     state.number[DIRTY] = 1
 
 
 def leave(state: State, near: Neighbours, end: int) -> None:  # noqa: ARG001 - the signature of `shares`
-    """Note that something changed, as `join`."""
+    """Record that flows changed, as `join`."""
     state.number[DIRTY] = 1
 
 
 def share(state: State, near: Neighbours, capacity: Floats) -> None:
-    """Give all flows their fair rates, and work out when they end."""
+    """Set the fair rates of all moving flows, and the ends of those whose rate changes."""
     state.number[SHARES] += 1
     state.number[DIRTY] = 0
     moving = state.flows[: state.number[FLOWS]]
@@ -37,7 +37,7 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
 
 
 def _round_ends(state: State, places: Integers) -> None:
-    """Round ends as `timers.rounded_end_s`, of the flows at these places."""
+    """Round the ends of the flows at these indices, as `timers.round_end_s`."""
     begin_s, end_s = state.flow_begin_s[state.flows[places]], state.flow_until_s[places]
     lasting = end_s > begin_s
     _, exponent = np.frexp((end_s - begin_s)[lasting] * state.rounding[0])
@@ -46,7 +46,7 @@ def _round_ends(state: State, places: Integers) -> None:
 
 
 def fair_rates(moving: Integers, first: Integers, links: Integers, capacity: Floats) -> Floats:
-    """Water filling over all links; a flow without links gets infinity. Rates are (moving,) in bytes/s."""
+    """Return max-min fair rates (moving,) in bytes/s, by water filling; a flow without links gets infinity."""
     length = first[moving + 1] - first[moving]
     flow_of = np.repeat(np.arange(moving.size), length)
     offset = np.arange(flow_of.size) - np.repeat(np.cumsum(length) - length, length)

@@ -1,6 +1,6 @@
 """The next event: a binary heap of timers in arrays, and the ends of flows at their rates.
 
-The earliest timer comes first, the older of two equal ones first.
+The earliest timer comes first; of timers at equal times the older one.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from lightbed.compiled import compile_function
 from sim.models.network.engine.program import ORDER, TIMERS, Floats, State
 
 TOP: Any = np.int64(0)
-"""The place of the first timer; of numpy, as for a plain 0 numba would translate functions again."""
+"""Index of the first timer; a numpy integer, because numba would compile the functions again for a plain 0."""
 
 
 @compile_function
-def _swap(state: State, one: int, other: int) -> None:
+def _swap(state: State, first: int, second: int) -> None:
     for array in (state.timer_order, state.timer_kind, state.timer_item):
-        array[one], array[other] = array[other], array[one]
-    seconds = state.timer_s[one]
-    state.timer_s[one] = state.timer_s[other]
-    state.timer_s[other] = seconds
+        array[first], array[second] = array[second], array[first]
+    seconds = state.timer_s[first]
+    state.timer_s[first] = state.timer_s[second]
+    state.timer_s[second] = seconds
 
 
 @compile_function
-def _before(state: State, one: int, other: int) -> bool:
-    if state.timer_s[one] != state.timer_s[other]:
-        return bool(state.timer_s[one] < state.timer_s[other])
-    return bool(state.timer_order[one] < state.timer_order[other])
+def _before(state: State, first: int, second: int) -> bool:
+    if state.timer_s[first] != state.timer_s[second]:
+        return bool(state.timer_s[first] < state.timer_s[second])
+    return bool(state.timer_order[first] < state.timer_order[second])
 
 
 @compile_function
@@ -50,7 +50,7 @@ def set_timer(state: State, when_s: float, kind: int, item: int) -> None:
 
 @compile_function
 def take_timer(state: State) -> tuple[int, int]:
-    """Remove the first timer: its kind and item."""
+    """Remove the first timer and return its kind and item."""
     kind, item = state.timer_kind[TOP], state.timer_item[TOP]
     state.number[TIMERS] -= 1
     size = state.number[TIMERS]
@@ -70,19 +70,19 @@ def take_timer(state: State) -> tuple[int, int]:
 
 @compile_function
 def end_s(now_s: float, left: float, rate: float, begin_s: float, rounding: float) -> float:
-    """Return the time when a flow that has `left` bytes ends; infinity for one that does not move."""
+    """Return when a flow with `left` bytes ends at this rate; infinity if it has bytes left and a rate of 0."""
     if rate > 0:
         end = now_s + left / rate
         return round_end_s(begin_s, end, rounding) if rounding > 0 else end
-    # an end that was put off comes now, even if the last bytes have taken the link along
+    # With no bytes left only a rounded end lies ahead: if the link dies before it, the flow ends now.
     return np.inf if left > 0 else now_s
 
 
 @compile_function
 def round_end_s(begin_s: float, end_s: float, rounding: float) -> float:
-    """Return the end of a flow, put off to a multiple of the largest power of two within `rounding` of its duration.
+    """Return the end of a flow, rounded up to a multiple of the largest power of two within `rounding` x its duration.
 
-    Flows of like durations so end together, and rates are worked out once for all of them.
+    Flows of similar durations then end together, and rates are computed once for all of them.
     """
     if end_s <= begin_s:
         return end_s
@@ -93,9 +93,9 @@ def round_end_s(begin_s: float, end_s: float, rounding: float) -> float:
 
 @compile_function
 def next_end_s(until_s: Floats) -> float:
-    """Return the time when the first flow ends; infinity when none moves.
+    """Return the time when the first flow ends; infinity if none moves.
 
-    Four at a time, so that none waits for the one before.
+    Four independent minima keep the processor from waiting for the comparison before.
     """
     one = two = three = four = np.inf
     rest = until_s.size % 4

@@ -1,13 +1,14 @@
-"""A circuit switch that is reconfigured while an iteration runs, to match the demand.
+"""A circuit switch that is reconfigured during an iteration, to follow the demand.
 
-Every `period_s` the controller looks at the bytes that started tasks still have to move, chooses circuits again, and
-switches those that differ; they are dark for `delay_s`, the others stay lit. Circuits go to the pairs of greatest
-marginal use, one by one: demand times 1, 1/2, 1/4... for the first, second, third circuit of a pair, so c circuits
-are worth 2 - 2^(1-c) of its demand. Nodes have `degree` transmitters and receivers; circuits are one-way.
+Every `period_s` the controller reads how many bytes the running tasks still have to move, chooses circuits, and
+switches those that differ; these are dark for `delay_s`, and the others stay lit. The controller assigns one circuit
+at a time to the pair with the greatest marginal use: demand times 1, 1/2, 1/4... for the first, second and third
+circuit of a pair, so that c circuits are worth 2 - 2^(1-c) times its demand. Nodes have `degree` transmitters and
+receivers; circuits are one-way.
 
-With host forwarding one circuit of each node is kept in a ring, so that every pair has a way; pairs without a circuit
-take the shortest, and flows on their way are routed again with the circuits. Without it they wait for a circuit.
-A message keeps the latency of a single hop.
+With host forwarding, one circuit of each node belongs to a fixed ring, so that a path joins every pair. Pairs without
+a circuit use the shortest path, and moving flows are rerouted whenever circuits change. Without host forwarding such
+pairs wait for a circuit. A message has the latency of a single hop in both cases.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _PATIENCE = 10_000
-"""Periods without a byte moved or a task ended before an iteration counts as stalled."""
+"""Periods without progress after which an iteration counts as stalled."""
 
 
 @dataclass(frozen=True, slots=True)
 class CircuitSwitch:
-    """`degree` circuits from and to each node, each of `rate_gbps`, chosen again every `period_s`."""
+    """A switch with `degree` circuits of `rate_gbps` from and to each node, reconfigured every `period_s`."""
 
     nodes: int
     degree: int
@@ -59,7 +60,7 @@ class CircuitSwitch:
             )
 
     def fabric(self) -> Fabric:
-        """Return a link for each ordered pair of nodes, dark as yet; link s * n + t leads from s to t."""
+        """Return a fabric with a dark link for each ordered pair of nodes; link s * n + t leads from s to t."""
         pairs = self.nodes**2
         sources, targets = np.divmod(np.arange(pairs), self.nodes)
         return Fabric(
@@ -85,9 +86,9 @@ def simulate_circuits(
     trace: bool = False,
     rounding: float = 0.0,
 ) -> Execution:
-    """Simulate one iteration over circuits that follow the demand. `rounding` as in `execution.simulate`.
+    """Simulate one iteration over circuits that follow the demand; `rounding` as in `execution.simulate`.
 
-    Raises `Stalled` when circuits never come to those that wait, `ValueError` for a graph that does not fit.
+    Raise `Stalled` if nothing moves for 10,000 periods, `ValueError` if the graph has more nodes than the switch.
     """
     fabric = switch.fabric()
     lowered = lower(graph, fabric, latency or Latency(), allreduce)
@@ -103,22 +104,23 @@ def simulate_circuits(
             execution, reconfigurations=len(moved_s), outage_s=sum(dark_s), allocation_s=allocation_s
         )
 
-    run.until(0.0)
+    run.run_until(0.0)
     while idle < _PATIENCE:
         began_s = process_time()
-        wanted = choose_circuits(demand(run, lowered, switch.nodes), switch, circuits)
+        next_circuits = choose_circuits(remaining_demand(run, lowered, switch.nodes), switch, circuits)
         allocation_s += process_time() - began_s
-        has_moved = bool((wanted != circuits).any())
+        has_moved = bool((next_circuits != circuits).any())
         moved_s += [now_s] * has_moved
-        _light(run, switch, np.minimum(circuits, wanted))
-        if run.until(now_s + switch.delay_s * has_moved):
+        # Circuits of both configurations stay lit while the others are switched.
+        _light(run, switch, np.minimum(circuits, next_circuits))
+        if run.run_until(now_s + switch.delay_s * has_moved):
             return result()
-        circuits = wanted
+        circuits = next_circuits
         _light(run, switch, circuits)
         if switch.forwarding:
             run.reroute(_route(lowered, circuits))
         now_s += switch.period_s
-        if run.until(now_s):
+        if run.run_until(now_s):
             return result()
         idle = idle + 1 if progress == (progress := run.progress()) else 0
     raise Stalled(
@@ -126,26 +128,29 @@ def simulate_circuits(
     )
 
 
-def demand(run: Run, lowered: Lowered, nodes: int) -> Floats:
-    """Return bytes that begun tasks still have to move, (nodes, nodes), source by target."""
+def remaining_demand(run: Run, lowered: Lowered, nodes: int) -> Floats:
+    """Return the bytes that running tasks still have to move, (nodes, nodes), source by target."""
     program, state, messages = lowered.program, run.state, lowered.messages
-    begun = ~np.isnan(state.begin_s) & np.isnan(state.end_s)
+    is_running = ~np.isnan(state.begin_s) & np.isnan(state.end_s)
     chain_of = program.group_chain[program.message_group]
     rounds = messages.rounds.astype(np.float64)
-    done = messages.phase < state.chain_phase[chain_of]
-    current = messages.phase == state.chain_phase[chain_of]
-    rounds[done] = 0.0
-    rounds[current] -= state.chain_round[chain_of][current]
-    weight = rounds * program.message_bytes * begun[messages.task]
-    moving, left = run.moving()
-    weight[moving] -= program.message_bytes[moving] - left
+    is_past = messages.phase < state.chain_phase[chain_of]
+    is_current = messages.phase == state.chain_phase[chain_of]
+    rounds[is_past] = 0.0
+    rounds[is_current] -= state.chain_round[chain_of][is_current]
+    weight = rounds * program.message_bytes * is_running[messages.task]
+    moving, bytes_to_move = run.moving()
+    weight[moving] -= program.message_bytes[moving] - bytes_to_move
     pair = messages.source * nodes + messages.target
     bytes_left = np.bincount(pair, weights=weight, minlength=nodes**2).astype(np.float64)
     return bytes_left.reshape(nodes, nodes)
 
 
 def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, lit: Integers) -> Integers:
-    """Return circuits (nodes, nodes) by greatest marginal use; lit ones stay where nothing else wants their ports."""
+    """Return the number of circuits of each pair, (nodes, nodes), by greatest marginal use.
+
+    Circuits that are lit now stay if no demand needs their ports.
+    """
     circuits = np.zeros_like(lit)
     if switch.forwarding:
         circuits[np.arange(switch.nodes), np.roll(np.arange(switch.nodes), -1)] = 1
@@ -160,10 +165,10 @@ def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, lit: Integers) 
             into[target] -= 1
             heapq.heappush(heap, (use / 2, source, target))
     for source, target in np.argwhere(lit > circuits):
-        kept = min(lit[source, target] - circuits[source, target], out[source], into[target])
-        circuits[source, target] += kept
-        out[source] -= kept
-        into[target] -= kept
+        staying = min(lit[source, target] - circuits[source, target], out[source], into[target])
+        circuits[source, target] += staying
+        out[source] -= staying
+        into[target] -= staying
     return circuits
 
 
@@ -172,12 +177,12 @@ def _light(run: Run, switch: CircuitSwitch, circuits: Integers) -> None:
 
 
 def _route(lowered: Lowered, circuits: Integers) -> Routes:
-    """Return routes over the circuits there are now, links numbered as in the fabric."""
+    """Return shortest routes over the current circuits, with the link numbers of the fabric."""
     pairs = np.argwhere(circuits > 0)
     link_of = pairs[:, 0] * len(circuits) + pairs[:, 1]
     router = path_router(next_links(len(circuits), pairs, 0), pairs[:, 1], {})
     messages = lowered.messages
     padded = router(messages.source, messages.target, messages.task)
-    there = padded >= 0
-    first = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
-    return Routes(first, link_of[padded[there]])
+    is_link = padded >= 0
+    first = np.concatenate([[0], np.cumsum(is_link.sum(axis=1))])
+    return Routes(first, link_of[padded[is_link]])

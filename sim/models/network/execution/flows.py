@@ -1,7 +1,7 @@
-"""Transfers that share links: who gets which rate, when each ends, what each link carried, exact to the byte.
+"""Transfers that share links: rates, end times, and bytes on each link.
 
-Sizes are integers, and what a link carried is a sum of integers: every byte that was asked for is counted once on
-each link of its path. Times are 64-bit floats.
+Sizes are integers, so the bytes of a link are exact: every byte of a flow counts once on each link of its path. Times
+are 64-bit floats.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Integers = NDArray[np.int64]
 
 
 class Flow(NamedTuple):
-    """`size_bytes` from one node to another, ready at `begin_s`."""
+    """A transfer of `size_bytes` from one node to another, ready at `begin_s`."""
 
     source: int
     target: int
@@ -42,7 +42,7 @@ class Flow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """Flows that have run: `end_s` (flows,) when each had arrived, `link_bytes` (links,) what each link carried."""
+    """Result of a transfer: `end_s` (flows,), when each flow arrived, and `link_bytes` (links,), bytes on each link."""
 
     end_s: Floats
     link_bytes: Integers
@@ -57,9 +57,9 @@ def transfer(
     changes: Sequence[Change] = (),
     trace: bool = False,
 ) -> Transfers:
-    """Run independent flows on a fabric; by default nothing but bytes takes time.
+    """Simulate independent flows on a fabric; by default without latencies.
 
-    Two flows of 1 MB share 8 Gbit/s; then one goes on alone:
+    Two flows share 8 Gbit/s until the first has moved its 1 MB; then the second has all of it:
 
     >>> from sim.models.network.fabrics import ideal_switch
     >>> done = transfer(ideal_switch(3, 8), [Flow(0, 1, 1_000_000), Flow(0, 2, 3_000_000)])
@@ -68,16 +68,16 @@ def transfer(
     """
     columns = list(zip(*flows, strict=True)) if flows else [()] * 4
     source, target, size_bytes = (np.array(column, dtype=np.int64) for column in columns[:3])
-    none = np.full(source.shape, -1)
+    absent = np.full(source.shape, -1)
     graph = TaskGraph(
         nodes=fabric.nodes,
         kind=np.full(source.shape, int(Kind.TRANSFER)),
-        device=none,
+        device=absent,
         time_s=np.array(columns[3], dtype=np.float64),
         size_bytes=size_bytes,
         source=source,
         target=target,
-        group=none,
+        group=absent,
         groups=(),
         before=np.zeros(0, np.int64),
         after=np.zeros(0, np.int64),
@@ -87,10 +87,10 @@ def transfer(
 
 
 def max_min_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> Floats:
-    """Max-min fair rates of flows over links, (flows,), in the unit of `capacity` (links,).
+    """Return the max-min fair rates of flows over links, (flows,), in the unit of `capacity` (links,).
 
-    No flow can have more without taking from one that has no more than it. A flow without links has an infinite
-    rate. `ValueError` when a path names a link twice or one that is not there.
+    No flow can get more without taking from a flow with the same rate or less. A flow without links has an infinite
+    rate. Raise `ValueError` if a path names a link twice or a link outside `capacity`.
 
     >>> max_min_rates([(0,), (0, 1), (1,)], np.array([3.0, 10.0])).tolist()
     [1.5, 1.5, 8.5]
@@ -101,7 +101,9 @@ def max_min_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> Floats:
 
 
 def proportional_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> Floats:
-    """Proportionally fair rates of flows over links, the same way: those that maximise the sum of their logarithms.
+    """Return the proportionally fair rates of flows over links, which maximise the sum of their logarithms.
+
+    Arguments, shape and errors are those of `max_min_rates`.
 
     >>> proportional_rates([(0,), (0, 1), (1,)], np.array([3.0, 3.0])).round(5).tolist()
     [2.0, 1.0, 2.0]
@@ -118,7 +120,7 @@ def _rates(
     *,
     in_proportion: bool,
 ) -> Floats:
-    """Return the rates of flows that all begin at once."""
+    """Return the rates that `share` gives to flows that all begin at the same time."""
     from sim.models.network.engine import loop
 
     for path in paths:
@@ -126,7 +128,7 @@ def _rates(
             raise ValueError(f"the path {tuple(path)} must name different links of 0..{capacity.size - 1}")
     first = np.concatenate([[0], np.cumsum([len(path) for path in paths])]).astype(np.int64)
     routes = Routes(first, np.array([link for path in paths for link in path], dtype=np.int64))
-    state = fresh_state(_nothing(len(paths)), capacity.size)
+    state = fresh_state(_program_without_tasks(len(paths)), capacity.size)
     near = fresh_neighbours(routes, np.zeros(capacity.size, dtype=bool), in_proportion=in_proportion)
     on_links = np.flatnonzero(np.diff(first))
     state.number[FLOWS] = on_links.size
@@ -138,25 +140,25 @@ def _rates(
     return rates
 
 
-def _nothing(messages: int) -> Program:
-    """Return a program without tasks that has messages."""
-    no, none = np.zeros(0, np.int64), np.zeros(0)
-    start = np.zeros(1, np.int64)
+def _program_without_tasks(messages: int) -> Program:
+    """Return a program with messages of one byte, but no tasks."""
+    no_integers, no_floats = np.zeros(0, np.int64), np.zeros(0)
+    offsets = np.zeros(1, np.int64)
     return Program(
-        no,
-        none,
-        no,
-        start,
-        no,
-        start,
-        no,
-        start,
-        no,
-        start,
-        no,
-        none,
-        none,
-        start,
-        no,
+        no_integers,
+        no_floats,
+        no_integers,
+        offsets,
+        no_integers,
+        offsets,
+        no_integers,
+        offsets,
+        no_integers,
+        offsets,
+        no_integers,
+        no_floats,
+        no_floats,
+        offsets,
+        no_integers,
         np.ones(messages, np.int64),
     )

@@ -1,4 +1,4 @@
-"""From a task graph, a fabric and the latencies to the arrays that the event loop runs."""
+"""Lowering of a task graph, a fabric and latencies to the arrays of the event loop."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _SINGLES = 1 << 15
-"""Messages that are remembered: a search simulates the same ones again and again."""
+"""Size of the cache of single messages: a search simulates the same messages again and again."""
 _GOLDEN = 0.6180339887498949
-"""Multiples of it, less whole numbers, are even over 0 to 1: so packets are dealt out by turns."""
+"""The fractional parts of its multiples are spread evenly over 0 to 1, so single packets take turns over the paths."""
 
 
 class Messages(NamedTuple):
-    """Every message of the program once, however often its round is repeated; all (messages,).
+    """The messages of a program, each listed once even if its round repeats; all columns are (messages,).
 
-    A message stands for `merged` rounds of its collective at once, 1 unless they flow as one (`fluid`);
-    `size_bytes` are those of all of them, `rounds` how often the program sends it. `choice` says which path it takes.
+    A fluid message replaces `merged` rounds of its collective (1 if it is not fluid), and `size_bytes` is the sum over
+    these rounds. The program sends the message `rounds` times.
     """
 
     task: Integers
@@ -40,12 +40,12 @@ class Messages(NamedTuple):
     rounds: Integers
     merged: Integers
     choice: Integers
-    """Which of equally good paths, or which set of routes."""
+    """Number of the path among equally good ones, or of the set of routes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A program, the routes it starts with, and what its messages stand for."""
+    """A program, its initial routes, and the description of its messages."""
 
     program: Program
     routes: Routes
@@ -55,9 +55,10 @@ class Lowered:
 def lower(
     graph: TaskGraph, fabric: Fabric, latency: Latency, allreduce: Algorithm, *, parts: int = 1
 ) -> Lowered:
-    """Return the program of one iteration, messages in equal `parts` over as many paths, or by a fabric's weights.
+    """Return the program of one iteration.
 
-    Raises `ValueError` when the fabric has fewer nodes than the graph.
+    Messages are split into equal `parts` over as many paths, or by the weights of the fabric. Raise `ValueError` if
+    the fabric has fewer nodes than the graph.
     """
     if fabric.nodes < graph.nodes:
         raise ValueError(
@@ -95,14 +96,17 @@ def lower(
 
 
 def _offsets(sorted_owner: Integers, owners: int) -> Integers:
-    """Return the first item of each owner once items are sorted by owner, (owners + 1,)."""
+    """Return the index of the first item of each owner when items are sorted by owner, (owners + 1,)."""
     counts = np.bincount(sorted_owner, minlength=owners) if sorted_owner.size else np.zeros(owners, np.int64)
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def _chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> list[tuple[int, Chain]]:
-    """Task and chain, by task. Transfers within a node, and AllReduces of one member, have none."""
-    planned = _remember(latency, allreduce)
+    """Return pairs of task and chain, sorted by task.
+
+    A transfer without bytes or within a node, and an AllReduce of one member, have no chain.
+    """
+    plan_allreduce = _remember(latency, allreduce)
     chains: list[tuple[int, Chain]] = []
     columns = (graph.kind, graph.source, graph.target, graph.size_bytes, graph.group)
     for task, (kind, source, target, size, group) in enumerate(
@@ -111,12 +115,12 @@ def _chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> list[tu
         if kind == Kind.TRANSFER and source != target and size:
             chains.append((task, (_single(source, target, size),)))
         elif kind == Kind.ALLREDUCE:
-            chains.extend((task, chain) for chain in planned(graph.groups[group], size))
+            chains.extend((task, chain) for chain in plan_allreduce(graph.groups[group], size))
     return chains
 
 
 def _remember(latency: Latency, allreduce: Algorithm) -> Callable[[tuple[int, ...], int], Sequence[Chain]]:
-    """Equal AllReduces are planned once; small ones are a single exchange."""
+    """Return a cached planner of AllReduces; small ones are a single exchange."""
 
     @cache
     def plan(members: tuple[int, ...], size_bytes: int) -> Sequence[Chain]:
@@ -132,8 +136,8 @@ def _single(source: int, target: int, size_bytes: int) -> Phase:
 
 
 def _messages(chains: list[tuple[int, Chain]]) -> Messages:
-    listed = [(task, phase) for task, chain in chains for phase in chain]
-    counts = [phase.sources.size for _, phase in listed]
+    task_phases = [(task, phase) for task, chain in chains for phase in chain]
+    counts = [phase.sources.size for _, phase in task_phases]
 
     def spread(values: list[int]) -> Integers:
         return np.repeat(np.array(values, dtype=np.int64), counts)
@@ -141,22 +145,22 @@ def _messages(chains: list[tuple[int, Chain]]) -> Messages:
     def join(columns: list[Integers]) -> Integers:
         return np.concatenate(columns).astype(np.int64) if columns else np.zeros(0, np.int64)
 
-    task = spread([task for task, _ in listed])
-    merged = spread([phase.rounds if phase.merged else 1 for _, phase in listed])
+    task = spread([task for task, _ in task_phases])
+    merged = spread([phase.rounds if phase.merged else 1 for _, phase in task_phases])
     return Messages(
         task=task,
-        phase=spread(list(range(len(listed)))),
-        source=join([phase.sources for _, phase in listed]),
-        target=join([phase.targets for _, phase in listed]),
-        size_bytes=join([phase.sizes for _, phase in listed]) * merged,
-        rounds=spread([1 if phase.merged else phase.rounds for _, phase in listed]),
+        phase=spread(list(range(len(task_phases)))),
+        source=join([phase.sources for _, phase in task_phases]),
+        target=join([phase.targets for _, phase in task_phases]),
+        size_bytes=join([phase.sizes for _, phase in task_phases]) * merged,
+        rounds=spread([1 if phase.merged else phase.rounds for _, phase in task_phases]),
         merged=merged,
         choice=task,
     )
 
 
 def bytes_by_pair(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> Floats:
-    """Return the bytes that one iteration sends from row to column, AllReduces as their algorithm sends them."""
+    """Return the bytes that one iteration sends from node to node, (nodes, nodes); AllReduces by their algorithm."""
     messages, sent = _messages(_chains(graph, latency, allreduce)), np.zeros((graph.nodes, graph.nodes))
     np.add.at(sent, (messages.source, messages.target), (messages.size_bytes * messages.rounds).astype(float))
     np.fill_diagonal(sent, 0.0)
@@ -164,9 +168,10 @@ def bytes_by_pair(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> F
 
 
 def _split(messages: Messages, fabric: Fabric, latency: Latency, parts: int) -> Messages:
-    """Return messages in equal parts, or in one for each set of routes, where a fabric has weights for them.
+    """Split messages into equal parts or, if the fabric has weights, into one part per set of routes.
 
-    Parts are whole packets. What is too short for all of them takes one, by turns of the tasks.
+    All parts but the last end at a whole packet. A message with fewer packets than parts uses some of the paths;
+    the task number decides which, so that tasks take turns.
     """
     if parts > 1:
         share = np.arange(1, parts + 1)[:, None] / parts
@@ -181,19 +186,22 @@ def _split(messages: Messages, fabric: Fabric, latency: Latency, parts: int) -> 
     ends[-1] = packets
     bounds = np.minimum(np.vstack([np.zeros_like(ends[:1]), ends]) * unit, size)
     sizes = np.diff(bounds, axis=0).T
-    sizes[size == 0, 0] = -1  # a message of no bytes stays one
+    sizes[size == 0, 0] = -1  # keeps a message of 0 bytes; the maximum below makes its size 0 again
     which, choice = np.nonzero(sizes)
     split = Messages(*(column[which] for column in messages))
     return split._replace(size_bytes=np.maximum(sizes[which, choice], 0) * split.merged, choice=choice)
 
 
 def route_messages(messages: Messages, fabric: Fabric) -> Routes:
-    """Return the links of each message. Each task chooses among equal paths again, as each connection does."""
+    """Return the links of each message."""
     return Routes(*fabric.routes(messages.source, messages.target, messages.choice))
 
 
 def _latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tuple[Floats, Floats]:
-    """Head and tail of each route: the packets' time is that of all links of the path but the slowest."""
+    """Return the latencies before and after the data of each route, (messages,) each.
+
+    The time of a packet on the slowest link of its path is part of the data time, so it does not count here.
+    """
     hops = np.diff(routes.first)
     fluid = latency.packet_bytes == 1
     packet_s = np.zeros(fabric.links) if fluid else latency.packet_bytes * 8 / fabric.lane_bps
@@ -208,7 +216,7 @@ def _latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tuple[Floats
 
 
 def _with_merged_rounds(messages: Messages, head_s: Floats, tail_s: Floats) -> Floats:
-    """Return tails in which the latencies of merged rounds are added up, those of the slowest message of each round."""
+    """Return the tails of fluid messages with the latencies of all merged rounds, each that of its slowest message."""
     if not messages.merged.size or messages.merged.max() == 1:
         return tail_s
     slowest_s = np.zeros(int(messages.phase.max()) + 1)
@@ -220,13 +228,13 @@ def _with_merged_rounds(messages: Messages, head_s: Floats, tail_s: Floats) -> F
 def _groups(
     messages: Messages, head_s: Floats, tail_s: Floats
 ) -> tuple[Integers, Integers, Integers, Floats, Floats]:
-    """Return messages of a phase with equal latency together.
+    """Group the messages of a phase with equal latencies.
 
-    Returns the new order of the messages, the group of each in that order, and of each group the phase, head and
-    tail.
+    Return the new order of the messages, the group of each message in this order, and the phase, head and tail of
+    each group.
     """
     order = np.lexsort((tail_s, head_s, messages.phase))
     phase, head, tail = messages.phase[order], head_s[order], tail_s[order]
-    new = np.ones(order.size, dtype=bool)
-    new[1:] = (np.diff(phase) != 0) | (np.diff(head) != 0) | (np.diff(tail) != 0)
-    return order, np.cumsum(new) - 1, phase[new], head[new], tail[new]
+    begins_group = np.ones(order.size, dtype=bool)
+    begins_group[1:] = (np.diff(phase) != 0) | (np.diff(head) != 0) | (np.diff(tail) != 0)
+    return order, np.cumsum(begins_group) - 1, phase[begins_group], head[begins_group], tail[begins_group]

@@ -1,26 +1,26 @@
-"""Runs one iteration with messages as connections whose packets wait in queues, each on a path drawn by a hash.
+"""Simulation of one iteration by packets: each message is a connection on a path that a hash chooses.
 
-Flows of `simulate` have their fair share at once. Connections over hashed paths do not, which makes a graph whose
-transfers collide take up to a seventh longer. The numbers are those of the packet simulator whose results are the
-reference (FlexNetPacket, commit 461b21f), read in its source:
+The flows of `simulate` get their fair share at once. Connections over hashed paths do not, so a graph whose transfers
+collide takes up to a seventh longer. The parameters are read from the source of the packet simulator whose results are
+the reference (FlexNetPacket, commit 461b21f):
 
-| number | value | where it stands |
+| parameter | value | place in the source |
 |---|---|---|
-| path | one for each message of each round | `rand() % paths` whenever a connection is made (`ffapp.cpp`) |
-| request to connect | waits in queues, 1 us a link | a packet of 1 byte goes ahead (`TcpSrc::send_packets`) |
-| acknowledgement | at once | the sink calls the source (`TcpSink::send_ack`) |
-| window | 100 packets, and one more for each that arrives | `startflow`, `inflate_window`, `-ssthresh 10000` |
-| marks | queues of switches longer than 50 packets mark what leaves them | `alloc_queue`, `ECNQueue` |
+| path | drawn for each message of each round | `rand() % paths` whenever a connection is made (`ffapp.cpp`) |
+| request to connect | waits in queues, 1 us per link | a packet of 1 byte is sent first (`TcpSrc::send_packets`) |
+| acknowledgement | takes no time | the sink calls the source (`TcpSink::send_ack`) |
+| window | 100 packets, plus one for each that arrives | `startflow`, `inflate_window`, `-ssthresh 10000` |
+| marks | switch queues longer than 50 packets mark the packets that leave | `alloc_queue`, `ECNQueue` |
 | hosts | their own queues do not mark | `alloc_src_queue` |
-| what marks do | the window grows by one a window, and shrinks by half of the marked part | `DCTCPSrc` |
-| marked part | smoothed by 1/16 a window | `DCTCPSrc` |
+| effect of marks | the window grows by one per window, and shrinks by half of the marked part | `DCTCPSrc` |
+| marked part | smoothed by 1/16 per window | `DCTCPSrc` |
 | timeout | 1 ms for the request of a ring's message, 10 ms otherwise | `_rto` |
-| | looked at every 1 ms | `TcpRtxTimerScanner` |
+| | checked every 1 ms | `TcpRtxTimerScanner` |
 | after a timeout | a window of one packet | `TcpSrc::doNextEvent` |
 
-So a message that once met a queue in a switch has a small window from then on, and starves in its host's queue behind
-messages that never did: this is the greater part of what flows that share fairly leave out. Queues lose nothing here;
-there they hold 10,000 packets, and lost nothing in the graphs looked at.
+So a message that was marked once in a switch has a small window from then on, and waits in the queue of its host behind
+messages that were never marked. This is the main effect that fair flows leave out. Queues here never lose packets; the
+reference has queues of 10,000 packets, which lost none with the graphs that were compared.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ RING_TIMEOUT_S, TIMEOUT_S, SCAN_S = 1e-3, 10e-3, 1e-3
 WINDOW, SLOW_START_UNTIL, MARKS_ABOVE = 100.0, 10_000.0, 50.0
 LONGEST_TRAIN = 16
 PACKETS_ONE_BY_ONE = 1 << 20
-"""A graph of more packets moves them in trains, of up to `LONGEST_TRAIN`: ten times faster, 1 % apart."""
+"""Up to this many packets move one by one; a larger graph uses trains of up to `LONGEST_TRAIN` packets.
+
+Trains are ten times faster, and iteration times differ by 1 %.
+"""
 _TRAINS = 1 << 14
 
 
@@ -61,9 +64,10 @@ def simulate_packets(
     seed: int = 0,
     train: int | None = None,
 ) -> Execution:
-    """Simulate one iteration; `seed` draws the paths, `train` is how many packets go together, by default as needed.
+    """Simulate one iteration; `seed` selects the paths, `train` is the number of packets per train.
 
-    Raises `Stalled` when a link that is needed has no capacity, `ValueError` for a graph that does not fit.
+    By default `train` grows with the number of packets. Raise `Stalled` if a link on a path has no capacity,
+    `ValueError` if the graph has more nodes than the fabric.
     """
     from sim.models.network.engine import packets as loop
 
@@ -73,16 +77,18 @@ def simulate_packets(
     messages = lowered.messages
     packets = int((lowered.program.message_bytes * messages.rounds).sum()) // latency.packet_bytes
     train = train or max(1, min(LONGEST_TRAIN, packets // PACKETS_ONE_BY_ONE))
-    dead = fabric.capacity_bps[paths.links] == 0
-    if dead.any():
-        raise Stalled(f"link {paths.links[np.argmax(dead)]} is on a path and has no capacity")
+    is_dead = fabric.capacity_bps[paths.links] == 0
+    if is_dead.any():
+        raise Stalled(f"link {paths.links[np.argmax(is_dead)]} is on a path and has no capacity")
     queues = _queues(graph, fabric, lowered, latency)
     transport = _transport(lowered, fabric, latency, train, seed)
     state = fresh_state(program, fabric.links)
-    with np.errstate(over="ignore"):  # the hash of a path wraps around, in machine code without a word
-        while (why := loop.run_packets(program, state, paths, queues, transport)) == loop.FULL:
+    with np.errstate(
+        over="ignore"
+    ):  # the hash of a path overflows on purpose; without numba, numpy would warn
+        while (reason := loop.run_packets(program, state, paths, queues, transport)) == loop.FULL:
             queues = with_more_trains(queues)
-    if why == loop.STALLED:
+    if reason == loop.STALLED:
         raise Stalled(
             f"at {state.clock[0] * 1000.0:.3f} ms nothing moves, and no link is dead: this is a bug"
         )
@@ -109,21 +115,21 @@ def _transport(lowered: Lowered, fabric: Fabric, latency: Latency, train: int, s
 
 
 def _paths(lowered: Lowered, fabric: Fabric) -> Paths:
-    """Return the different paths of each pair of nodes that sends."""
+    """Return the distinct paths of each pair of nodes with traffic."""
     messages = lowered.messages
     pairs, pair = np.unique(messages.source * fabric.nodes + messages.target, return_inverse=True)
     sources, targets = np.divmod(pairs, fabric.nodes)
     count, router = fabric.alternatives or (1, fabric.router)
     choices = np.repeat(np.arange(count), pairs.size)
     padded = router(np.tile(sources, count), np.tile(targets, count), choices)
-    every = padded.reshape(count, pairs.size, padded.shape[1]).swapaxes(0, 1)
-    different = [np.unique(of_pair, axis=0) for of_pair in every]
-    listed = np.concatenate(different) if different else np.zeros((0, 1), np.int64)
+    paths_by_pair = padded.reshape(count, pairs.size, padded.shape[1]).swapaxes(0, 1)
+    distinct = [np.unique(paths_of_pair, axis=0) for paths_of_pair in paths_by_pair]
+    all_rows = np.concatenate(distinct) if distinct else np.zeros((0, 1), np.int64)
     return Paths(
         pair=pair.astype(np.int64).reshape(-1),
-        pair_first=_offsets([len(rows) for rows in different]),
-        first=_offsets((listed >= 0).sum(axis=1).tolist()),
-        links=listed[listed >= 0].astype(np.int64),
+        pair_first=_offsets([len(rows) for rows in distinct]),
+        first=_offsets((all_rows >= 0).sum(axis=1).tolist()),
+        links=all_rows[all_rows >= 0].astype(np.int64),
     )
 
 
@@ -132,9 +138,9 @@ def _offsets(counts: list[int]) -> Integers:
 
 
 def _queues(graph: TaskGraph, fabric: Fabric, lowered: Lowered, latency: Latency) -> Queues:
-    of_ring = graph.kind[lowered.messages.task] == Kind.ALLREDUCE
+    is_ring = graph.kind[lowered.messages.task] == Kind.ALLREDUCE
     with np.errstate(divide="ignore"):
         packet_s = latency.packet_bytes * 8 / fabric.capacity_bps
     marks = (fabric.sources >= fabric.nodes) | fabric.hosts_forward
-    timeouts_s = np.where(of_ring, RING_TIMEOUT_S, TIMEOUT_S)
+    timeouts_s = np.where(is_ring, RING_TIMEOUT_S, TIMEOUT_S)
     return fresh_queues(packet_s, marks, timeouts_s, _TRAINS + 2 * int(SLOW_START_UNTIL))

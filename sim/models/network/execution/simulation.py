@@ -1,4 +1,4 @@
-"""Runs one iteration of a task graph on a fabric: when each task begins and ends, what each link carried."""
+"""Simulation of one iteration of a task graph on a fabric: begin and end of each task, bytes on each link."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _TRACE_ROWS = 1 << 16
 
 
 class Stalled(RuntimeError):
-    """Nothing can move any more: links that are needed are dead."""
+    """Nothing can move any more, because links on the paths of flows are dead."""
 
 
 class Change(NamedTuple):
-    """At `time_s` a link's capacity becomes `capacity_bps`; 0 is a failure."""
+    """A change of a link's capacity to `capacity_bps` at `time_s`; 0 is a failure."""
 
     time_s: float
     link: int
@@ -48,9 +48,10 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Events of an iteration in the order of time; `traces` makes tables of it.
+    """Events of an iteration in the order of time; `traces` converts them to tables.
 
-    `flows` (rows, 4) are message, round, begin and end of the data; `rates` (rows, 3) time, link, bytes/s from then on.
+    The columns of `flows` (rows, 4) are message, round, begin and end of the data; those of `rates` (rows, 3) are time,
+    link, and bytes/s from this time on.
     """
 
     flows: Floats
@@ -59,7 +60,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """An iteration that has run. Times in seconds from its begin; tasks as in the graph, links as in the fabric."""
+    """A simulated iteration: times in seconds from its begin, tasks as in the graph, links as in the fabric."""
 
     graph: TaskGraph
     fabric: Fabric
@@ -67,8 +68,9 @@ class Execution:
     begin_s: Floats
     end_s: Floats
     link_bytes: Integers
-    """(links,) whole packets that each link carried"""
+    """(links,) bytes that each link carried, in whole packets"""
     events: int
+    """events of the packet loop, or how often the flow loop computed rates"""
     trace: Trace | None
     reconfigurations: int = 0
     """Number of times at which circuits moved."""
@@ -84,13 +86,13 @@ class Execution:
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes that were asked to be moved between different nodes, all rounds."""
+        """Payload bytes between different nodes, over all rounds."""
         messages = self.lowered.messages
         return int((messages.size_bytes * messages.rounds)[messages.source != messages.target].sum())
 
     @property
     def wire_bytes(self) -> int:
-        """The same in whole packets, once each, however many links they passed."""
+        """Payload in whole packets; a packet counts once, whatever the number of links on its path."""
         program, messages = self.lowered.program, self.lowered.messages
         return int((program.message_bytes * messages.rounds)[messages.source != messages.target].sum())
 
@@ -106,7 +108,7 @@ class Execution:
 
     @property
     def bandwidth_tax(self) -> float:
-        """Bytes that reached hosts over bytes sent: on direct connect the mean number of hops, weighted by bytes."""
+        """Bytes that reached hosts over bytes sent, 1 if nothing is sent; on direct connect the mean hops of a byte."""
         return self.bytes_in / self.wire_bytes if self.wire_bytes else 1.0
 
 
@@ -124,12 +126,14 @@ def simulate(
 ) -> Execution:
     """Simulate one iteration on a fabric whose links may change at given times.
 
-    Flows that are on their way when a link dies wait until it lives again. With a `rounding` of 0.01 a flow may
-    keep its rate up to 1 % longer than its bytes need, so that flows of like durations end at the same time and
-    there is less to work out; 0 is exact. Messages in several `parts` are spread over as many of the fabric's
-    `alternatives`, where it has them. Rates are max-min fair or, `in_proportion`, those of equal windows over FIFO
-    queues: see `engine.proportional`. Raises `Stalled` when a dead link that is needed never lives again,
-    `ValueError` for a graph that does not fit, and for a rounding that is no share of 1.
+    If a link dies, its flows wait until the link has capacity again. With a `rounding` of 0.01 a flow may keep its rate
+    up to 1 % longer than its bytes need, so that flows of similar durations end together and rates are computed less
+    often; 0 is exact. Messages are split into `parts`, which take different paths if the router of the fabric offers
+    several. Rates are max-min fair or, `in_proportion`, those of equal windows over FIFO queues (see
+    `engine.proportional`).
+
+    Raise `Stalled` if a flow waits for a dead link for ever, `ValueError` for a graph with more nodes than the fabric,
+    a change of an unknown link, or a rounding outside [0, 1).
     """
     lowered = lower(graph, fabric, latency or Latency(), allreduce, parts=parts)
     never_full = fabric.never_full & (not changes)
@@ -144,18 +148,18 @@ def simulate(
     for change in sorted(changes):
         if not 0 <= change.link < fabric.links:
             raise ValueError(f"{fabric.name} has links 0..{fabric.links - 1}, not {change.link}")
-        if run.until(change.time_s):
+        if run.run_until(change.time_s):
             break
         run.capacity[change.link] = change.capacity_bps / 8
-    if not run.until(np.inf):
+    if not run.run_until(np.inf):
         raise Stalled(run.describe_stalled(fabric))
     return run.result(graph, fabric)
 
 
 class Run:
-    """An iteration on its way: go on until a time, change capacities or routes, go on.
+    """A simulation that can be stopped at any time, to change capacities or routes, and continued.
 
-    `capacity` is in bytes/s and may be written between two calls of `until`.
+    `capacity` (links,) is in bytes/s; the caller may write to it between two calls of `run_until`.
     """
 
     def __init__(
@@ -184,20 +188,22 @@ class Run:
         self._flows: list[Floats] = []
         self._rates: list[Floats] = []
 
-    def until(self, time_s: float) -> bool:
-        """Go on to `time_s`; whether everything has ended. False at infinity: nothing moves any more."""
+    def run_until(self, time_s: float) -> bool:
+        """Continue to `time_s`; return whether all tasks have ended. With infinity, False means a stall."""
         from sim.models.network.engine import loop
 
         program, state = self.lowered.program, self.state
         self._touch_all()
-        while (why := loop.run(program, self.routes, state, self._near, self.capacity, time_s)) == loop.FULL:
+        while (
+            reason := loop.run(program, self.routes, state, self._near, self.capacity, time_s)
+        ) == loop.FULL:
             self._empty_trace()
-        if why == loop.STALLED and time_s < np.inf:
+        if reason == loop.STALLED and time_s < np.inf:
             state.clock[0] = time_s
-        return bool(why == loop.FINISHED)
+        return bool(reason == loop.FINISHED)
 
     def reroute(self, routes: Routes) -> None:
-        """Send messages over other links from now on; what moving flows have moved counts on those they took so far."""
+        """Send messages over other links from now on; bytes that have moved already count on the old links."""
         from sim.models.network.engine import loop
 
         state = self.state
@@ -206,19 +212,20 @@ class Run:
         for message, size_bytes in zip(moving, moved, strict=True):
             state.link_bytes[self.links_of(message)] += size_bytes
         self.routes = routes
+        # A flow that ends adds all its bytes to its links then, so take off what the old links carried.
         for message, size_bytes in zip(moving, moved, strict=True):
             state.link_bytes[self.links_of(message)] -= size_bytes
         self._near = fresh_neighbours(routes, self._never_full, in_proportion=self._in_proportion)
         loop.join(state, self._near, 0)
 
     def moving(self) -> tuple[Integers, Floats]:
-        """Return the messages whose data move, and the bytes that are left of each."""
+        """Return the messages whose data moves, and the remaining bytes of each."""
         state, moving = self.state, self.state.flows[: self.state.number[FLOWS]]
         passed_s = state.clock[0] - state.flow_since_s[moving]
         return moving, np.maximum(state.flow_left[moving] - state.flow_rate[moving] * passed_s, 0.0)
 
     def links_of(self, message: int) -> Integers:
-        """Return the links a message takes now."""
+        """Return the links that a message uses now."""
         return self.routes.links[self.routes.first[message] : self.routes.first[message + 1]]
 
     def progress(self) -> int:
@@ -226,7 +233,7 @@ class Run:
         return int(self.state.number[DONE] + self.state.number[ORDER])
 
     def describe_stalled(self, fabric: Fabric) -> str:
-        """Return a sentence that says which flow waits for which dead link."""
+        """Return a message that names a flow and the dead link for which it waits."""
         messages = self.lowered.messages
         for flow in self.state.flows[: self.state.number[FLOWS]]:
             links = self.links_of(flow)
@@ -236,9 +243,7 @@ class Run:
                 ends = f"{fabric.sources[dead[0]]} -> {fabric.targets[dead[0]]}"
                 when = f"{self.state.clock[0] * 1e3:.3f} ms"
                 return f"at {when} the flow {pair} waits for link {dead[0]} ({ends}), which has no capacity any more"
-        return (
-            f"at {self.state.clock[0] * 1e3:.3f} ms nothing moves, and no link is dead: this is our mistake"
-        )
+        return f"at {self.state.clock[0] * 1e3:.3f} ms nothing moves, and no link is dead: this is a bug"
 
     def result(self, graph: TaskGraph, fabric: Fabric) -> Execution:
         """Return the execution so far."""
@@ -257,7 +262,7 @@ class Run:
         )
 
     def _touch_all(self) -> None:
-        """Work out rates again everywhere: capacities may have been written."""
+        """Mark all links as changed, because the caller may have written to `capacity`."""
         links = self.capacity.size
         self.state.dirty[:], self.state.dirty_mark[:] = np.arange(links), 1
         self.state.number[DIRTY] = links

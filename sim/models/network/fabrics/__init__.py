@@ -1,4 +1,4 @@
-"""Fabrics: who has light or wire to whom, which way packets go, and what it costs."""
+"""Fabrics: links, the routes over them, and their cost."""
 
 from __future__ import annotations
 

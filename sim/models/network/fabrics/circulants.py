@@ -1,4 +1,4 @@
-"""Circulant direct connect: the same strides from every host, so routes depend on the distance alone."""
+"""Circulant direct connect: every host has the same strides, so a route depends only on the distance."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from sim.models.network.fabrics.model import Fabric, Router, check_sizes
 Integers = NDArray[np.int64]
 
 _TIES = 16
-"""Equally short ways to a distance that are compared; more would change the balance little."""
+"""Maximum number of equally short ways to a distance to compare; more would hardly improve the balance."""
 _SWEEPS = 20
 ROUTE_SETS = 4
-"""Sets of routes; a flow's choice says which it takes."""
+"""Number of sets of routes; the choice of a flow, modulo this number, selects its set."""
 _STARTS = 8
 _SMALL = 64
-"""Larger rings have so many ties that the first start is even within a few parts in a thousand."""
+"""Larger circulants need one start only: they have so many ties that its loads are even within a few per mille."""
 
 
 def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
-    """Return the fabric in which node i has a link to i + p mod n for each stride p; equal ones are parallel.
+    """Return the fabric in which node i has a link to i + p mod n for each stride p; equal strides are parallel links.
 
-    A pair at distance m takes a shortest sequence of strides. There are four sets of such routes to choose from,
-    which together load the strides as evenly as found, so that all-to-all fills the links alike. `ValueError` when
-    the strides do not reach every node.
+    A pair uses a shortest sequence of strides. A flow chooses among four sets of such routes, which together load the
+    strides as evenly as the search achieves, so that an all-to-all fills all links alike. Raise `ValueError` if a
+    stride is a multiple of `nodes`, or if the strides do not reach every node.
     """
     check_sizes(nodes, rate_gbps)
     reduced = sorted(stride % nodes for stride in strides)
@@ -37,7 +37,7 @@ def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
         )
     coins = sorted(set(reduced))
     copies = np.array([reduced.count(coin) for coin in coins], dtype=np.float64)
-    moves = _moves(even_uses(nodes, coins, copies))
+    moves = _moves(balance_strides(nodes, coins, copies))
     host = np.tile(np.arange(nodes), len(coins))
     hop = np.repeat(np.array(coins, dtype=np.int64), nodes)
     return Fabric(
@@ -54,46 +54,50 @@ def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
     )
 
 
-def even_uses(nodes: int, coins: Sequence[int], copies: NDArray[np.float64]) -> Integers:
-    """Return the uses of each stride by each distance 0..n-1, (layers, nodes, strides): shortest, and even in sum.
+def balance_strides(nodes: int, coins: Sequence[int], copies: NDArray[np.float64]) -> Integers:
+    """Return how often each distance 0..n-1 uses each stride, (layers, nodes, strides), with evenly loaded strides.
 
-    The ways of each distance are listed by dynamic programming over the hops; then each distance of each layer in
-    turn takes the way that makes the sum of squared loads least, until nothing changes. A single layer cannot
-    always be even, a few together can. The best of some starts is kept; starts are drawn from a fixed seed.
+    Each layer is a set of shortest routes. Dynamic programming over the hops lists the shortest ways to each distance.
+    Then each distance of each layer in turn takes the way that minimises the sum of squared loads, until nothing
+    changes. A single layer cannot always be even, but several together can. The result is the best of several random
+    starts with a fixed seed.
 
-    >>> even_uses(12, (1, 5, 7, 11), np.ones(4)).sum(axis=(0, 1)).tolist()
+    >>> balance_strides(12, (1, 5, 7, 11), np.ones(4)).sum(axis=(0, 1)).tolist()
     [20, 20, 20, 20]
     """
     ways = _shortest_ways(nodes, coins) * ROUTE_SETS
     random = np.random.default_rng(0)
     best, least = np.zeros((len(ways), len(coins)), np.int64), np.inf
     for _ in range(_STARTS if nodes <= _SMALL else 1):
-        chosen = np.stack([options[int(random.integers(len(options)))] for options in ways])
-        _even_out(chosen, ways, random.permutation(len(ways)).tolist(), copies)
-        unevenness = float((chosen.sum(axis=0) ** 2 / copies).sum())
+        uses = np.stack([options[int(random.integers(len(options)))] for options in ways])
+        _even_out(uses, ways, random.permutation(len(ways)).tolist(), copies)
+        unevenness = float((uses.sum(axis=0) ** 2 / copies).sum())
         if unevenness < least:
-            best, least = chosen, unevenness
+            best, least = uses, unevenness
     return best.reshape(ROUTE_SETS, nodes, len(coins))
 
 
 def _even_out(
-    chosen: Integers, ways: list[Integers], order: Sequence[int], copies: NDArray[np.float64]
+    uses: Integers, ways: list[Integers], order: Sequence[int], copies: NDArray[np.float64]
 ) -> None:
-    """Change the chosen ways in place, one distance after another, while the loads become more even."""
-    load = chosen.sum(axis=0)
+    """Change the chosen ways in place, one distance after another, until the loads do not become more even."""
+    load = uses.sum(axis=0)
     for _ in range(_SWEEPS):
-        before = chosen.copy()
+        before = uses.copy()
         for distance in order:
-            others = load - chosen[distance]
+            others = load - uses[distance]
             unevenness = ((others + ways[distance]) ** 2 / copies).sum(axis=1)
-            chosen[distance] = ways[distance][int(np.argmin(unevenness))]
-            load = others + chosen[distance]
-        if (chosen == before).all():
+            uses[distance] = ways[distance][int(np.argmin(unevenness))]
+            load = others + uses[distance]
+        if (uses == before).all():
             return
 
 
 def _shortest_ways(nodes: int, coins: Sequence[int]) -> list[Integers]:
-    """Return for each distance some shortest multisets of strides, each (ways, strides)."""
+    """Return up to `_TIES` shortest multisets of strides for each distance, an array (ways, strides) each.
+
+    Raise `ValueError` if the strides do not reach every distance.
+    """
     ways: dict[int, set[tuple[int, ...]]] = {0: {(0,) * len(coins)}}
     layer = [0]
     while layer:
@@ -103,9 +107,9 @@ def _shortest_ways(nodes: int, coins: Sequence[int]) -> list[Integers]:
                 following = (place + coin) % nodes
                 if following in ways:
                     continue
-                found = reached.setdefault(following, set())
-                for way in sorted(ways[place])[: _TIES - len(found)]:
-                    found.add((*way[:index], way[index] + 1, *way[index + 1 :]))
+                new_ways = reached.setdefault(following, set())
+                for way in sorted(ways[place])[: _TIES - len(new_ways)]:
+                    new_ways.add((*way[:index], way[index] + 1, *way[index + 1 :]))
         ways |= reached
         layer = sorted(reached)
     if len(ways) < nodes:
@@ -116,7 +120,7 @@ def _shortest_ways(nodes: int, coins: Sequence[int]) -> list[Integers]:
 
 
 def _moves(uses: Integers) -> Integers:
-    """Return places of the strides in order, filled up with the number of strides, (layers, nodes, diameter)."""
+    """Return the indices of the strides of each route, (layers, nodes, diameter), padded with the number of strides."""
     layers, nodes, strides = uses.shape
     padded = np.full((layers, nodes, int(uses.sum(axis=2).max(initial=0))), strides, np.int64)
     for layer, distance in np.ndindex(layers, nodes):
@@ -127,9 +131,9 @@ def _moves(uses: Integers) -> Integers:
 
 def _router(nodes: int, steps: Integers, moves: Integers) -> Router:
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
-        taken = moves[choices % ROUTE_SETS, (targets - sources) % nodes]
-        hops = steps[taken]
+        stride_index = moves[choices % ROUTE_SETS, (targets - sources) % nodes]
+        hops = steps[stride_index]
         at = (sources[:, None] + np.cumsum(hops, axis=1) - hops) % nodes
-        return np.where(hops > 0, taken * nodes + at, -1)
+        return np.where(hops > 0, stride_index * nodes + at, -1)
 
     return route

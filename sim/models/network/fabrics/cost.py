@@ -1,7 +1,8 @@
-"""Cost of a fabric: parts counted, prices from `prices.json` (recalled, see there) unless another reading is named.
+"""Cost of a fabric: number of each part, times its price.
 
-Prices between the table's rates are interpolated, beyond the last one they grow in proportion, below the first
-they stay. A fibre has the table's mean length (0 to 1,000 m, evenly).
+Prices are from `prices.json` (recalled, see there) unless a `Reading` names another table. They are interpolated
+between the rates of the table, are proportional to the rate above the last one, and constant below the first. A fibre
+has the mean length of the table (uniform over 0 to 1,000 m).
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ import numpy as np
 
 PRICES = Path(__file__).with_name("prices.json")
 MIXNET = "prices_mixnet.json"
-"""The table of another paper, beside the recalled one; it begins at 100 Gbit/s."""
+"""Name of a second table, of another paper; it begins at 100 Gbit/s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A way to count a cost: `table` is a file beside this one.
+    """A way to count a cost: `table` is the name of a price table in the folder of this module.
 
-    A NIC is paid for each interface, or with `nic_once` for each server, as a card with all its interfaces.
+    Each interface counts as a NIC or, with `nic_once`, each server, whose single NIC has all its interfaces.
     """
 
     table: str = PRICES.name
@@ -32,7 +33,7 @@ class Reading:
 
     @property
     def least_gbps(self) -> float:
-        """The least rate that the table has prices for."""
+        """The lowest rate with prices in the table."""
         return float(_table(self.table)["rate_gbps"][0])
 
 
@@ -41,15 +42,15 @@ DEFAULT_READING = Reading()
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Price in US dollars, part by part. `recalled` says that the prices were not checked against their source."""
+    """Price in US dollars by part; with `recalled` the prices were not checked against their source."""
 
     parts: tuple[tuple[str, float, float], ...]
-    """name, number, price of one"""
+    """name, number, unit price"""
     recalled: bool
 
     @property
     def total_usd(self) -> float:
-        """The sum over all parts."""
+        """Sum over all parts."""
         return sum(number * price for _, number, price in self.parts)
 
 
@@ -60,12 +61,12 @@ def _table(name: str) -> dict[str, Any]:
 
 
 def prices() -> dict[str, Any]:
-    """Return the table, as it stands in the file."""
+    """Return the default price table as stored in its file."""
     return _table(PRICES.name)
 
 
 def price(part: str, rate_gbps: float, table: str = PRICES.name) -> float:
-    """Return price of one part for a rate.
+    """Return the price of a part at a rate, in US dollars.
 
     >>> price("nic", 100), price("nic", 400), price("switch_port", 70), price("nic", 300, MIXNET)
     (678.0, 1630.0, 165.5, 1289.0)
@@ -86,7 +87,10 @@ def _cost(rate_gbps: float, counts: dict[str, float], reading: Reading) -> Cost:
 
 
 def patch_panel_cost(nodes: int, degree: int, rate_gbps: float, reading: Reading = DEFAULT_READING) -> Cost:
-    """Direct connect through patch panels with a look-ahead plane: two panel ports and a 1x2 switch an interface."""
+    """Return the cost of direct connect through patch panels with a look-ahead plane.
+
+    Each interface needs two panel ports and a 1x2 switch.
+    """
     counts = _optics(nodes, degree, reading)
     return _cost(
         rate_gbps,
@@ -98,12 +102,12 @@ def patch_panel_cost(nodes: int, degree: int, rate_gbps: float, reading: Reading
 def circuit_switch_cost(
     nodes: int, degree: int, rate_gbps: float, reading: Reading = DEFAULT_READING
 ) -> Cost:
-    """Direct connect through optical circuit switches: one port an interface, no second plane."""
+    """Return the cost of direct connect through optical circuit switches: one port per interface, no second plane."""
     return _cost(rate_gbps, _optics(nodes, degree, reading) | {"ocs_port": nodes * degree}, reading)
 
 
 def _optics(nodes: int, degree: int, reading: Reading) -> dict[str, float]:
-    """Return the parts of direct connect that a server brings."""
+    """Return the numbers of NICs, transceivers and fibres of direct connect."""
     interfaces = nodes * degree
     cards = nodes if reading.nic_once else interfaces
     return {"nic": cards, "transceiver": interfaces, "fibre": interfaces}
@@ -116,9 +120,10 @@ def fat_tree_cost(
     oversubscription: float = 1.0,
     reading: Reading = DEFAULT_READING,
 ) -> Cost:
-    """Return the cost of three tiers: a port to each host; four ports, four transceivers, two fibres above.
+    """Return the cost of a three-tier Fat-tree.
 
-    The parts above the edge are divided by the oversubscription. The cable of a host has no price in the table.
+    Per host it has a NIC and a port, and above the edge four ports, four transceivers and two fibres, divided by the
+    oversubscription. The cable of a host has no price in the table.
     """
     above = nodes / oversubscription
     return _cost(
@@ -129,14 +134,15 @@ def fat_tree_cost(
 
 
 def ideal_switch_cost(nodes: int, rate_gbps: float, reading: Reading = DEFAULT_READING) -> Cost:
-    """Return the cost of an ideal switch: that of the full-bisection Fat-tree of the same rate."""
+    """Return the cost of an ideal switch, which is that of a full-bisection Fat-tree of the same rate."""
     return fat_tree_cost(nodes, rate_gbps, reading=reading)
 
 
 def equal_cost_rate_gbps(budget_usd: float, cost_at: Callable[[float], Cost]) -> float:
-    """Return the rate at which `cost_at(rate)` costs the budget, by bisection. Raises `ValueError` when none does.
+    """Return the rate at which `cost_at(rate)` equals the budget, by bisection, in Gbit/s.
 
-    Four interfaces at 1,152 USD are 4,608 a host; beyond 200 Gbit/s a Fat-tree is 300 + 3,477 * rate / 200:
+    Raise `ValueError` if no rate from 0.001 to 1,000,000 Gbit/s does. By hand: four interfaces at 1,152 USD are
+    4,608 USD per host; beyond 200 Gbit/s a Fat-tree costs 300 + 3,477 * rate / 200 USD per host:
 
     >>> budget = patch_panel_cost(128, 4, 100).total_usd
     >>> round(equal_cost_rate_gbps(budget, lambda rate: fat_tree_cost(128, rate)))

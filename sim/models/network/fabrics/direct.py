@@ -1,7 +1,7 @@
-"""Direct connect: hosts joined by links as any graph says; hosts between forward.
+"""Direct connect: an arbitrary graph of links between hosts; intermediate hosts forward.
 
-Flows take shortest paths or those given (`direct_connect`), or planned routes: sets of next hops, and how much of
-what a pair sends takes each set (`make_routed`).
+Flows use shortest or given paths (`direct_connect`), or planned routes (`make_routed`): sets of next hops, and the
+share of each pair's traffic for each set.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ def direct_connect(
     name: str = "direct",
     seed: int = 0,
 ) -> Fabric:
-    """Return the fabric of hosts joined by directed `edges` of `rate_gbps` each; parallel edges add their rates.
+    """Return the fabric of hosts joined by directed `edges` of `rate_gbps` each; parallel edges add up.
 
-    `paths` gives some pairs their paths, each as the nodes it visits; a flow takes the one its choice points to.
-    All others take a shortest path, ties broken by a hash. `ValueError` when a path uses a missing edge; a pair
-    that nothing connects is reported when it is asked for.
+    `paths` lists the paths of some pairs as sequences of nodes; the choice of a flow selects one of them. All other
+    pairs use a shortest path; a hash breaks ties. Raise `ValueError` for an edge outside the nodes or from a node to
+    itself, and for a path with the wrong ends or a missing edge. The router raises `ValueError` for a pair without
+    any path.
     """
     check_sizes(nodes, rate_gbps)
     pairs = np.array(sorted(set(edges)), dtype=np.int64).reshape(-1, 2)
@@ -41,8 +42,9 @@ def direct_connect(
     copies = np.zeros(len(number))
     for edge in edges:
         copies[number[edge]] += 1
-    given = {
-        pair: [_links_of(path, pair, number) for path in listed] for pair, listed in (paths or {}).items()
+    fixed_paths = {
+        pair: [_links_of(path, pair, number) for path in paths_of_pair]
+        for pair, paths_of_pair in (paths or {}).items()
     }
     degree = int(np.bincount([source for source, _ in edges], minlength=nodes).max(initial=0)) if edges else 0
     return Fabric(
@@ -53,7 +55,7 @@ def direct_connect(
         capacity_bps=copies * rate_gbps * 1e9,
         lane_bps=np.full(len(pairs), rate_gbps * 1e9),
         never_full=np.zeros(len(pairs), dtype=bool),
-        router=path_router(next_links(nodes, pairs, seed), pairs[:, 1], given),
+        router=path_router(next_links(nodes, pairs, seed), pairs[:, 1], fixed_paths),
         hosts_forward=True,
         cost=patch_panel_cost(nodes, degree, rate_gbps),
     )
@@ -69,7 +71,7 @@ def _links_of(path: Path, pair: tuple[int, int], number: Mapping[tuple[int, int]
 
 
 def next_links(nodes: int, pairs: Integers, seed: int) -> Integers:
-    """Return the link on which each node sends towards each target, (nodes, nodes), -1 where nothing leads there."""
+    """Return the link on which each node sends towards each target, (nodes, nodes), -1 without a path."""
     distance = _distances(nodes, pairs)
     following = np.full((nodes, nodes), -1, np.int64)
     best = np.full((nodes, nodes), np.iinfo(np.int64).max)
@@ -77,14 +79,14 @@ def next_links(nodes: int, pairs: Integers, seed: int) -> Integers:
     for link, (source, target) in enumerate(pairs):
         nearer = distance[target] + 1 == distance[source]
         rank = mix(np.full(nodes, link), targets, np.array(seed))
-        chosen = nearer & (rank < best[source])
-        following[source, chosen] = link
-        best[source, chosen] = rank[chosen]
+        is_better = nearer & (rank < best[source])
+        following[source, is_better] = link
+        best[source, is_better] = rank[is_better]
     return following
 
 
 def _distances(nodes: int, pairs: Integers) -> NDArray[np.float64]:
-    """Return hops between all pairs, infinity where there is no way."""
+    """Return the hops between all pairs, (nodes, nodes), infinity without a path."""
     joined = np.zeros((nodes, nodes), dtype=np.float32)
     joined[pairs[:, 0], pairs[:, 1]] = 1
     distance = np.where(np.eye(nodes, dtype=bool), 0.0, np.inf)
@@ -99,27 +101,30 @@ def _distances(nodes: int, pairs: Integers) -> NDArray[np.float64]:
 
 
 def path_router(
-    following: Integers, head: Integers, given: Mapping[tuple[int, int], list[list[int]]]
+    following: Integers, head: Integers, fixed_paths: Mapping[tuple[int, int], list[list[int]]]
 ) -> Router:
-    """Walk from link to link: `following` from `next_links`, `head` the node each leads to; `given` paths go first."""
+    """Return a router along the next links in `following` (see `next_links`), except for pairs with `fixed_paths`.
+
+    `head` (links,) is the node to which each link leads.
+    """
 
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
         columns, at = [], sources.copy()
         while (at != targets).any():
             link = np.where(at == targets, -1, following[at, targets])
-            lost = (link < 0) & (at != targets)
-            if lost.any():
-                pair = int(np.argmax(lost))
+            is_stuck = (link < 0) & (at != targets)
+            if is_stuck.any():
+                pair = int(np.argmax(is_stuck))
                 raise ValueError(f"nothing connects node {sources[pair]} to node {targets[pair]}")
             at = np.where(link >= 0, head[link], at)
             columns.append(link)
-        longest = max([len(columns), *(len(path) for paths in given.values() for path in paths)])
+        longest = max([len(columns), *(len(path) for paths in fixed_paths.values() for path in paths)])
         padded = np.full((sources.size, longest), -1, np.int64)
         if columns:
             padded[:, : len(columns)] = np.stack(columns, axis=1)
         for row, ends in enumerate(zip(sources.tolist(), targets.tolist(), strict=True)):
-            if ends in given:
-                links = given[ends][choices[row] % len(given[ends])]
+            if ends in fixed_paths:
+                links = fixed_paths[ends][choices[row] % len(fixed_paths[ends])]
                 padded[row] = [*links, *[-1] * (longest - len(links))]
         return padded
 
@@ -127,13 +132,14 @@ def path_router(
 
 
 SHORTEST_PATHS = 16
-"""So many of a pair's shortest paths are taken, counted through the links that lead nearer, host by host."""
+"""Number of alternative choices of a pair."""
 
 
 def shortest_paths(nodes: int, sources: Integers, targets: Integers, seed: int = 0) -> tuple[int, Router]:
-    """Return the alternatives of direct connect: at each host a choice takes one of the links that lead nearer.
+    """Return the `alternatives` of a direct-connect fabric: the number of choices, and their router.
 
-    Links are numbered as `sources` and `targets` list them.
+    At each host the choice selects one of the links that lead nearer to the target: its digits are the selections, in
+    the mixed radix of the numbers of such links. Links are numbered in the order of `sources` and `targets`.
     """
     distance = _distances(nodes, np.stack([sources, targets], axis=1))
     order = np.argsort(sources, kind="stable")
@@ -170,11 +176,11 @@ def make_routed(
     onward: NDArray[np.int64],
     weights: Floats,
 ) -> Fabric:
-    """Return the fabric of hosts joined by directed `edges`, which are its links in this order, parallel ones apart.
+    """Return the fabric of hosts joined by directed `edges`, which are its links, in this order; parallel ones differ.
 
-    On link `onward[c, t, v]` node v sends towards t in set c, -1 for none; `weights[c, s, t]` of what s sends to t
-    takes set c, and every message is split so. A choice that a pair does not use is the first set, which must be
-    complete. `ValueError` when it is not.
+    In set c node v sends towards t on link `onward[c, t, v]`, -1 for none. The share `weights[c, s, t]` of the bytes
+    from s to t uses set c, and every message is split accordingly. A choice with weight 0 falls back to the first set,
+    which must be complete. The router raises `ValueError` if routes do not lead to the target.
     """
     check_sizes(nodes, rate_gbps)
     table = np.array(edges, dtype=np.int64).reshape(-1, 2)
@@ -196,19 +202,19 @@ def make_routed(
 
 
 def _router(nodes: int, head: Integers, onward: Integers, weights: Floats) -> Router:
-    def route(froms: Integers, tos: Integers, choices: Integers) -> Integers:
-        taken = choices % len(weights)
-        taken = np.where(weights[taken, froms, tos] > 0, taken, 0)
+    def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
+        route_set = choices % len(weights)
+        route_set = np.where(weights[route_set, sources, targets] > 0, route_set, 0)
         columns: list[Integers] = []
-        at = froms.copy()
-        while (at != tos).any():
-            link = np.where(at == tos, -1, onward[taken, tos, at])
-            lost = (link < 0) & (at != tos)
-            if lost.any() or len(columns) >= nodes:
-                pair = int(np.argmax(lost if lost.any() else at != tos))
-                raise ValueError(f"the routes do not lead from node {froms[pair]} to node {tos[pair]}")
+        at = sources.copy()
+        while (at != targets).any():
+            link = np.where(at == targets, -1, onward[route_set, targets, at])
+            is_stuck = (link < 0) & (at != targets)
+            if is_stuck.any() or len(columns) >= nodes:
+                pair = int(np.argmax(is_stuck if is_stuck.any() else at != targets))
+                raise ValueError(f"the routes do not lead from node {sources[pair]} to node {targets[pair]}")
             at = np.where(link >= 0, head[link], at)
             columns.append(link)
-        return np.stack(columns, axis=1) if columns else np.full((froms.size, 0), -1, np.int64)
+        return np.stack(columns, axis=1) if columns else np.full((sources.size, 0), -1, np.int64)
 
     return route

@@ -1,4 +1,4 @@
-"""An expander: a random regular graph of duplex links, the same for the same seed."""
+"""An expander: a random regular graph of duplex links, reproducible by its seed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _TRIES = 1000
 
 
 def expander(nodes: int, degree: int, rate_gbps: float, *, seed: int = 0) -> Fabric:
-    """Return the fabric in which each host has `degree` duplex links to random others; flows take shortest paths.
+    """Return the fabric in which each host has `degree` duplex links to random others; flows use shortest paths.
 
-    `ValueError` unless n * d is even and 1 <= d < n (and 2 <= d, or two nodes, for it to be connected).
+    Raise `ValueError` unless n * d is even and 2 <= d < n, or n is 2 and d is 1.
     """
     check_sizes(nodes, rate_gbps)
     if not 1 <= degree < nodes or nodes * degree % 2 or (degree == 1 and nodes > 2):
@@ -30,31 +30,31 @@ def expander(nodes: int, degree: int, rate_gbps: float, *, seed: int = 0) -> Fab
 
 
 def random_regular(nodes: int, degree: int, random: np.random.Generator) -> Integers:
-    """Return pairs (n * d / 2, 2) of a simple connected d-regular graph.
+    """Return the pairs (n * d / 2, 2) of a simple connected d-regular graph.
 
-    Stubs are paired at random; pairs that are loops or double are exchanged with random others until none is left
-    (switchings of the configuration model: McKay and Wormald, 1990).
+    Stubs are paired at random; loops and duplicates then exchange an end with random other pairs until there are none
+    (switchings of the configuration model: McKay and Wormald, 1990). Raise `ValueError` after 1,000 attempts.
     """
     for _ in range(_TRIES):
         pairs = random.permutation(np.repeat(np.arange(nodes), degree)).reshape(-1, 2)
-        if _mend(pairs, random) and _is_connected(nodes, pairs):
+        if _exchange_bad_pairs(pairs, random) and _is_connected(nodes, pairs):
             return pairs
     raise ValueError(f"no connected {degree}-regular graph of {nodes} nodes was found in {_TRIES} attempts")
 
 
-def _bad(pairs: Integers) -> Integers:
-    """Return places of pairs that are loops, or that are there already."""
+def _find_bad_pairs(pairs: Integers) -> Integers:
+    """Return the indices of pairs that are loops or duplicates."""
     ordered = np.sort(pairs, axis=1)
     _, first = np.unique(ordered, axis=0, return_index=True)
-    again = np.ones(len(pairs), dtype=bool)
-    again[first] = False
-    return np.flatnonzero(again | (pairs[:, 0] == pairs[:, 1]))
+    is_duplicate = np.ones(len(pairs), dtype=bool)
+    is_duplicate[first] = False
+    return np.flatnonzero(is_duplicate | (pairs[:, 0] == pairs[:, 1]))
 
 
-def _mend(pairs: Integers, random: np.random.Generator) -> bool:
-    """Exchange ends of bad pairs in place; whether all are good now."""
+def _exchange_bad_pairs(pairs: Integers, random: np.random.Generator) -> bool:
+    """Exchange ends of bad pairs in place; return False if some are still bad after `_TRIES` rounds."""
     for _ in range(_TRIES):
-        bad = _bad(pairs)
+        bad = _find_bad_pairs(pairs)
         if not bad.size:
             return True
         for place in bad:

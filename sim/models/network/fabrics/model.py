@@ -1,6 +1,6 @@
-"""A fabric as the simulator sees it: one-way links with capacities, paths over them, a price.
+"""A fabric of the simulator: one-way links with capacities, routes over them, a cost.
 
-Vertices are numbered: hosts 0..nodes-1, then switches. A router answers for many pairs at once.
+Vertices are numbered: hosts 0..nodes-1, then switches. A router computes the paths of many pairs at once.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 Router = Callable[[Integers, Integers, Integers], Integers]
-"""Sources, targets, choices, each (pairs,), to the links of each path, (pairs, longest), filled up with -1.
+"""A function from sources, targets and choices, each (pairs,), to the links of each path, (pairs, longest).
 
-A choice picks among equally good paths; any number will do, equal numbers pick equally.
+Rows are padded with -1, also between links. A choice is any integer; it selects among equally good paths.
 """
 
 
@@ -27,10 +27,10 @@ A choice picks among equally good paths; any number will do, equal numbers pick 
 class Fabric:
     """Links `sources[l]` -> `targets[l]` of `capacity_bps[l]` bit/s, all (links,), and the paths over them.
 
-    Several parallel lanes may count as one link: then a single packet crosses it at `lane_bps`. Links that other
-    links keep from ever being full may be named in `never_full`, a bool each; they are left out of the sharing.
-    `hosts_forward` tells whether inner vertices of a path are hosts (direct connect) or switches. With `weights`
-    (sets, nodes, nodes) every message is split: that part of what row sends to column takes the path of choice `set`.
+    Several parallel lanes may count as one link; a single packet then crosses it at `lane_bps`. `never_full` (links,)
+    marks links that other links keep from ever being full; these are left out of the sharing. With `hosts_forward`
+    the inner vertices of a path are hosts (direct connect), otherwise switches. With `weights` (sets, nodes, nodes)
+    every message is split: the share `weights[c, s, t]` of the bytes from s to t takes the path of choice c.
     """
 
     name: str
@@ -45,12 +45,12 @@ class Fabric:
     cost: Cost
     weights: Floats | None = None
     alternatives: tuple[int, Router] | None = None
-    """How many paths a hash may draw for a pair, and the router whose choice c is the c-th of them."""
+    """Number of paths among which a hash may choose for a pair, and the router whose choice c is the c-th of them."""
 
     def __post_init__(self) -> None:
         columns = (self.targets, self.capacity_bps, self.lane_bps, self.never_full)
         if any(column.shape != self.sources.shape for column in columns):
-            raise ValueError("sources, targets and capacities of a fabric must have one entry a link")
+            raise ValueError("sources, targets and capacities of a fabric must have one entry per link")
         if (~np.isfinite(self.capacity_bps) | (self.capacity_bps < 0)).any():
             raise ValueError("a link's capacity must be a finite number of bit/s, 0 or more")
 
@@ -60,18 +60,18 @@ class Fabric:
         return self.sources.size
 
     def routes(self, sources: Integers, targets: Integers, choices: Integers) -> tuple[Integers, Integers]:
-        """Return paths of many pairs: offsets (pairs + 1,) into the second array, the links one path after another.
+        """Return the paths of many pairs: offsets (pairs + 1,) into an array with the links of all paths.
 
-        A pair of equal nodes has no links. Raises `ValueError` for nodes that the fabric does not have.
+        The path of a node to itself has no links. Raise `ValueError` for nodes outside the fabric.
         """
         ends = np.concatenate([sources, targets])
         if ends.size and (ends.min() < 0 or ends.max() >= self.nodes):
             raise ValueError(f"{self.name} has nodes 0..{self.nodes - 1}, not {ends.min()}..{ends.max()}")
         padded = self.router(sources, targets, choices)
-        there = padded >= 0
-        there[sources == targets] = False
-        first = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
-        return first, padded[there].astype(np.int64)
+        is_link = padded >= 0
+        is_link[sources == targets] = False
+        first = np.concatenate([[0], np.cumsum(is_link.sum(axis=1))])
+        return first, padded[is_link].astype(np.int64)
 
     def path(self, source: int, target: int, choice: int = 0) -> tuple[int, ...]:
         """Return the links from one node to another, in order."""
@@ -79,19 +79,19 @@ class Fabric:
         return tuple(links.tolist())
 
     def link(self, source: int, target: int) -> int:
-        """Return the first link between two vertices. Raises `ValueError` when there is none."""
-        found = np.flatnonzero((self.sources == source) & (self.targets == target))
-        if not found.size:
+        """Return the first link from one vertex to another. Raise `ValueError` if there is none."""
+        links = np.flatnonzero((self.sources == source) & (self.targets == target))
+        if not links.size:
             raise ValueError(f"{self.name} has no link {source} -> {target}")
-        return int(found[0])
+        return int(links[0])
 
     def scale(self, factor: float) -> Fabric:
-        """Return the same fabric with all capacities times `factor`; the price is not changed."""
+        """Return the fabric with all capacities times `factor`, and the same cost."""
         return replace(self, capacity_bps=self.capacity_bps * factor, lane_bps=self.lane_bps * factor)
 
 
 def check_sizes(nodes: int, rate_gbps: float) -> None:
-    """Raise `ValueError` for a fabric of no nodes or no rate."""
+    """Raise `ValueError` unless there is a node, and the rate is finite and positive."""
     if nodes < 1:
         raise ValueError(f"a fabric of {nodes} nodes: at least 1 is needed")
     if not 0 < rate_gbps < float("inf"):
@@ -99,7 +99,10 @@ def check_sizes(nodes: int, rate_gbps: float) -> None:
 
 
 def mix(*numbers: Integers) -> Integers:
-    """Return numbers to look-alikes of random ones, 0 to 2^62, the same on every machine (SplitMix64's finaliser)."""
+    """Hash integers, broadcast against each other, to numbers below 2^62 (SplitMix64's finaliser).
+
+    The hash is the same on every machine.
+    """
     state = np.zeros(np.broadcast(*numbers).shape, dtype=np.uint64)
     for number in numbers:
         state = (state ^ np.asarray(number).astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)

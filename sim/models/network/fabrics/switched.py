@@ -1,4 +1,4 @@
-"""Fabrics of packet switches: the ideal one, and Fat-trees."""
+"""Fabrics of packet switches: the ideal switch, and Fat-trees."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Integers = NDArray[np.int64]
 
 
 def ideal_switch(nodes: int, rate_gbps: float) -> Fabric:
-    """Return one switch that never blocks, a link of `rate_gbps` up and down for each host.
+    """Return the fabric of a non-blocking switch with a duplex link of `rate_gbps` to each host.
 
-    No fabric with that rate a host is faster; a comparison with d links a host gives it d times the rate.
+    No fabric with the same rate per host is faster. To compare it with d links per host, pass d times the rate.
     """
     check_sizes(nodes, rate_gbps)
     hosts, switch = np.arange(nodes), np.full(nodes, nodes)
@@ -47,12 +47,14 @@ def fat_tree(
 ) -> Fabric:
     """Return a three-tier Fat-tree of k-port switches, k the smallest even number with k^3/4 >= `nodes`.
 
-    (Al-Fares, Loukissas and Vahdat, 2008.) Below the edge every link has `rate_gbps`, above it that over
-    `oversubscription`. `balance` says how flows choose among up-links. `"spread"`: every flow over all of them
-    alike, packet by packet; then the up-links of a switch carry equal loads and count as one link with their sum,
-    which is exact; at full bisection it carries what the hosts below it can, hence is never full. `"hash"`: one
-    for each flow, by a hash of source, target, choice and seed, as ECMP does, so that flows may collide. `"ideal"`:
-    as `"spread"`, and links above the edge are never full, whatever the oversubscription.
+    (Al-Fares, Loukissas and Vahdat, 2008.) Links of hosts have `rate_gbps`, links above the edge have `rate_gbps` /
+    `oversubscription`. `balance` is the way in which flows use up-links:
+
+    - `"spread"`: every flow uses all of them equally, packet by packet. The up-links of a switch then carry equal
+      loads, so one link with the sum of their capacities replaces them exactly. With full bisection it carries all
+      that the hosts below it can send, hence is never full.
+    - `"hash"`: each flow uses one, by a hash of source, target, choice and seed, as with ECMP, so flows may collide.
+    - `"ideal"`: as `"spread"` with full bisection; `oversubscription` changes only the name and the cost.
     """
     check_sizes(nodes, rate_gbps)
     if not 1 <= oversubscription < float("inf"):
@@ -87,7 +89,7 @@ def _half(nodes: int) -> int:
 
 
 class Cables(NamedTuple):
-    """Vertices at the lower and upper end of each cable, and how many parallel lanes it stands for."""
+    """Vertices at the lower and upper end of each cable, and its number of parallel lanes."""
 
     lower: Integers
     upper: Integers
@@ -95,7 +97,7 @@ class Cables(NamedTuple):
 
 
 def _cables(nodes: int, half: int) -> Cables:
-    """Return the cables from hosts to edges, edges to aggregation, that to the core, one lane each.
+    """Return the cables from hosts to edge, edge to aggregation, and aggregation to core switches, one lane each.
 
     With h = k/2 there are 2h pods of h edge and h aggregation switches, and h^2 core switches. Edge e is in pod
     e // h; aggregation switch a of each pod reaches the core switches a*h to a*h + h - 1.
@@ -111,7 +113,7 @@ def _cables(nodes: int, half: int) -> Cables:
 
 
 def _bundles(nodes: int, half: int) -> Cables:
-    """Return `_cables` with the up-links of an edge switch as one, and those of a pod: one core."""
+    """Return `_cables` with all up-links of an edge switch as one cable, all those of a pod as one, and one core."""
     edges, pods = np.arange(2 * half * half), np.arange(2 * half)
     edge, pod = nodes, nodes + edges.size
     core = pod + pods.size
@@ -124,7 +126,7 @@ def _bundles(nodes: int, half: int) -> Cables:
 
 
 class Climb(NamedTuple):
-    """For each pair the cable out of the source's edge and pod, and into the target's."""
+    """The cables of each pair out of the edge and the pod of the source, and into those of the target, (pairs,)."""
 
     edge_up: Integers
     pod_up: Integers
@@ -133,23 +135,23 @@ class Climb(NamedTuple):
 
 
 Climber = Callable[[Integers, Integers, Integers, int, int], Climb]
-"""Sources, targets, choices, nodes, half the ports of a switch."""
+"""A function from sources, targets, choices, number of nodes and half the ports of a switch to the cables."""
 
 
 def _router(nodes: int, half: int, cables: int, climb: Climber) -> Router:
-    """Return links up as far as needed and down again, -1 where a path is shorter, (pairs, 6)."""
+    """Return a router up as far as needed and down again: paths (pairs, 6), -1 in place of unneeded links."""
 
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
-        taken = climb(sources, targets, choices, nodes, half)
+        cable = climb(sources, targets, choices, nodes, half)
         leaves_edge = sources // half != targets // half
         leaves_pod = sources // half**2 != targets // half**2
         return np.stack(
             [
                 sources,
-                np.where(leaves_edge, taken.edge_up, -1),
-                np.where(leaves_pod, taken.pod_up, -1),
-                np.where(leaves_pod, cables + taken.pod_down, -1),
-                np.where(leaves_edge, cables + taken.edge_down, -1),
+                np.where(leaves_edge, cable.edge_up, -1),
+                np.where(leaves_pod, cable.pod_up, -1),
+                np.where(leaves_pod, cables + cable.pod_down, -1),
+                np.where(leaves_edge, cables + cable.edge_down, -1),
                 cables + targets,
             ],
             axis=1,
@@ -166,7 +168,7 @@ def _spread(sources: Integers, targets: Integers, _choices: Integers, nodes: int
 
 
 def _climb_hashed(seed: int) -> Climber:
-    """Return one aggregation switch and one core switch for each flow; the way down is then given."""
+    """Return a climber that hashes each flow to an aggregation and a core switch, which determine the way down."""
 
     def climb(sources: Integers, targets: Integers, choices: Integers, nodes: int, half: int) -> Climb:
         return _climb_chosen(sources, targets, mix(sources, targets, choices, np.array(seed)), nodes, half)

@@ -1,4 +1,4 @@
-"""A plot of an iteration over time: what the devices computed, what moved, how busy the links were."""
+"""A plot of an iteration over time: computation of devices, transfers, use of the links."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sim.models.network.taskgraph import Kind
 Floats = NDArray[np.float64]
 
 _DEVICES = 16
-"""Rows of devices at most; more would be too thin to see, so evenly chosen ones are shown."""
+"""Maximum number of device rows; more would be too thin to see, so an evenly spaced selection is shown."""
 _COLUMNS = 400
 _MOVE_ROWS = 60
 _COLOURS = {
@@ -30,9 +30,9 @@ _COLOURS = {
 
 
 def utilisation(execution: Execution, columns: int = _COLUMNS) -> tuple[Floats, Floats]:
-    """Return borders of `columns` equal times (columns + 1,) and each link's shares, 0..1 (links, columns).
+    """Return the borders of `columns` equal intervals (columns + 1,), and each link's use in 0..1 (links, columns).
 
-    Exact sums over the times of constant rate. Raises `ValueError` without a trace.
+    Use is the exact mean over an interval, because rates are piecewise constant. Raise `ValueError` without a trace.
     """
     table = link_table(execution)
     borders = np.linspace(0.0, execution.iteration_s, columns + 1)
@@ -46,16 +46,16 @@ def utilisation(execution: Execution, columns: int = _COLUMNS) -> tuple[Floats, 
         np.add.at(slope, (link[inside], first[inside]), rate_bps[inside])
         np.add.at(offset, (link[inside], first[inside]), (rate_bps * at_s)[inside])
         bits += np.cumsum(slope, axis=1) * borders - np.cumsum(offset, axis=1)
-    moved = np.diff(bits, axis=1)
+    moved_bits = np.diff(bits, axis=1)
     capacity = np.maximum(execution.fabric.capacity_bps, 1e-300)[:, None]
-    return borders, moved / (capacity * np.diff(borders))
+    return borders, moved_bits / (capacity * np.diff(borders))
 
 
 def draw_timeline(execution: Execution, path: str | Path, *, title: str = "") -> Path:
-    """Write the plot; the ending of the name is the format (`.png`, `.svg`, `.pdf`).
+    """Write the plot to `path` and return the path; its suffix selects the format (`.png`, `.svg`, `.pdf`).
 
-    Above the devices' computing, then AllReduces and transfers by number, below the mean and the busiest link.
-    Raises `ValueError` without a trace, `ModuleNotFoundError` without matplotlib.
+    From top to bottom: computation by device, AllReduces and transfers by start, use of the mean and the busiest link.
+    Raise `ValueError` without a trace, `ModuleNotFoundError` without matplotlib.
     """
     try:
         from matplotlib.figure import Figure
@@ -79,7 +79,7 @@ def draw_timeline(execution: Execution, path: str | Path, *, title: str = "") ->
 
 
 def _bars(axes: Any, begin_s: Floats, end_s: Floats, tops: Floats, height: float, colour: str) -> None:
-    """Draw bars in one drawing: thousands one by one would take minutes."""
+    """Draw bars as a single collection, because thousands of separate bars would take minutes."""
     from matplotlib.collections import PolyCollection
 
     left, right, low = begin_s * 1e3, end_s * 1e3, tops + height

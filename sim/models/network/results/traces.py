@@ -1,13 +1,13 @@
-"""Results of an iteration as tables: for each flow, each link and each task; written as Parquet files.
+"""Results of an iteration as tables of flows, links and tasks, and as Parquet files.
 
-| file | a row is | columns |
+| file | row | columns |
 |---|---|---|
-| `flows.parquet` | one message of one round | task, round, source, target, size_bytes, begin_s, end_s |
-| `links.parquet` | a time of constant rate | link, source, target, begin_s, end_s, rate_bps, capacity_bps |
-| `tasks.parquet` | one task | task, kind, device, begin_s, end_s |
+| `flows.parquet` | a message of a round | task, round, source, target, size_bytes, begin_s, end_s |
+| `links.parquet` | an interval of constant rate | link, source, target, begin_s, end_s, rate_bps, capacity_bps |
+| `tasks.parquet` | a task | task, kind, device, begin_s, end_s |
 
-Times are seconds from the begin of the iteration; a flow's are those of its data, without handshake and flight.
-Capacities are those the fabric began with.
+Times are seconds from the begin of the iteration; those of a flow are those of its data, without handshake and flight.
+Capacities are the initial ones of the fabric.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Table = dict[str, NDArray[Any]]
 
 
 def flow_table(execution: Execution) -> Table:
-    """Return the flows, in the order of their ends. Raises `ValueError` without a trace."""
+    """Return the flows in the order of their ends. Raise `ValueError` without a trace."""
     rows, messages = _trace(execution).flows, execution.lowered.messages
     message = rows[:, 0].astype(np.int64)
     return {
@@ -41,9 +41,9 @@ def flow_table(execution: Execution) -> Table:
 
 
 def link_table(execution: Execution) -> Table:
-    """Return the rates of each link over time, without the times it was idle, by link and time.
+    """Return the intervals of constant rate of each link, without idle ones, sorted by link and time.
 
-    Rates times durations, summed over a link, are the bytes it carried. Raises `ValueError` without a trace.
+    The sum of rate x duration over a link is the number of bits that it carried. Raise `ValueError` without a trace.
     """
     rows = _trace(execution).rates
     rows = rows[np.lexsort((np.arange(len(rows)), rows[:, 1]))]
@@ -65,7 +65,7 @@ def link_table(execution: Execution) -> Table:
 
 
 def task_table(execution: Execution) -> Table:
-    """Return all tasks, in the order of the graph."""
+    """Return all tasks in the order of the graph."""
     names = np.array([kind.name.lower() for kind in Kind])
     return {
         "task": np.arange(execution.graph.tasks),
@@ -77,9 +77,9 @@ def task_table(execution: Execution) -> Table:
 
 
 def write_traces(execution: Execution, folder: str | Path) -> tuple[Path, ...]:
-    """Write the three tables into a folder, which is made; returns the files.
+    """Write the three tables into a folder, which is created if missing, and return the paths.
 
-    Raises `ValueError` without a trace, `ModuleNotFoundError` without pyarrow, `OSError`.
+    Raise `ValueError` without a trace, `ModuleNotFoundError` without pyarrow, `OSError` if writing fails.
     """
     try:
         import pyarrow as pa
@@ -99,5 +99,5 @@ def write_traces(execution: Execution, folder: str | Path) -> tuple[Path, ...]:
 
 def _trace(execution: Execution) -> Trace:
     if execution.trace is None:
-        raise ValueError("this iteration was not traced: simulate it with trace=True")
+        raise ValueError("this iteration has no trace: simulate it with trace=True")
     return execution.trace

@@ -1,11 +1,15 @@
-"""A simulated Calient S-series: TL1 raw and interactive, and REST, on one state.
+"""A simulated Calient S-series switch with raw TL1, interactive TL1 and REST.
 
-Options for what the published material leaves open: `reports=no` (changes are not reported), `change_word=DBGH`
-(how one public driver spells the report of a change), `page_rows` (rows after which a TL1 answer is continued in
-another block; 0 for never), `echo=no` (the interactive port does not repeat what is typed), `moving=UMA` (a circuit
-still looks provisioned while its mirrors move; else `IS`, `RDY`), `rest_waits=no` (REST answers a change before the
-mirrors have arrived), `summary=short` (the summary of the ports tells no states), `bulk_results=flat` (results of a
-bulk come as those of a single change, not within `response`).
+Options for behaviour that published documents leave open:
+
+    reports=no         changes are not reported over TL1
+    change_word=DBGH   the spelling of the change report in one public driver; the default is DBCHG
+    page_rows=N        rows of a TL1 answer after which it continues in another block; 0 for never
+    echo=no            the interactive port does not echo its input
+    moving=UMA         a circuit whose mirrors move still looks provisioned; the default is IS, RDY
+    rest_waits=no      REST answers a change before the mirrors have stopped
+    summary=short      the REST summary of the ports contains no states
+    bulk_results=flat  results of a bulk request look like those of a single change, without `response`
 """
 
 from __future__ import annotations
@@ -18,18 +22,21 @@ from sim.twins.switch.settings import SettingError, TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
 
 DEFAULT_SWITCH_TIME_S = 0.05
-MOST_PORTS = 320
+MAX_PORTS = 320
 FACTORY_ACCOUNT = ("admin", "admin")
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated Calient; needs as many inputs as outputs, for a port has one fibre of each."""
+    """Return a simulated Calient switch.
+
+    Raise `SettingError` unless it has as many inputs as outputs (each port has both) and at most `MAX_PORTS` of each.
+    """
     settings.only(
         "reports", "change_word", "page_rows", "echo", "moving", "rest_waits", "summary", "bulk_results"
     )
     device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S)
-    if settings.inputs != settings.outputs or settings.inputs > MOST_PORTS:
-        raise SettingError(f"a Calient has as many inputs as outputs, at most {MOST_PORTS}")
+    if settings.inputs != settings.outputs or settings.inputs > MAX_PORTS:
+        raise SettingError(f"a Calient has as many inputs as outputs, at most {MAX_PORTS}")
     account, serial = settings.account(*FACTORY_ACCOUNT), settings.serial_number
     configuration = CircuitConfiguration(
         device, moving_states=(settings.choice("moving", "IS", "UMA"), "RDY")
@@ -40,18 +47,18 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         account=account,
         serial=serial,
         page_rows=int(settings.number("page_rows", 0)),
-        reports=_says_yes(settings, "reports"),
+        reports=_is_enabled(settings, "reports"),
         change_word=settings.choice("change_word", "DBCHG", "DBGH"),
     )
     rest = RestFrontend(
         device,
         configuration,
         serial=serial,
-        waits=_says_yes(settings, "rest_waits"),
+        waits=_is_enabled(settings, "rest_waits"),
         full_summary=settings.choice("summary", "full", "short") == "full",
         nested_results=settings.choice("bulk_results", "nested", "flat") == "nested",
     )
-    echo = _says_yes(settings, "echo")
+    echo = _is_enabled(settings, "echo")
     server = HttpServer(rest.routes(), accounts=dict([account]), cookie="JSESSIONID")
     return SwitchTwin(
         device,
@@ -70,6 +77,6 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     )
 
 
-def _says_yes(settings: TwinSettings, option: str) -> bool:
-    """Return an option that is yes unless somebody says no."""
+def _is_enabled(settings: TwinSettings, option: str) -> bool:
+    """Return True unless an option is `no`; the default is `yes`. Raise `SettingError` for another value."""
     return settings.choice(option, "yes", "no") == "yes"

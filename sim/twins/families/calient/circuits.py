@@ -1,10 +1,10 @@
-"""Circuits of a Calient: provisioned first, active later, one way or two.
+"""Circuits of a Calient switch, one-way or two-way: first provisioned, then activated.
 
-Provisioning only books the ports; activating moves mirrors. The book follows the matrix: what somebody made
-there without a word here (another operator) appears as a one-way circuit, and what he took away is gone, or was
-provisioned on ports that he uses.
+Provisioning reserves the ports; activation moves the mirrors. The list of circuits follows the matrix: a connection
+that another operator made there appears as a one-way circuit, and removes provisioned circuits on its ports; an
+active circuit whose connection is gone is removed.
 
-A port `segment.fibre.port` has a fibre in and a fibre out: the n-th name is input n and output N+n of the matrix.
+A port `segment.fibre.port` has an input and an output fibre: the n-th name is input n and output N+n of the matrix.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAME = re.compile(r"(\d)\.(\d)\.(\d)")
 
 @dataclass(slots=True)
 class Circuit:
-    """From the fibre in of port `source` to the fibre out of port `target`, and back when `two_way`."""
+    """A circuit from the input of port `source` to the output of port `target`, and back if `two_way`."""
 
     source: int
     target: int
@@ -38,15 +38,16 @@ class Circuit:
     active: bool = False
 
     def ends(self) -> list[tuple[int, int]]:
-        """Return (port in, port out) of each direction."""
+        """Return (input port, output port) of each direction."""
         there = [(self.source, self.target)]
         return [*there, (self.target, self.source)] if self.two_way else there
 
 
 class CircuitConfiguration:
-    """All circuits of one switch. Every method raises `Refused` when the switch would not do it.
+    """All circuits of one switch. Methods that change circuits raise `Refused` if the switch refuses.
 
-    `moving_states` is what a circuit shows while its mirrors are on their way. `dark` are pairs that find no light.
+    `moving_states` are the administrative and operational states of a circuit whose mirrors move. `dark` holds the
+    pairs that pass no light because of the fault `oc_fail`.
     """
 
     def __init__(self, device: SwitchDevice, *, moving_states: tuple[str, str] = ("IS", "RDY")) -> None:
@@ -58,57 +59,62 @@ class CircuitConfiguration:
         self._circuits: list[Circuit] = []
 
     def circuits(self) -> list[Circuit]:
-        """Return all circuits, in the order of their making."""
-        held = set(self._device.matrix.connections.items())
-        self._circuits = [c for c in self._circuits if not c.active or set(self.pairs(c)) <= held]
+        """Return all circuits in the order of their creation, after adapting the list to the matrix."""
+        connections = set(self._device.matrix.connections.items())
+        self._circuits = [c for c in self._circuits if not c.active or set(self.pairs(c)) <= connections]
         known = {pair for circuit in self._circuits if circuit.active for pair in self.pairs(circuit)}
-        for pair in sorted(held - known):
+        for pair in sorted(connections - known):
             self._circuits = [c for c in self._circuits if c.active or not self._share_ports(c, [pair])]
             self._circuits.append(Circuit(pair[0], pair[1] - self.names.ports, two_way=False, active=True))
         return list(self._circuits)
 
     def on(self, port: int) -> Circuit | None:
-        """Return the circuit that holds a port of the matrix."""
+        """Return the circuit that uses a port of the matrix, or None."""
         return next((c for c in self.circuits() if any(port in pair for pair in self.pairs(c))), None)
 
     def forget_provisioned(self) -> None:
-        """Lose what is not active, as without power (assumption: only what is lit is restored)."""
+        """Remove circuits that are not active, as a power loss does (assumption: only active ones are restored)."""
         self._circuits = [circuit for circuit in self._circuits if circuit.active]
 
     def _share_ports(self, circuit: Circuit, pairs: Iterable[Pair]) -> bool:
-        held = {port for pair in self.pairs(circuit) for port in pair}
-        return any(held.intersection(pair) for pair in pairs)
+        ports = {port for pair in self.pairs(circuit) for port in pair}
+        return any(ports.intersection(pair) for pair in pairs)
 
     def name(self, circuit: Circuit) -> str:
-        """Return `a>b` for one way, `a-b` for two."""
+        """Return the name of a circuit: `a>b` if it is one-way, `a-b` if two-way."""
         mark = "-" if circuit.two_way else ">"
         return f"{self.names.name(circuit.source)}{mark}{self.names.name(circuit.target)}"
 
     def pairs(self, circuit: Circuit) -> list[Pair]:
-        """Return the cross-connects of a circuit, by the numbers of the matrix."""
+        """Return the cross-connects of a circuit, as port numbers of the matrix."""
         return [(port_in, self.names.ports + port_out) for port_in, port_out in circuit.ends()]
 
     def find(self, name: str) -> Circuit:
-        """Return the circuit of a name."""
+        """Return the circuit with a name. Raise `Refused` if it does not exist."""
         for circuit in self.circuits():
             if self.name(circuit) == name.strip():
                 return circuit
         raise Refused(Reason.NOT_CONNECTED, 0)
 
     def provision(self, source: int, target: int, *, two_way: bool, group: str) -> Circuit:
-        """Book the ports."""
+        """Reserve the ports of a new circuit and return it. Raise `Refused` if a port is in use or not usable."""
         circuit = Circuit(source, target, two_way, group or "SYSTEM")
         pairs = self.pairs(circuit)
         if two_way and source == target:
             raise Refused(Reason.REPEATED, source)
         if any(self._share_ports(other, pairs) for other in self.circuits()):
             raise Refused(Reason.OCCUPIED, source)
-        self._device.matrix.add([pair[0] for pair in pairs], [pair[1] for pair in pairs])  # or refuses
+        self._device.matrix.add(
+            [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        )  # only to check: raises `Refused`
         self._circuits.append(circuit)
         return circuit
 
     def activate(self, circuit: Circuit) -> None:
-        """Move the mirrors."""
+        """Connect a provisioned circuit. Raise `Refused`.
+
+        Do nothing if it is already active, or if a fault (`skip_activate`, `stuck`) prevents the activation.
+        """
         if self.skipped_activations:
             self.skipped_activations -= 1
             self._device.faults.fired["skip_activate"] += 1
@@ -117,7 +123,7 @@ class CircuitConfiguration:
             return
         pairs = self.pairs(circuit)
         after = self._device.matrix.add([pair[0] for pair in pairs], [pair[1] for pair in pairs])
-        if self._device.faults.stuck.intersection(pairs):  # a circuit is made as a whole, or not
+        if self._device.faults.stuck.intersection(pairs):  # both directions are connected, or neither
             self._device.faults.fired["stuck"] += 1
             return
         circuit.active = True
@@ -125,24 +131,25 @@ class CircuitConfiguration:
         self._device.change(after)
 
     def deactivate(self, circuit: Circuit) -> None:
-        """Release the mirrors; the ports stay booked."""
+        """Disconnect a circuit, and keep its ports reserved."""
         if circuit.active:
             after = self._device.matrix.without([pair[0] for pair in self.pairs(circuit)])
             circuit.active = False
             self._device.change(after)
 
     def delete(self, circuit: Circuit) -> None:
-        """Forget the circuit, deactivated first when it is active."""
+        """Deactivate a circuit if it is active, and remove it."""
         self.deactivate(circuit)
         self._circuits.remove(circuit)
 
-    # -- states and powers
+    # -- states and power readings
 
     def states(self, circuit: Circuit, pairs: Iterable[Pair] = ()) -> tuple[str, str, str]:
-        """Administrative state, operational state, operational capability; of a circuit, or of `pairs` of it.
+        """Return the administrative state, operational state and operational capability of a circuit.
 
-        Provisioned: `UMA`, `RDY`; moving: `IS`, `RDY`; made: `IS`, `IS`. Capability `FAIL` is a made circuit
-        without light.
+        `pairs` restricts this to one direction. States are `UMA`, `RDY` if provisioned, `moving_states` (by default
+        `IS`, `RDY`) while mirrors move, then `IS`, `IS`. The capability is `FAIL` for a connected circuit without
+        light, otherwise `OK`.
         """
         if not circuit.active:
             return "UMA", "RDY", "OK"
@@ -153,10 +160,10 @@ class CircuitConfiguration:
         return "IS", "IS", "OK" if is_lit else "FAIL"
 
     def fibre_states(self, number: int) -> tuple[str, str, str]:
-        """Return the same three of a port of the matrix.
+        """Return the administrative state, operational state and operational capability of a port of the matrix.
 
-        A port that no circuit holds is `OOS-NP`, `OOS`, `OK`, as in captures; what a failed, locked or disabled port
-        shows is an assumption.
+        An unused port is `OOS-NP`, `OOS`, `OK`, as in captures; the states of a failed, locked or disabled port
+        are an assumption.
         """
         state = self._device.matrix.state(number)
         if state == "F":
@@ -168,28 +175,28 @@ class CircuitConfiguration:
         return ("IS", "IS", "OK") if self.on(number) else ("OOS-NP", "OOS", "OK")
 
     def owner(self, number: int) -> str:
-        """Return who uses a port of the matrix: `TRANSIT` for a circuit, `NONE` for nobody."""
+        """Return `TRANSIT` if a circuit uses a port of the matrix, otherwise `NONE`."""
         return "TRANSIT" if self.on(number) else "NONE"
 
     def power_dbm(self, number: int) -> float | None:
-        """Return the reading of the monitor of a port of the matrix reads; None where it sees no light."""
+        """Return the power reading of a port of the matrix in dBm, or None without light."""
         dbm = self._device.power_dbm(number)
         dark = {pair[1] for pair in self.dark if pair in self._device.matrix.connections.items()}
         return None if number in dark or dbm <= DARK_FLOOR_DBM else dbm
 
     def describe(self, refusal: Refused) -> str:
-        """Return the comment that explains a refusal."""
+        """Return the device's text for a refusal."""
         port = self.names.name((refusal.port - 1) % self.names.ports + 1) if refusal.port else "?"
         return _DESCRIPTIONS.get(refusal.reason, f"Failed: {refusal.reason.value}").format(port=port)
 
     def label(self, port: int) -> str:
-        """Return the label of a port."""
+        """Return the label of a port, empty if it has none."""
         return self._device.labels.get(port, "")
 
     # -- faults
 
     def faults(self) -> dict[str, Fault]:
-        """Return faults for the fault board: activations without effect, circuits without light."""
+        """Return faults for the fault board: `skip_activate` (no effect) and `oc_fail` (no light)."""
         return {
             "skip_activate": Fault(
                 lambda request: setattr(self, "skipped_activations", request.whole("count", 1)),
@@ -209,12 +216,12 @@ class CircuitConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """All names of a switch with so many ports."""
+    """Port names of a switch with `ports` ports."""
 
     ports: int
 
     def name(self, number: int) -> str:
-        """Return the name of the n-th port, counted from 1.
+        """Return the name of a port by its number, counted from 1.
 
         >>> Names(320).name(1), Names(320).name(9), Names(320).name(65)
         ('1.1.1', '1.2.1', '2.1.1')
@@ -224,7 +231,7 @@ class Names:
         return f"{segment + 1}.{fibre + 1}.{port + 1}"
 
     def number(self, name: str) -> int:
-        """Return the port of a name. Raises `Refused`."""
+        """Return the number of a port by its name. Raise `Refused` if the port does not exist."""
         match = _NAME.fullmatch(name.strip())
         if match is None or not all(1 <= int(part) <= 8 for part in match.groups()):
             raise Refused(Reason.NO_SUCH_PORT, 0)

@@ -1,7 +1,8 @@
-"""The REST of a Calient: circuits one by one and in bulk, ports, the node.
+"""REST interface of a Calient switch: circuits, singly and in bulk, ports, and the node.
 
-Every item of a change is answered by itself, `status` "1" for done and "0" for failed, under HTTP 200 either way: in
-bulk within `response`, one by one without. Adding provisions and activates in one.
+The answer to a change has HTTP status 200 and one result for each item: `status` "1" if it succeeded and "0" if it
+failed. Results of a bulk request are inside `response`, those of a single change are not. Adding a circuit provisions
+and activates it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sim.twins.switch.matrix import Refused
 from sim.twins.wire.control import Request
 
 _CROSSCONNECTS, _PORTS = r"/rest/crossconnects/?", r"/rest/ports/?"
-_LONGEST_BULK = 2048
+_MAX_BULK_ITEMS = 2048
 
 SOFTWARE_VERSION = "6.0-3"
 THRESHOLDS = {
@@ -33,11 +34,11 @@ Item = dict[str, str]
 
 
 class RestFrontend:
-    """Executes requests on a device. One for all clients.
+    """The REST interface of one device, shared by all clients.
 
-    What nobody has published: whether a change is answered only when the mirrors have arrived (`waits`), and whether
-    the summary of the ports tells as much as their details (`full_summary`). The one public client that parses results
-    of a bulk reads `response.status`; without `nested_results` they are as those of a single change.
+    Not published: whether a change is answered only after the mirrors have stopped (`waits`), and whether the summary
+    of the ports has all fields of their details (`full_summary`). The only public client that parses the results of a
+    bulk request reads `response.status`; without `nested_results`, results have no `response`.
     """
 
     def __init__(
@@ -57,11 +58,11 @@ class RestFrontend:
         self._configuration = configuration
         self._names = configuration.names
         self._serial = serial
-        self._failing_item = 0
+        self._failing_index = 0
         self._denied = False
 
     def routes(self) -> Sequence[Route]:
-        """Return everything it answers to."""
+        """Return the routes of the interface."""
         return [
             Route("GET", r"/rest/info/?", self._get_info),
             Route("GET", r"/rest/node/?", self._get_node),
@@ -72,29 +73,29 @@ class RestFrontend:
         ]
 
     def faults(self) -> dict[str, Fault]:
-        """Return faults for the fault board: the k-th item of the next bulk fails; the account may only read."""
+        """Return faults for the fault board: `fail_item` (in the next bulk request) and `deny_writes` (403)."""
         return {
             "fail_item": Fault(self._set_failing, lambda _: self._set_failing(None), main="item"),
             "deny_writes": Fault(lambda _: self._deny(denied=True), lambda _: self._deny(denied=False)),
         }
 
     def _set_failing(self, request: Request | None) -> None:
-        self._failing_item = request.whole("item", 1) if request else 0
+        self._failing_index = request.whole("item", 1) if request else 0
 
     def _deny(self, *, denied: bool) -> None:
         self._denied = denied
 
-    # -- reading
+    # -- reads
 
     def _get_info(self, request: HttpRequest) -> HttpAnswer:
-        wanted = request.query.get("id", "")
+        resource = request.query.get("id", "")
         documents = {"restversion": {"restversion": "2.1"}, "softwareversion": {"version": SOFTWARE_VERSION}}
-        if wanted not in documents:
-            raise _unknown_id(wanted)
-        return json_answer(documents[wanted])
+        if resource not in documents:
+            raise _unknown_id(resource)
+        return json_answer(documents[resource])
 
     def _get_node(self, request: HttpRequest) -> HttpAnswer:
-        """Answer `id=summary` with the `detail` that is asked for, as one public client does."""
+        """Answer `id=summary` with the requested `detail`, as one public client expects."""
         if request.query.get("id", "") != "summary":
             raise _unknown_id(request.query.get("id", ""))
         system = {"serialnumber": self._serial, "partnumber": f"S{self._names.ports}"}
@@ -103,29 +104,33 @@ class RestFrontend:
             "HARDWARE": {"nodeSysConfigInfo": system},
             "SOFTWARE": [{"version": SOFTWARE_VERSION}],
         }
-        wanted = request.query.get("detail", "")
-        if wanted not in details:
-            raise HttpRefusal(400, f"no detail {wanted[:40]!r}")
-        return json_answer(details[wanted])
+        detail = request.query.get("detail", "")
+        if detail not in details:
+            raise HttpRefusal(400, f"no detail {detail[:40]!r}")
+        return json_answer(details[detail])
 
     def _get_circuits(self, request: HttpRequest) -> HttpAnswer:
-        wanted = request.query.get("id", "list")
-        if wanted == "list":
-            return json_answer([self._circuit(circuit) for circuit in self._configuration.circuits()])
-        if wanted == "detail":
+        resource = request.query.get("id", "list")
+        if resource == "list":
+            return json_answer(
+                [self._describe_circuit(circuit) for circuit in self._configuration.circuits()]
+            )
+        if resource == "detail":
             try:
-                return json_answer([self._circuit(self._configuration.find(request.query.get("conn", "")))])
+                return json_answer(
+                    [self._describe_circuit(self._configuration.find(request.query.get("conn", "")))]
+                )
             except Refused:
                 return json_answer([])
-        raise _unknown_id(wanted)
+        raise _unknown_id(resource)
 
-    def _circuit(self, circuit: Circuit) -> dict[str, Any]:
+    def _describe_circuit(self, circuit: Circuit) -> dict[str, Any]:
         name = self._configuration.name(circuit)
-        halves = {f"half{n}": self._half(circuit, *ends) for n, ends in enumerate(circuit.ends(), 1)}
+        halves = {f"half{n}": self._describe_half(circuit, *ends) for n, ends in enumerate(circuit.ends(), 1)}
         direction = "bi" if circuit.two_way else "uni"
         return {"name": name, "group": circuit.group, "dir": direction, "band": "O", **halves}
 
-    def _half(self, circuit: Circuit, port_in: int, port_out: int) -> dict[str, str]:
+    def _describe_half(self, circuit: Circuit, port_in: int, port_out: int) -> dict[str, str]:
         output = port_out + self._names.ports
         admin, operational, capability = self._configuration.states(circuit, [(port_in, output)])
         powers = (self._power(port_in), self._power(output))
@@ -142,21 +147,23 @@ class RestFrontend:
         }
 
     def _get_ports(self, request: HttpRequest) -> HttpAnswer:
-        wanted = request.query.get("id", "summary")
-        if wanted == "summary":
+        resource = request.query.get("id", "summary")
+        if resource == "summary":
             numbers = range(1, self._names.ports + 1)
             if self._full_summary:
-                return json_answer([{**self._port(number), **self._short(number)} for number in numbers])
-            return json_answer([self._short(number) for number in numbers])
-        if wanted != "detail":
-            raise _unknown_id(wanted)
+                return json_answer(
+                    [{**self._describe_port(number), **self._summarise(number)} for number in numbers]
+                )
+            return json_answer([self._summarise(number) for number in numbers])
+        if resource != "detail":
+            raise _unknown_id(resource)
         try:
-            return json_answer([self._port(self._names.number(request.query.get("port", "")))])
+            return json_answer([self._describe_port(self._names.number(request.query.get("port", "")))])
         except Refused as refused:
             raise HttpRefusal(404, str(refused)) from None
 
-    def _short(self, number: int) -> dict[str, str]:
-        """Return what one public client reads of a row of the summary; `power` is that in (assumption)."""
+    def _summarise(self, number: int) -> dict[str, str]:
+        """Return the fields of a summary row that one public client reads; `power` is the input power (assumption)."""
         circuit = self._configuration.on(number) or self._configuration.on(number + self._names.ports)
         name = self._configuration.name(circuit) if circuit else ""
         return {
@@ -168,8 +175,8 @@ class RestFrontend:
             "power": self._power(number),
         }
 
-    def _port(self, number: int) -> dict[str, str]:
-        """Return the fields of a public capture of one port, and those alone; the thresholds are its values."""
+    def _describe_port(self, number: int) -> dict[str, str]:
+        """Return exactly the fields of a public capture of one port, with the thresholds of the capture."""
         document = {"port": self._names.name(number), **THRESHOLDS}
         for side, port in (("in", number), ("out", number + self._names.ports)):
             admin, operational, capability = self._configuration.fibre_states(port)
@@ -189,42 +196,49 @@ class RestFrontend:
         dbm = self._configuration.power_dbm(number)
         return "NONE" if dbm is None else f"{dbm:.1f}"
 
-    # -- changing
+    # -- changes
 
     async def _post_circuits(self, request: HttpRequest) -> HttpAnswer:
-        form = _form(request)
-        wanted = request.query.get("id") or form.get("id", "")
-        if wanted == "badd":
+        form = _parse_form(request)
+        resource = request.query.get("id") or form.get("id", "")
+        if resource == "badd":
             return await self._bulk(request, self._add)
-        if wanted == "bdel":
+        if resource == "bdel":
             return await self._bulk(request, self._remove)
-        if wanted == "add":
-            return await self._each([form or request.json()], self._add)
-        if wanted == "deleteall":
+        if resource == "add":
+            return await self._execute_items([form or request.json()], self._add)
+        if resource == "deleteall":
             names = [
                 {"conn": self._configuration.name(circuit)} for circuit in self._configuration.circuits()
             ]
-            return await self._each(names, self._remove)
-        if wanted in {"activate", "deactivate"}:
-            act = self._configuration.activate if wanted == "activate" else self._configuration.deactivate
-            named = [{"conn": request.query.get("conn") or form.get("conn", "")}]
-            return await self._each(named, lambda item: act(self._configuration.find(item.get("conn", ""))))
-        raise _unknown_id(wanted)
+            return await self._execute_items(names, self._remove)
+        if resource in {"activate", "deactivate"}:
+            action = (
+                self._configuration.activate if resource == "activate" else self._configuration.deactivate
+            )
+            items = [{"conn": request.query.get("conn") or form.get("conn", "")}]
+            return await self._execute_items(
+                items, lambda item: action(self._configuration.find(item.get("conn", "")))
+            )
+        raise _unknown_id(resource)
 
     async def _delete_circuit(self, request: HttpRequest) -> HttpAnswer:
-        return await self._each([{"conn": request.query.get("conn", "")}], self._remove)
+        return await self._execute_items([{"conn": request.query.get("conn", "")}], self._remove)
 
-    async def _bulk(self, request: HttpRequest, act: Callable[[Item], None]) -> HttpAnswer:
+    async def _bulk(self, request: HttpRequest, action: Callable[[Item], None]) -> HttpAnswer:
         items = request.json()
-        if not isinstance(items, list) or len(items) > _LONGEST_BULK:
+        if not isinstance(items, list) or len(items) > _MAX_BULK_ITEMS:
             raise HttpRefusal(400, "a list of connections is needed")
-        failing, self._failing_item = self._failing_item, 0
-        return await self._each(items, act, failing=failing, nested=self._nested_results)
+        failing, self._failing_index = self._failing_index, 0
+        return await self._execute_items(items, action, failing=failing, nested=self._nested_results)
 
-    async def _each(
-        self, items: list[Item], act: Callable[[Item], None], *, failing: int = 0, nested: bool = False
+    async def _execute_items(
+        self, items: list[Item], action: Callable[[Item], None], *, failing: int = 0, nested: bool = False
     ) -> HttpAnswer:
-        """Do the items one by one, whatever becomes of each, and answer in the same order."""
+        """Execute all items in turn, even if some fail, and answer with their results in the same order.
+
+        Item number `failing` (from 1; 0 for none) fails because of the fault `fail_item`.
+        """
         if self._denied:
             self._device.faults.fired["deny_writes"] += 1
             raise HttpRefusal(403, "this account may only read")
@@ -233,17 +247,19 @@ class RestFrontend:
         if self._device.faults.take_dropped_command():
             results = [_make_done() for _ in items]
         else:
-            results = [self._one(item, act, fails=number == failing) for number, item in enumerate(items, 1)]
+            results = [
+                self._execute(item, action, fails=number == failing) for number, item in enumerate(items, 1)
+            ]
             if self._waits:
                 await self._device.wait_idle()
         return json_answer([{"response": result} for result in results] if nested else results)
 
-    def _one(self, item: Item, act: Callable[[Item], None], *, fails: bool) -> dict[str, str]:
+    def _execute(self, item: Item, action: Callable[[Item], None], *, fails: bool) -> dict[str, str]:
         if fails:
             self._device.faults.fired["fail_item"] += 1
             return _make_failure("Failed", "the connection could not be aligned")
         try:
-            act(item)
+            action(item)
         except Refused as refused:
             return _make_failure("Failed", self._configuration.describe(refused))
         return _make_done()
@@ -264,12 +280,12 @@ class RestFrontend:
         self._configuration.delete(self._configuration.find(str(item.get("conn", ""))))
 
 
-def _unknown_id(wanted: str) -> HttpRefusal:
-    return HttpRefusal(400, f"no id {wanted[:40]!r}")
+def _unknown_id(resource: str) -> HttpRefusal:
+    return HttpRefusal(400, f"no id {resource[:40]!r}")
 
 
-def _form(request: HttpRequest) -> Item:
-    """Return the fields of a form; none where the body is something else."""
+def _parse_form(request: HttpRequest) -> Item:
+    """Return the fields of a URL-encoded form, or an empty dict for another type of body."""
     if "urlencoded" not in request.headers.get("content-type", ""):
         return {}
     return dict(parse_qsl(request.body.decode("latin-1")))

@@ -1,7 +1,7 @@
-"""The TL1 of a Calient: raw for machines, and with a prompt for people.
+"""TL1 interface of a Calient switch: a raw port for programs, and an interactive port with a prompt.
 
-A command without ctag is answered under `M  0`. Answers longer than `page_rows` come in several blocks: one
-that ends with `>` instead of `;` means that more follows.
+A command without ctag is answered with `M  0`. An answer of more than `page_rows` rows is split into blocks; a block
+that ends with `>` instead of `;` is followed by another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOTICE = "   /* NOTICE: this is a simulated switch;\r\n      no light is hurt. *
 
 
 class CalientTl1(Tl1Frontend):
-    """TL1 on the circuits of one switch; `change_word` is how it spells the report of a change."""
+    """The TL1 interface of one switch; `change_word` is its word for the report of a change."""
 
     framing = Framing(after="\r\n", after_report="\r\n")
     not_logged_in = ("PLNA", "Login Not Active")
@@ -48,7 +48,7 @@ class CalientTl1(Tl1Frontend):
             )
 
     def table(self, session: Tl1Session) -> Mapping[str, Handler]:
-        """Return the commands of a session that is logged in."""
+        """Return the command handlers of a logged-in session, by verb."""
         return {
             "INH-MSG": lambda _: session.silence(silenced=True),
             "ALW-MSG": lambda _: session.silence(silenced=False),
@@ -63,24 +63,24 @@ class CalientTl1(Tl1Frontend):
             "RTRV-PORT": lambda command: [self._port(port) for port in self._ports(command)],
             "RTRV-PORT-SUM": lambda command: [self._port_sum(port) for port in self._ports(command)],
             "ENT-CRS": self._provision,
-            "ACT-CRS": lambda command: self._each(command, self.configuration.activate),
-            "CANC-CRS": lambda command: self._each(command, self.configuration.deactivate),
-            "DLT-CRS": lambda command: self._each(command, self.configuration.delete),
+            "ACT-CRS": lambda command: self._apply_to_circuit(command, self.configuration.activate),
+            "CANC-CRS": lambda command: self._apply_to_circuit(command, self.configuration.deactivate),
+            "DLT-CRS": lambda command: self._apply_to_circuit(command, self.configuration.delete),
             "DLT-CRS-ALL": self._delete_all,
         }
 
     def canonical(self, verb: str) -> str:
-        """Return the verb; messages are inhibited and allowed all at once, whatever kind is named."""
+        """Return the verb of the table: any `INH-MSG-...` or `ALW-MSG-...` applies to all kinds of messages."""
         return verb[: len("INH-MSG")] if verb.startswith(("INH-MSG", "ALW-MSG")) else verb
 
     def check_account(self, session: Tl1Session, command: Command) -> str:
-        """Return the user that a login command brings. Raises `Denied`, also for a second login of the same user."""
+        """Return the user of a login command. Raise `Denied`, also if the user is already logged in on the session."""
         if session.user == command.aid:
             raise Denied("SNVS", "Already logged in")
         return super().check_account(session, command)
 
     def welcome(self, session: Tl1Session) -> Lines:
-        """Return the line that answers a login."""
+        """Return the line of the answer to a login."""
         return [f"{session.user}:{session.user},2"]
 
     def note(self, command: Command) -> str:
@@ -88,21 +88,21 @@ class CalientTl1(Tl1Frontend):
         return NOTICE if command.verb == "ACT-USER" else ""
 
     def describe(self, refusal: Refused) -> str:
-        """Return the comment that explains why the switch refuses."""
+        """Return the device's text for a refusal."""
         return self.configuration.describe(refusal)
 
     def pair_name(self, pair: tuple[int, int]) -> str:
-        """Return a circuit as reports name it."""
+        """Return the name of a circuit in reports."""
         return f"{self._names.name(pair[0])}>{self._names.name(pair[1] - self._names.ports)}"
 
     def answer(self, command: Command, lines: Lines) -> bytes:
-        """Return the frame of a completed command, and count where it is cut into pages."""
+        """Return the frame of a completed command, and count the answers that are split into pages."""
         if 0 < self.page_rows < len(lines):
             self.device.faults.fired["page_rows"] += 1
         return super().answer(command, lines)
 
     def faults(self) -> Mapping[str, Fault]:
-        """Return the faults of its own, for the fault board: pages, reports between command and answer."""
+        """Return faults for the fault board: `page_rows` and `report_noise`."""
         default = self.page_rows
         return {
             "page_rows": Fault(
@@ -115,10 +115,10 @@ class CalientTl1(Tl1Frontend):
     # -- reads
 
     def _circuits(self, command: Command) -> Lines:
-        wanted = next(filter(None, command.positional), "")  # the name comes alone, or behind an empty group
+        name = next(filter(None, command.positional), "")  # alone, or after an empty group
         circuits = self.configuration.circuits()
-        if wanted.upper() not in {"", "ALL"}:
-            circuits = [self.configuration.find(wanted)]
+        if name.upper() not in {"", "ALL"}:
+            circuits = [self.configuration.find(name)]
         return [self._circuit_row(circuit) for circuit in circuits]
 
     def _circuit_row(self, circuit: Circuit) -> str:
@@ -131,13 +131,13 @@ class CalientTl1(Tl1Frontend):
         )
 
     def _ports(self, command: Command) -> Sequence[int]:
-        """Return the ports that a command names: `::0` means all, `::1.2` all of a fibre bundle (one client)."""
-        named = command.aid.strip()
-        every = range(1, self._names.ports + 1)
-        if named in {"", "0"}:
-            return every
-        bundle = [port for port in every if self._names.name(port).rpartition(".")[0] == named]
-        return bundle or [self._names.number(name) for name in named.split("&")]
+        """Return the ports that a command names: `::0` means all, `::1.2` a whole fibre bundle (used by one client)."""
+        aid = command.aid.strip()
+        all_ports = range(1, self._names.ports + 1)
+        if aid in {"", "0"}:
+            return all_ports
+        bundle = [port for port in all_ports if self._names.name(port).rpartition(".")[0] == aid]
+        return bundle or [self._names.number(name) for name in aid.split("&")]
 
     def _port(self, port: int) -> str:
         sides = [
@@ -150,14 +150,16 @@ class CalientTl1(Tl1Frontend):
 
     def _port_sum(self, port: int) -> str:
         powers = [self._power(number) for number in (port, port + self._names.ports)]
-        through = [c for c in self.configuration.circuits() if any(port in ends for ends in c.ends())][:2]
-        conns = [(self.configuration.name(c), "ACT" if c.active else "PRO") for c in through]
-        conns += [("NONE", "NONE")] * (2 - len(conns))
-        connected = ",".join(
-            f"CONNNAME{n}={name},CONNSTATE{n}={state}" for n, (name, state) in enumerate(conns, 1)
+        circuits = [c for c in self.configuration.circuits() if any(port in ends for ends in c.ends())][:2]
+        connections = [(self.configuration.name(c), "ACT" if c.active else "PRO") for c in circuits]
+        connections += [("NONE", "NONE")] * (2 - len(connections))
+        connection_fields = ",".join(
+            f"CONNNAME{n}={name},CONNSTATE{n}={state}" for n, (name, state) in enumerate(connections, 1)
         )
         alias = self.configuration.label(port) or "NONE"
-        return f"{self._names.name(port)}:ALIAS={alias},INPWR={powers[0]},OUTPWR={powers[1]},{connected}"
+        return (
+            f"{self._names.name(port)}:ALIAS={alias},INPWR={powers[0]},OUTPWR={powers[1]},{connection_fields}"
+        )
 
     def _power(self, number: int) -> str:
         dbm = self.configuration.power_dbm(number)
@@ -178,14 +180,14 @@ class CalientTl1(Tl1Frontend):
             self.configuration.provision(source, target, two_way=two_way, group="".join(group))
         return ()
 
-    def _each(self, command: Command, act: Callable[[Circuit], None]) -> Lines:
-        """Do something with the circuit that one of the positional parameters names."""
-        named = [text for text in command.positional if ">" in text or "-" in text]
-        if len(named) != 1:
+    def _apply_to_circuit(self, command: Command, action: Callable[[Circuit], None]) -> Lines:
+        """Call `action` with the circuit that a positional parameter names. Raise `Denied` unless exactly one does."""
+        names = [text for text in command.positional if ">" in text or "-" in text]
+        if len(names) != 1:
             raise Denied("IPMS", "a connection is needed")
-        circuit = self.configuration.find(named[0])
+        circuit = self.configuration.find(names[0])
         if not self.device.faults.take_dropped_command():
-            act(circuit)
+            action(circuit)
         return ()
 
     def _delete_all(self, command: Command) -> Lines:

@@ -1,4 +1,4 @@
-"""A simulated HUBER+SUHNER Polatis optical circuit switch, speaking SCPI, TL1 and REST."""
+"""A simulated HUBER+SUHNER Polatis optical circuit switch with SCPI, TL1 and REST."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ FACTORY_ACCOUNT = ("admin", "root")
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated Polatis. The serial number begins with SIM.
+    """Return a simulated Polatis switch. Raise `SettingError` for an invalid option.
 
-    Options for what the published material leaves open: `when_occupied=reject|replace` (what ADD does on a
-    port in use), `hitless=no|yes` (do kept circuits keep their light over a whole-configuration command),
-    `separate_lines=no|yes` (are replies to chained queries joined by `;` or on lines of their own),
-    `page_rows=N` (long TL1 replies come in pages of so many lines), `own_reports=no|yes` (does TL1 report a change
-    to the session that made it), `post_vanishes_s=T` (pairs made with a REST POST go after so long, as one lab
-    saw), `rest_default=xml|json` (what REST answers to a client that names no medium), `rest_nothing=204|200` (how
-    a read of cross-connects is answered that finds none), `baud=N` (of the serial line), `product=CODE` (the product
-    code, from which drivers read the size).
+    Options for behaviour that published documents leave open:
+
+        when_occupied=reject|replace  effect of ADD on a port in use
+        hitless=no|yes                do unchanged circuits stay lit during a whole-configuration command
+        separate_lines=no|yes         are replies to several SCPI queries on separate lines, or joined by `;`
+        page_rows=N                   number of lines of a page of a TL1 reply; 0 for no pages
+        own_reports=no|yes            does TL1 report a change to the session that made it
+        post_vanishes_s=T             seconds after which pairs made with a REST POST disappear, as one lab observed
+        rest_default=xml|json         media type of REST answers to a client that names none
+        rest_nothing=204|200          status of a read of cross-connects that finds none
+        baud=N                        rate of the serial line in bit/s
+        product=CODE                  product code, from which drivers read the size
     """
     settings.only(
         *("when_occupied", "hitless", "separate_lines", "page_rows", "own_reports", "post_vanishes_s"),
@@ -45,7 +49,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     scpi = ScpiFrontend(
         device,
         identity=f"Polatis,{model},{serial},{FIRMWARE}",
-        network=lambda: _network(made.host_of("scpi")),
+        network=lambda: _network(switch_twin.host_of("scpi")),
         separate_lines=settings.flag("separate_lines"),
     )
     attenuators = Attenuators(device)
@@ -70,7 +74,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         attenuators=attenuators,
         post_vanishes_s=settings.number("post_vanishes_s", 0.0),
         default="json" if settings.choice("rest_default", "xml", "json") == "json" else "xml",
-        tells_nothing_by_204=settings.choice("rest_nothing", "204", "200") == "204",
+        empty_is_204=settings.choice("rest_nothing", "204", "200") == "204",
     )
     frontends = {
         "scpi": Frontend("polatis+scpi", lambda line: _serve_scpi(scpi, line)),
@@ -84,12 +88,12 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         "tl1": Frontend("polatis+tl1", tl1.serve, max_sessions_here=False),
         "rest": Frontend("polatis+rest", HttpServer(rest.routes(), accounts=dict([account])).serve),
     }
-    made = SwitchTwin(device, frontends, expire=tl1.expire, on_boot=scpi.errors.clear)
-    return made
+    switch_twin = SwitchTwin(device, frontends, expire=tl1.expire, on_boot=scpi.errors.clear)
+    return switch_twin
 
 
 async def _serve_scpi(frontend: ScpiFrontend, line: Line, *, ending: bytes = b"\r\n") -> None:
-    """Serve one client of the interpreter behind the socket and the serial line, which end answers each in its way."""
+    """Serve one SCPI client; `ending` ends answer lines: CR LF over TCP, CR on the serial line."""
 
     async def answer(text: str) -> bytes:
         return (await frontend.execute(text)).replace(b"\r\n", ending)

@@ -1,4 +1,4 @@
-"""The attenuators of a Polatis' outputs: one state behind TL1 and REST."""
+"""Attenuators at the outputs of a Polatis switch, shared by its TL1 and REST interfaces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODES: Final = ("NONE", "ABSOLUTE", "RELATIVE", "CONVERGED")
 
 @dataclass(frozen=True, slots=True)
 class AttenuatorSetting:
-    """Settings of an attenuator: mode, level in dBm or dB, reference port (0 for none)."""
+    """Setting of an attenuator: mode, level (dBm or dB, depending on the mode), and reference port (0 for none)."""
 
     mode: str = "NONE"
     level: float = 0.0
@@ -26,28 +26,29 @@ class AttenuatorSetting:
 
 
 class Attenuators:
-    """Settings by output, and what they do to the light."""
+    """Attenuator settings of all outputs; applies them to the device."""
 
     def __init__(self, device: SwitchDevice) -> None:
         self._device = device
         self._settings: dict[int, AttenuatorSetting] = {}
 
     def setting(self, port: int) -> AttenuatorSetting:
-        """Return the setting of an output."""
+        """Return the setting of an output; the default attenuates nothing."""
         return self._settings.get(port, AttenuatorSetting())
 
     def set(self, ports: Iterable[int], setting: AttenuatorSetting) -> None:
-        """Give outputs a setting."""
+        """Apply one setting to several outputs."""
         for port in ports:
             self._settings[port] = setting
             self._device.attenuators[port] = self._attenuator(port, setting)
         self._device.republish()
 
     def _attenuator(self, port: int, setting: AttenuatorSetting) -> Attenuator:
-        """Return the attenuator in light that a setting makes: our reading of four modes that no public text defines.
+        """Return the attenuator that a setting results in. No public document defines the four modes (assumption).
 
-        ABSOLUTE holds the output at the level; CONVERGED finds the loss for that once and keeps it;
-        RELATIVE lets out the level relative to the reference port's power now, or to the unattenuated light.
+        NONE attenuates nothing. ABSOLUTE limits the output power to the level in dBm. CONVERGED sets the loss that
+        now results in that power, and keeps it. RELATIVE sets the power, in dB, relative to the current power of the
+        reference port, or, without one, relative to the unattenuated light.
         """
         if setting.mode == "NONE":
             return Attenuator()
@@ -55,9 +56,10 @@ class Attenuators:
             return Attenuator(ceiling_dbm=setting.level)
         if setting.mode == "RELATIVE" and not setting.reference:
             return Attenuator(loss_db=max(0.0, -setting.level))
-        wanted_dbm = setting.level
+        target_dbm = setting.level
         if setting.mode == "RELATIVE":
-            wanted_dbm += self._device.power_dbm(setting.reference)
+            target_dbm += self._device.power_dbm(setting.reference)
+        # Remove the present attenuator first: the loss is computed from the unattenuated power.
         self._device.attenuators.pop(port, None)
         self._device.republish()
-        return Attenuator(loss_db=max(0.0, self._device.power_dbm(port) - wanted_dbm))
+        return Attenuator(loss_db=max(0.0, self._device.power_dbm(port) - target_dbm))

@@ -1,8 +1,8 @@
-"""The switch's RESTCONF: cross-connects, ports, powers, attenuators and the product, as resources under /api/data.
+"""RESTCONF interface of a Polatis switch: cross-connects, ports, power readings, attenuators and product data.
 
-Nodes and the statuses of `PUT` and `POST` are those that public clients show, with and without the module before their
-names; the rest follows RFC 8040 (RESTCONF) and RFC 7951 (numbers with a point are strings in JSON). Bodies and answers
-are JSON or XML. An answer comes when the light is there.
+Resources are under /api/data. Their names, accepted with and without the module prefix, and the statuses of `PUT` and
+`POST` are those that public clients use; the rest follows RFC 8040 (RESTCONF) and RFC 7951 (decimal numbers are strings
+in JSON). Bodies are JSON or XML. A change is answered after the light has arrived.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from sim.twins.families.polatis.attenuators import LEVEL_RANGE_DB, MODES, Attenu
 from sim.twins.families.polatis.rest_syntax import (
     Media,
     Reply,
-    body_of,
-    entries_in,
+    choose_media,
     error_document,
-    media_of_answer,
-    only_entry,
-    pairs_in,
-    refusal,
-    whole_number,
+    get_single_entry,
+    make_refusal,
+    parse_entries,
+    parse_number,
+    parse_pairs,
+    read_body,
 )
 from sim.twins.frontends.http_server import HttpAnswer, HttpRefusal, HttpRequest, Route
 from sim.twins.switch.device import Change, SwitchDevice
@@ -46,14 +46,14 @@ Entry = Mapping[str, Any]
 
 
 class RestFrontend:
-    """Executes requests on a device. One for all clients.
+    """The RESTCONF interface of one device, shared by all clients.
 
-    The ETag of the cross-connects changes with every change of them, whoever made it, and a request with
-    `If-Match` is done only while it holds (assumption: units send an ETag; nobody has shown what they do with
-    `If-Match`). `post_vanishes_s` (0 for never) takes away again what was POSTed, as on the unit of one lab.
+    The ETag of the cross-connects changes with every change by any client. A request with `If-Match` is executed only
+    if the tag still matches (assumption: units send an ETag, but their handling of `If-Match` is not published).
+    Pairs made with POST disappear after `post_vanishes_s` (0 for never), as on the unit of one lab.
 
-    `default` is the medium for a client that names none: one parses XML then. With `tells_nothing_by_204`, a read of
-    cross-connects that finds none is answered so, as one client expects.
+    `default` is the format for a client that names none; one public client then parses XML. With `empty_is_204`, a
+    read of cross-connects that finds none is answered with 204, as one client expects.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RestFrontend:
         attenuators: Attenuators,
         post_vanishes_s: float = 0.0,
         default: Media = "xml",
-        tells_nothing_by_204: bool = True,
+        empty_is_204: bool = True,
     ) -> None:
         self._device = device
         self._matrix = device.matrix
@@ -72,28 +72,32 @@ class RestFrontend:
         self._ports = PortResources(device, attenuators)
         self._post_vanishes_s = post_vanishes_s
         self._default: Media = default
-        self._tells_nothing_by_204 = tells_nothing_by_204
+        self._empty_is_204 = empty_is_204
         self._changes = 0
         device.listen(self._note_change)
 
     def routes(self) -> Sequence[Route]:
-        """Return everything it answers to."""
-        whole, every = f"{_DATA}cross-connects", f"{_DATA}cross-connects/pair"
-        one = rf"{every}=(\d{{1,6}})(?:,(\d{{1,6}}))?"
+        """Return the routes of the interface."""
+        whole, pairs = f"{_DATA}cross-connects", f"{_DATA}cross-connects/pair"
+        single = rf"{pairs}=(\d{{1,6}})(?:,(\d{{1,6}}))?"
         ports, powers, attenuators = (
             rf"{_DATA}{node}(/port(?:=(\d{{1,6}}))?)?" for node in ("port-config", "opm-power", "voa")
         )
         table: tuple[tuple[str, str, Callable[[HttpRequest], Any]], ...] = (
             ("GET", "/api", lambda _: Reply(200, _ROOT)),
-            ("GET", whole, lambda _: self._pairs({_PAIRS: {"pair": _entries(self._matrix.connections)}})),
-            ("GET", every, lambda _: self._pairs({_PAIR: _entries(self._matrix.connections)})),
+            (
+                "GET",
+                whole,
+                lambda _: self._show_pairs({_PAIRS: {"pair": _list_pairs(self._matrix.connections)}}),
+            ),
+            ("GET", pairs, lambda _: self._show_pairs({_PAIR: _list_pairs(self._matrix.connections)})),
             ("PUT", whole, self._put_all),
             ("POST", whole, self._post),
             ("PATCH", f"{whole}(?:/pair)?", self._patch),
             ("DELETE", f"{whole}(?:/pair)?", self._delete_all),
-            ("GET", one, self._pair),
-            ("PUT", one, self._put_pair),
-            ("DELETE", one, self._delete_pair),
+            ("GET", single, self._show_pair),
+            ("PUT", single, self._put_pair),
+            ("DELETE", single, self._delete_pair),
             ("GET", ports, self._ports.get_settings),
             ("PUT", rf"{_DATA}port-config(/port=(\d{{1,6}}))", self._ports.put_settings),
             ("PATCH", ports, self._ports.patch_settings),
@@ -102,23 +106,23 @@ class RestFrontend:
             ("PATCH", attenuators, self._ports.patch_attenuators),
             ("GET", f"{_DATA}product-information", lambda _: Reply(200, {_PRODUCT: self._product})),
         )
-        return [Route(method, pattern, self._translating(act)) for method, pattern, act in table]
+        return [Route(method, pattern, self._wrap_handler(handler)) for method, pattern, handler in table]
 
-    def _translating(self, act: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-        """Return the handler, with the switch's refusals in the words of RESTCONF, and all in the client's medium."""
+    def _wrap_handler(self, handler: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+        """Return a handler that encodes answers in the client's format, and refusals as RESTCONF errors."""
 
         async def handle(request: HttpRequest) -> HttpAnswer:
-            media = media_of_answer(request, self._default)
+            media = choose_media(request, self._default)
             try:
-                reply = act(request)
+                reply = handler(request)
                 return (reply if isinstance(reply, Reply) else await reply).answer(media)
             except Refused as refused:
-                why = refusal(refused)
+                failure = make_refusal(refused)
             except HttpRefusal as refused:
-                why = refused
-            if isinstance(why.why, str):
-                raise why
-            return Reply(why.status, why.why, why.headers).answer(media)
+                failure = refused
+            if isinstance(failure.why, str):
+                raise failure
+            return Reply(failure.status, failure.why, failure.headers).answer(media)
 
         return handle
 
@@ -126,128 +130,135 @@ class RestFrontend:
 
     @property
     def _etag(self) -> str:
-        """Tag without quotes and of three numbers, as in a capture; the first counts changes."""
+        """Tag of three numbers, without quotes as in a capture; the first number counts changes."""
         return f"{self._changes}-{len(self._matrix.connections)}-{self._matrix.inputs}"
 
     def _note_change(self, change: Change) -> None:
         del change
         self._changes += 1
 
-    def _tag(self, status: int, document: Mapping[str, Any] | None = None) -> Reply:
+    def _make_reply(self, status: int, document: Mapping[str, Any] | None = None) -> Reply:
         return Reply(status, document, (("ETag", self._etag),))
 
-    def _pairs(self, document: Mapping[str, Any]) -> Reply:
-        if not self._matrix.connections and self._tells_nothing_by_204:
-            return self._tag(204)
-        return self._tag(200, document)
+    def _show_pairs(self, document: Mapping[str, Any]) -> Reply:
+        if not self._matrix.connections and self._empty_is_204:
+            return self._make_reply(204)
+        return self._make_reply(200, document)
 
-    def _pair(self, request: HttpRequest) -> Reply:
+    def _show_pair(self, request: HttpRequest) -> Reply:
         try:
-            source, output = self._circuit(request)
+            source, output = self._find_pair(request)
         except HttpRefusal:
-            if self._tells_nothing_by_204:
-                return self._tag(204)
+            if self._empty_is_204:
+                return self._make_reply(204)
             raise
-        return self._tag(200, {_PAIR: _entries({source: output})[0]})
+        return self._make_reply(200, {_PAIR: _list_pairs({source: output})[0]})
 
     async def _put_all(self, request: HttpRequest) -> Reply:
-        pairs = pairs_in(body_of(request, _PAIRS))
-        self._compare(request)
+        pairs = parse_pairs(read_body(request, _PAIRS))
+        self._check_etag(request)
         inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
         return await self._change(lambda: self._matrix.only(inputs, outputs), 204, whole=True)
 
     async def _put_pair(self, request: HttpRequest) -> Reply:
-        named = whole_number(request.captured[0])
-        ((source, output),) = pairs_in(body_of(request, _PAIR), exactly=1)
-        if source != named:
+        port_in_path = parse_number(request.captured[0])
+        ((source, output),) = parse_pairs(read_body(request, _PAIR), exactly=1)
+        if source != port_in_path:
             raise HttpRefusal(
-                400, error_document("invalid-value", f"the body is about ingress {source}, not {named}")
+                400,
+                error_document("invalid-value", f"the body is about ingress {source}, not {port_in_path}"),
             )
-        self._compare(request)
-        there = source in self._matrix.connections
-        return await self._change(lambda: self._with([(source, output)]), 204 if there else 201)
+        self._check_etag(request)
+        exists = source in self._matrix.connections
+        return await self._change(lambda: self._add_pairs([(source, output)]), 204 if exists else 201)
 
     async def _patch(self, request: HttpRequest) -> Reply:
-        pairs = pairs_in(body_of(request, _PAIRS, _PAIR))
-        self._compare(request)
-        return await self._change(lambda: self._with(pairs), 204)
+        pairs = parse_pairs(read_body(request, _PAIRS, _PAIR))
+        self._check_etag(request)
+        return await self._change(lambda: self._add_pairs(pairs), 204)
 
-    def _with(self, pairs: Sequence[Pair]) -> Connections:
-        """Return the connections with these pairs, in place of those that their inputs have."""
+    def _add_pairs(self, pairs: Sequence[Pair]) -> Connections:
+        """Return the connections with new pairs, which replace those of the same inputs. Raise `Refused`.
+
+        `when_occupied` decides about an output that is connected to another input.
+        """
         inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
-        mine = all(self._matrix.peer(output) in {None, *inputs} for output in outputs)
-        return self._matrix.add(inputs, outputs, "replace" if mine else None)
+        replaceable = all(self._matrix.peer(output) in {None, *inputs} for output in outputs)
+        return self._matrix.add(inputs, outputs, "replace" if replaceable else None)
 
     async def _post(self, request: HttpRequest) -> Reply:
-        ((source, output),) = pairs_in(body_of(request, _PAIR), exactly=1)
+        ((source, output),) = parse_pairs(read_body(request, _PAIR), exactly=1)
         if source in self._matrix.connections:
             raise HttpRefusal(409, error_document("data-exists", f"ingress {source} has a pair"))
-        self._compare(request)
+        self._check_etag(request)
         reply = await self._change(lambda: self._matrix.add([source], [output]), 201)
         if self._post_vanishes_s:
-            self._device.start(self._vanish(source, output))
+            self._device.start(self._remove_later(source, output))
         return reply
 
-    async def _vanish(self, source: int, output: int) -> None:
+    async def _remove_later(self, source: int, output: int) -> None:
         await self._device.clock.sleep(self._post_vanishes_s)
         if self._matrix.connections.get(source) == output:
             self._device.change(self._matrix.without([source]))
 
     async def _delete_all(self, request: HttpRequest) -> Reply:
-        self._compare(request)
+        self._check_etag(request)
         return await self._change(self._matrix.empty, 204, whole=True)
 
     async def _delete_pair(self, request: HttpRequest) -> Reply:
-        source, _ = self._circuit(request)
-        self._compare(request)
+        source, _ = self._find_pair(request)
+        self._check_etag(request)
         return await self._change(lambda: self._matrix.without([source]), 204)
 
-    def _circuit(self, request: HttpRequest) -> Pair:
-        source = whole_number(request.captured[0])
+    def _find_pair(self, request: HttpRequest) -> Pair:
+        source = parse_number(request.captured[0])
         self._matrix.check_input(source)
         output = self._matrix.connections.get(source)
-        named = request.captured[1]
-        if output is None or (named and whole_number(named) != output):
+        output_in_path = request.captured[1]
+        if output is None or (output_in_path and parse_number(output_in_path) != output):
             raise HttpRefusal(404, error_document("invalid-value", "no such pair"))
         return source, output
 
-    def _compare(self, request: HttpRequest) -> None:
-        """Go on only while the cross-connects are as the client has seen them."""
-        wanted = request.headers.get("if-match", "*")
-        if wanted != "*" and self._etag not in {tag.strip() for tag in wanted.split(",")}:
+    def _check_etag(self, request: HttpRequest) -> None:
+        """Raise `HttpRefusal` (412) if the request has an `If-Match` that does not match the current tag."""
+        tags = request.headers.get("if-match", "*")
+        if tags != "*" and self._etag not in {tag.strip() for tag in tags.split(",")}:
             raise HttpRefusal(412, error_document("operation-failed", "the cross-connects have changed"))
 
     async def _change(self, after: Callable[[], Connections], status: int, *, whole: bool = False) -> Reply:
-        """Change the configuration and wait for the light, unless a fault swallows the request."""
+        """Change the configuration and wait for the light, unless the fault `drop_command` discards the request.
+
+        `after` returns the new connections, or raises `Refused` even if the request is then discarded.
+        """
         connections = after()
         if not self._device.faults.take_dropped_command():
             motion = self._device.change(connections, whole=whole)
             if motion:
                 await asyncio.wait({motion})  # a client that leaves meanwhile does not stop the mirrors
-        return self._tag(status)
+        return self._make_reply(status)
 
 
-def _entries(connections: Mapping[int, int]) -> list[dict[str, int]]:
+def _list_pairs(connections: Mapping[int, int]) -> list[dict[str, int]]:
     return [{"ingress": source, "egress": output} for source, output in connections.items()]
 
 
 class PortResources:
-    """Reads and changes of single ports, for all clients."""
+    """Settings, power readings and attenuators of ports, shared by all clients."""
 
     def __init__(self, device: SwitchDevice, attenuators: Attenuators) -> None:
         self._device = device
         self._matrix = device.matrix
         self._attenuators = attenuators
 
-    # -- reading
+    # -- reads
 
     def show(
         self, name: str, show: Callable[[int], Entry], ports: Iterable[int], request: HttpRequest
     ) -> Reply:
-        """Return the entries of a list: in its container, bare, or one alone, as the path asks."""
+        """Return the entries of `ports` as the path requests: a list in its container, a bare list, or one entry."""
         below, port = (*request.captured, "", "")[:2]
         if port:
-            number = whole_number(port)
+            number = parse_number(port)
             self._matrix.check_port(number)
             if number not in ports:
                 raise HttpRefusal(404, error_document("invalid-value", f"port {number} has no {name}"))
@@ -256,11 +267,11 @@ class PortResources:
         return Reply(200, {ENTRY: entries} if below else {name: {"port": entries}})
 
     def get_settings(self, request: HttpRequest) -> Reply:
-        """Return states, labels and peers."""
+        """Return states, labels and peers of ports."""
         return self.show(PORTS, self._settings, self._matrix.ports, request)
 
     def get_powers(self, request: HttpRequest) -> Reply:
-        """Return readings, as strings (RFC 7951)."""
+        """Return power readings in dBm, as strings (RFC 7951)."""
         return self.show(
             POWERS,
             lambda port: {"port-id": port, "power": f"{self._device.power_dbm(port):.2f}"},
@@ -269,7 +280,7 @@ class PortResources:
         )
 
     def get_attenuators(self, request: HttpRequest) -> Reply:
-        """Return settings of attenuators, which outputs have."""
+        """Return settings of attenuators; only outputs have one."""
         return self.show(ATTENUATORS, self._attenuator, self._outputs, request)
 
     @property
@@ -289,40 +300,42 @@ class PortResources:
             entry["atten-level"] = f"{setting.level:.2f}"
         return {**entry, "reference-port": setting.reference} if setting.reference else entry
 
-    # -- changing
+    # -- changes
 
     def put_settings(self, request: HttpRequest) -> Reply:
-        """Replace the settings of one port."""
+        """Replace all settings of one port; missing fields get their defaults."""
         port = self._find_port(request)
-        entry = {"status": "ENABLED", "label": "", **only_entry(body_of(request, ENTRY))}
+        entry = {"status": "ENABLED", "label": "", **get_single_entry(read_body(request, ENTRY))}
         return self._apply([self._change_settings(port, entry)])
 
     def patch_settings(self, request: HttpRequest) -> Reply:
-        """Change what a request names of ports, and leave the rest."""
-        return self._apply([self._change_settings(*found) for found in self._entries(request, PORTS)])
+        """Change the settings of ports that a request contains, and keep the others."""
+        return self._apply([self._change_settings(*item) for item in self._parse_entries(request, PORTS)])
 
     def patch_attenuators(self, request: HttpRequest) -> Reply:
-        """Set the attenuators that a request names."""
-        return self._apply([self._change_attenuator(*found) for found in self._entries(request, ATTENUATORS)])
+        """Set the attenuators that a request contains."""
+        return self._apply(
+            [self._change_attenuator(*item) for item in self._parse_entries(request, ATTENUATORS)]
+        )
 
     def _apply(self, changes: Iterable[Callable[[], None]]) -> Reply:
-        """Make changes that have all been checked, unless a fault swallows the request."""
+        """Apply changes, all checked before, unless the fault `drop_command` discards the request."""
         if not self._device.faults.take_dropped_command():
             for change in changes:
                 change()
         return Reply(204)
 
     def _find_port(self, request: HttpRequest) -> int:
-        port = whole_number(request.captured[1])
+        port = parse_number(request.captured[1])
         self._matrix.check_port(port)
         return port
 
-    def _entries(self, request: HttpRequest, name: str) -> list[tuple[int, Entry]]:
-        """Return the ports that a request is about, by its path or by the entries themselves."""
-        entries = entries_in(body_of(request, name, ENTRY), "port")
+    def _parse_entries(self, request: HttpRequest, name: str) -> list[tuple[int, Entry]]:
+        """Return ports and entries of a request; the port comes from the path or, without one, from each entry."""
+        entries = parse_entries(read_body(request, name, ENTRY), "port")
         if request.captured[1]:
-            return [(self._find_port(request), only_entry(entries))]
-        ports = [whole_number(entry.get("port-id")) for entry in entries]
+            return [(self._find_port(request), get_single_entry(entries))]
+        ports = [parse_number(entry.get("port-id")) for entry in entries]
         for port in ports:
             self._matrix.check_port(port)
         return list(zip(ports, entries, strict=True))
@@ -348,7 +361,7 @@ class PortResources:
             raise HttpRefusal(400, error_document("invalid-value", f"no mode {entry.get('atten-mode')!r}"))
         setting = AttenuatorSetting()
         if mode != "NONE":
-            reference = whole_number(entry.get("reference-port") or 0)
+            reference = parse_number(entry.get("reference-port") or 0)
             if reference:
                 self._matrix.check_port(reference)
             setting = AttenuatorSetting(mode, _level(entry.get("atten-level")), reference)
@@ -356,7 +369,7 @@ class PortResources:
 
 
 def _level(value: Any) -> float:
-    """Return a level, which is a number or, as RFC 7951 has it, a string (400 if neither or out of range)."""
+    """Return a level from a number or, as in RFC 7951, a string. Raise `HttpRefusal` (400) if it is invalid."""
     try:
         level = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):

@@ -1,7 +1,7 @@
-"""The bodies of the switch's RESTCONF, seen from the server: JSON and XML, documents of a client checked, refusals.
+"""Server-side RESTCONF syntax of a Polatis switch: JSON and XML bodies, their validation, and error documents.
 
-Sources: RFC 8040 (media types; error documents and their tags), RFC 7951 (YANG in JSON), RFC 7950 (YANG in XML), bodies
-of public clients, which leave the namespace out.
+Sources: RFC 8040 (media types, error documents and error tags), RFC 7951 (YANG in JSON), RFC 7950 (YANG in XML), and
+requests of public clients, which omit the namespace.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NAMESPACES = {
     "ietf-restconf": "urn:ietf:params:xml:ns:yang:ietf-restconf",
 }
 _LISTS = frozenset({"pair", "port", "error"})
-"""Elements that stand for entries of a list, of which there may be one."""
+"""XML elements that are list entries: they become a list even if there is only one."""
 
 
 # -- media
@@ -54,14 +54,14 @@ _LISTS = frozenset({"pair", "port", "error"})
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer before it is written in a medium; without a document it has no body."""
+    """An answer before encoding; without a document it has no body."""
 
     status: int
     document: Mapping[str, Any] | None = None
     headers: tuple[tuple[str, str], ...] = ()
 
     def answer(self, media: Media) -> HttpAnswer:
-        """Return the answer in JSON or XML. XML has one root, so several entries without one are refused (RFC 8040)."""
+        """Return the encoded answer. XML has one root, so a bare list of several entries becomes 400 (RFC 8040)."""
         if self.document is None:
             return HttpAnswer(self.status, headers=self.headers)
         if media == "xml" and any(
@@ -70,20 +70,22 @@ class Reply:
             return Reply(
                 400, error_document("invalid-value", "XML holds one entry, or their container")
             ).answer(media)
-        body = xml_of(self.document) if media == "xml" else json.dumps(self.document).encode()
+        body = format_xml(self.document) if media == "xml" else json.dumps(self.document).encode()
         return HttpAnswer(self.status, body, (("Content-Type", _TYPES[media]), *self.headers))
 
 
-def media_of_answer(request: HttpRequest, default: Media) -> Media:
-    """Return the medium to answer in: what the client accepts, else what it sends, else the default (RFC 8040, 5.2).
+def choose_media(request: HttpRequest, default: Media) -> Media:
+    """Return the format of the answer: from `Accept`, else that of the request body, else the default (RFC 8040, 5.2).
 
-    Raises `HttpRefusal` (406) for a client that accepts neither.
+    Raise `HttpRefusal` (406) if the client accepts neither format.
     """
-    accepted = [part.partition(";")[0].strip() for part in request.headers.get("accept", "*/*").split(",")]
-    for kind in accepted:
+    accept_types = [
+        part.partition(";")[0].strip() for part in request.headers.get("accept", "*/*").split(",")
+    ]
+    for kind in accept_types:
         if kind in _MEDIA_OF_ANSWER:
             return _MEDIA_OF_ANSWER[kind]
-    if not {"*/*", "*", "application/*"}.intersection(accepted):
+    if not {"*/*", "*", "application/*"}.intersection(accept_types):
         raise HttpRefusal(406, f"answers are {YANG_JSON} or {YANG_XML}")
     return _MEDIA_OF_BODY.get(_content_type(request), default)
 
@@ -92,17 +94,18 @@ def _content_type(request: HttpRequest) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def request_document(request: HttpRequest) -> Any:
-    """Return the document of a request, in JSON or XML: as its type says, else as it looks.
+def parse_body(request: HttpRequest) -> Any:
+    """Return the document of a request in JSON or XML; without a `Content-Type`, detect the format.
 
-    One public client sends XML without a type, and a unit takes it. Raises `HttpRefusal`, 415 for any other type.
+    One public client sends XML without a type, and a unit accepts it. Raise `HttpRefusal`: 415 for another type, 400
+    for an invalid body.
     """
     kind = _content_type(request)
     if kind and kind not in _MEDIA_OF_BODY:
         raise HttpRefusal(415, error_document("invalid-value", f"send {YANG_JSON} or {YANG_XML}, not {kind}"))
     looks_like_xml = request.body.lstrip().startswith(b"<")
     if _MEDIA_OF_BODY.get(kind, "xml" if looks_like_xml else "json") == "xml":
-        return xml_document(request.body)
+        return parse_xml(request.body)
     return request.json()
 
 
@@ -110,15 +113,15 @@ def request_document(request: HttpRequest) -> Any:
 
 
 def error_document(tag: str, message: str) -> dict[str, Any]:
-    """Return the body of a refusal (RFC 8040, section 7.1)."""
+    """Return the document of an error (RFC 8040, section 7.1)."""
     error = {"error-type": "application", "error-tag": tag, "error-message": message}
     return {"ietf-restconf:errors": {"error": [error]}}
 
 
-def refusal(refused: Refused) -> HttpRefusal:
-    """Return the answer to a refused request, as a status and a document.
+def make_refusal(refused: Refused) -> HttpRefusal:
+    """Return the status and document of the answer to a request that the switch refuses.
 
-    >>> refusal(Refused(Reason.OCCUPIED, 9)).status
+    >>> make_refusal(Refused(Reason.OCCUPIED, 9)).status
     409
     """
     status, tag = _STATUS_OF[refused.reason]
@@ -128,20 +131,21 @@ def refusal(refused: Refused) -> HttpRefusal:
 # -- contents
 
 
-def body_of(request: HttpRequest, *names: str) -> Any:
-    """Return the value of one of `names` in the request's document, with or without the module before it (400 if none).
+def read_body(request: HttpRequest, *names: str) -> Any:
+    """Return the value of the first of `names` in a request's document, with or without its module prefix.
 
-    Entries come as a list; one may come bare, as public clients send it. A container comes as an object, or empty.
+    A list entry is returned as a list, even if the client sends a bare object, as public clients do. A container is
+    returned as an object, possibly empty. Raise `HttpRefusal` (400) if there is no such value or it is malformed.
     """
-    document = request_document(request)
+    document = parse_body(request)
     for name in names:
         for key in (name, name.partition(":")[2]):
             if isinstance(document, dict) and key in document:
-                return _content(document[key], is_entry=name.endswith((":pair", ":port")))
+                return _check_content(document[key], is_entry=name.endswith((":pair", ":port")))
     raise HttpRefusal(400, error_document("missing-element", f"{names[0]} is missing"))
 
 
-def _content(value: Any, *, is_entry: bool) -> Any:
+def _check_content(value: Any, *, is_entry: bool) -> Any:
     if is_entry:
         return [value] if isinstance(value, dict) else value
     if value != "" and not isinstance(value, dict):
@@ -149,13 +153,13 @@ def _content(value: Any, *, is_entry: bool) -> Any:
     return value or {}
 
 
-def entries_in(content: Any, name: str) -> list[Mapping[str, Any]]:
-    """Return the entries of a list, which comes bare or in its container (400 if it is none).
+def parse_entries(content: Any, name: str) -> list[Mapping[str, Any]]:
+    """Return the entries of a list, bare or in its container. Raise `HttpRefusal` (400) if it is not a list of objects.
 
     >>> (
-    ...     entries_in({"port": [{"port-id": 9}]}, "port"),
-    ...     entries_in([{"port-id": 9}], "port"),
-    ...     entries_in({}, "port"),
+    ...     parse_entries({"port": [{"port-id": 9}]}, "port"),
+    ...     parse_entries([{"port-id": 9}], "port"),
+    ...     parse_entries({}, "port"),
     ... )
     ([{'port-id': 9}], [{'port-id': 9}], [])
     """
@@ -165,15 +169,15 @@ def entries_in(content: Any, name: str) -> list[Mapping[str, Any]]:
     return entries
 
 
-def pairs_in(content: Any, *, exactly: int | None = None) -> list[Pair]:
-    """Return the pairs of a `{"pair": [{"ingress": 1, "egress": 13}]}`; without a list there are none (400 if other).
+def parse_pairs(content: Any, *, exactly: int | None = None) -> list[Pair]:
+    """Return the pairs of a bare list or a container; a container without a list has none. Raise `HttpRefusal` (400).
 
-    >>> pairs_in({"pair": [{"ingress": 1, "egress": 13}]})
+    >>> parse_pairs({"pair": [{"ingress": 1, "egress": 13}]})
     [(1, 13)]
     """
     try:
-        entries = entries_in(content, "pair")
-        pairs = [(whole_number(entry["ingress"]), whole_number(entry["egress"])) for entry in entries]
+        entries = parse_entries(content, "pair")
+        pairs = [(parse_number(entry["ingress"]), parse_number(entry["egress"])) for entry in entries]
     except KeyError as error:
         raise HttpRefusal(400, error_document("malformed-message", f"not a list of pairs: {error}")) from None
     if exactly is not None and len(pairs) != exactly:
@@ -181,15 +185,15 @@ def pairs_in(content: Any, *, exactly: int | None = None) -> list[Pair]:
     return pairs
 
 
-def only_entry(content: Any) -> Mapping[str, Any]:
-    """Return the one object in a list (400 if it is anything else)."""
+def get_single_entry(content: Any) -> Mapping[str, Any]:
+    """Return the object of a list of one object. Raise `HttpRefusal` (400) for anything else."""
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
         return content[0]
     raise HttpRefusal(400, error_document("malformed-message", "not a list of one entry"))
 
 
-def whole_number(value: Any) -> int:
-    """Return a port number, which some clients write as a string (400 if it is none)."""
+def parse_number(value: Any) -> int:
+    """Return a port number, which some clients send as a string. Raise `HttpRefusal` (400) if it is not a number."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str) and re.fullmatch("[0-9]{1,9}", value):
@@ -197,46 +201,46 @@ def whole_number(value: Any) -> int:
     raise HttpRefusal(400, error_document("invalid-value", f"{value!r} is no port number"))
 
 
-def xml_document(body: bytes) -> dict[str, Any]:
-    """Return the document that a body in XML stands for, as JSON would have it but for its leaves, which are text.
+def parse_xml(body: bytes) -> dict[str, Any]:
+    """Return an XML body as the equivalent JSON document, except that all leaves are text.
 
-    >>> xml_document(b"<pair><ingress>1</ingress><egress>13</egress></pair>")
+    >>> parse_xml(b"<pair><ingress>1</ingress><egress>13</egress></pair>")
     {'pair': [{'ingress': '1', 'egress': '13'}]}
 
-    Raises `HttpRefusal` (400), also for a document type, whose entities could grow without end.
+    Raise `HttpRefusal` (400) for invalid XML, and for a document type, whose entities could expand without limit.
     """
     try:
         text = body.decode()
         if "<!" in text:
-            raise ET.ParseError("a document type or a comment is not taken")
+            raise ET.ParseError("document types and comments are not supported")
         root = ET.fromstring(text)  # noqa: S314 - without a document type there are no entities
     except (ET.ParseError, ValueError, LookupError) as error:
         raise HttpRefusal(400, f"not XML: {error}") from None
     name = _name(root)
-    return {name: [_value(root)] if name in _LISTS else _value(root)}
+    return {name: [_parse_element(root)] if name in _LISTS else _parse_element(root)}
 
 
-def _value(element: ET.Element) -> Any:
+def _parse_element(element: ET.Element) -> Any:
     if not len(element):
         return (element.text or "").strip()
-    found: dict[str, Any] = {}
+    children: dict[str, Any] = {}
     for child in element:
         name = _name(child)
         if name in _LISTS:
-            found.setdefault(name, []).append(_value(child))
+            children.setdefault(name, []).append(_parse_element(child))
         else:
-            found[name] = _value(child)
-    return found
+            children[name] = _parse_element(child)
+    return children
 
 
 def _name(element: ET.Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def xml_of(document: Mapping[str, Any]) -> bytes:
-    """Return a document of one resource as XML; its name has the module before it.
+def format_xml(document: Mapping[str, Any]) -> bytes:
+    """Return a document of one resource, whose name has a module prefix, as XML.
 
-    >>> xml_of({"optical-switch:pair": {"ingress": 1, "egress": 13}}).decode()
+    >>> format_xml({"optical-switch:pair": {"ingress": 1, "egress": 13}}).decode()
     '<pair xmlns="http://www.polatis.com/yang/optical-switch"><ingress>1</ingress><egress>13</egress></pair>'
     """
     ((qualified, content),) = document.items()

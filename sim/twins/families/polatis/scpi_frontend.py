@@ -1,8 +1,8 @@
-"""The switch's SCPI: bytes to commands, what each does to the device, and what it answers.
+"""SCPI interface of a Polatis switch: parsing and execution of command lines.
 
-Commands that set something answer nothing; what is wrong with them goes to the error queue, which all
-clients share (SCPI-99 gives an instrument one queue). `*OPC?` answers when nothing moves any more.
-A line ends with LF or CRLF; `;` chains commands (SCPI-99 volume 1, chapter 6).
+Commands that set a value send no answer; their errors go to the error queue, which all clients share (in SCPI-99, an
+instrument has one queue). `*OPC?` is answered when nothing moves. A line ends with LF or CR LF; `;` separates its
+commands (SCPI-99 volume 1, chapter 6).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from sim.twins.frontends.scpi import ErrorQueue, ScpiError, Unit, error_of, header_pattern
+from sim.twins.frontends.scpi import ErrorQueue, ScpiError, Unit, header_pattern, make_error
 from sim.twins.switch.device import BOOT_MODES, SwitchDevice
 from sim.twins.switch.matrix import Refused
 
@@ -27,10 +27,10 @@ _MAX_LIST = 4096
 
 
 class ScpiFrontend:
-    """Executes lines of SCPI on a device. One for all clients: they share state and error queue.
+    """The SCPI interface of one device. All clients share its state and error queue.
 
-    `separate_lines` answers each query of a chain on a line of its own instead of joined by `;`
-    (which of the two the real device does is not confirmed).
+    With `separate_lines`, each answer to several queries of a line is sent on its own line, instead of joined by `;`
+    (the behaviour of the real device is not confirmed).
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class ScpiFrontend:
         self._commands = {header_pattern(name): handler for name, handler in self._table().items()}
 
     async def execute(self, line: str) -> bytes:
-        """Execute one line and give the bytes that answer it, none for a line of set commands."""
+        """Execute one line and return its encoded answer, empty if no command answers."""
         path = ""
         replies: list[str] = []
-        for unit in units(line):
+        for unit in split_units(line):
             handler, path = self._find(unit, path)
             reply = await self._run(handler, unit)
             if reply is not None:
@@ -62,7 +62,7 @@ class ScpiFrontend:
         return (self._separator.join(replies) + "\r\n").encode() if replies else b""
 
     def report(self, error: ScpiError) -> None:
-        """Put an error into the queue."""
+        """Append an error to the queue, and set the matching bit of the event status register."""
         self.errors.push(error)
         self._event_status |= _COMMAND_ERROR if error.number > -200 else _EXECUTION_ERROR
 
@@ -70,8 +70,8 @@ class ScpiFrontend:
         common: dict[str, Handler] = {
             "*IDN?": lambda _: self._identity,
             "*CLS": lambda _: self._clear_status(),
-            "*RST": lambda _: self._set(self._reset),
-            "*OPC?": lambda _: self._complete(),
+            "*RST": lambda _: self._apply(self._reset),
+            "*OPC?": lambda _: self._wait_complete(),
             "*OPC": lambda _: self._device.call_when_idle(self._set_operation_complete),
             "*ESR?": lambda _: self._take_event_status(),
             "*STB?": lambda _: str(_ERROR_AVAILABLE if self.errors else 0),
@@ -87,9 +87,9 @@ class ScpiFrontend:
             "OXC:SWITch:CONNect:ADD": self._add,
             "OXC:SWITch:CONNect:ONLY": self._only,
             "OXC:SWITch:CONNect:SUB": self._sub,
-            "OXC:SWITch:CONNect:STATe?": lambda _: self._state(),
+            "OXC:SWITch:CONNect:STATe?": lambda _: self._show_connections(),
             "OXC:SWITch:CONNect:PORT?": self._peer,
-            "OXC:SWITch:DISConnect:ALL": lambda _: self._set(self._reset),
+            "OXC:SWITch:DISConnect:ALL": lambda _: self._apply(self._reset),
             "OXC:SWITch:PORT:ENABle": lambda texts: self._shutter(texts, disabled=False),
             "OXC:SWITch:PORT:DISable": lambda texts: self._shutter(texts, disabled=True),
             "OXC:SWITch:PORT:STATe?": self._port_states,
@@ -99,10 +99,10 @@ class ScpiFrontend:
         }
 
     def _find(self, unit: Unit, path: str) -> tuple[Handler | None, str]:
-        """Return the handler of a command, and the path that a following relative header continues.
+        """Return the handler of a command (None if unknown), and the path for the next relative header.
 
-        A header without leading colon is looked up below the path of the command before it, as SCPI
-        has it, and failing that from the root, as users write it.
+        A header without a leading colon is looked up below the path of the previous command, as SCPI defines, then
+        from the root, as users write it.
         """
         header = unit.header
         rooted = header.removeprefix(":")
@@ -120,7 +120,7 @@ class ScpiFrontend:
             reply = handler(unit.parameters)
             return reply if reply is None or isinstance(reply, str) else await reply
         except Refused as refusal:
-            self.report(error_of(refusal))
+            self.report(make_error(refusal))
         except ScpiError as error:
             self.report(error)
         return None
@@ -131,7 +131,7 @@ class ScpiFrontend:
         self.errors.clear()
         self._event_status = 0
 
-    async def _complete(self) -> str:
+    async def _wait_complete(self) -> str:
         await self._device.wait_idle()
         return "1"
 
@@ -144,33 +144,33 @@ class ScpiFrontend:
 
     # -- cross-connects
 
-    def _set(self, act: Callable[[], object]) -> None:
-        """Do what a set command asks, unless a fault swallows the command."""
+    def _apply(self, action: Callable[[], object]) -> None:
+        """Execute a set command, unless the fault `drop_command` discards it."""
         if not self._device.faults.take_dropped_command():
-            act()
+            action()
 
     def _reset(self) -> None:
         self._device.change(self._matrix.empty(), whole=True)
 
     def _add(self, texts: Sequence[str]) -> None:
-        inputs, outputs = _two_lists(texts)
-        self._set(lambda: self._device.change(self._matrix.add(inputs, outputs)))
+        inputs, outputs = _parse_two_lists(texts)
+        self._apply(lambda: self._device.change(self._matrix.add(inputs, outputs)))
 
     def _only(self, texts: Sequence[str]) -> None:
-        inputs, outputs = _two_lists(texts)
-        self._set(lambda: self._device.change(self._matrix.only(inputs, outputs), whole=True))
+        inputs, outputs = _parse_two_lists(texts)
+        self._apply(lambda: self._device.change(self._matrix.only(inputs, outputs), whole=True))
 
     def _sub(self, texts: Sequence[str]) -> None:
-        inputs, outputs = _two_lists(texts)
-        self._set(lambda: self._device.change(self._matrix.without(inputs, outputs)))
+        inputs, outputs = _parse_two_lists(texts)
+        self._apply(lambda: self._device.change(self._matrix.without(inputs, outputs)))
 
-    def _state(self) -> str:
+    def _show_connections(self) -> str:
         connections = self._matrix.connections
         return f"{show_ports(connections)},{show_ports(connections.values())}"
 
     def _peer(self, texts: Sequence[str]) -> str:
-        text = _one(texts)
-        ports = [int(text)] if text.isdecimal() else port_list(text)
+        text = _get_single(texts)
+        ports = [int(text)] if text.isdecimal() else parse_port_list(text)
         if len(ports) != 1:
             raise ScpiError(-224, text[:40])
         peer = self._matrix.peer(ports[0])
@@ -179,45 +179,45 @@ class ScpiFrontend:
     # -- ports
 
     def _shutter(self, texts: Sequence[str], *, disabled: bool) -> None:
-        ports = self._known_ports(_one(texts))
-        self._set(lambda: self._device.set_disabled(set(ports), disabled=disabled))
+        ports = self._parse_ports(_get_single(texts))
+        self._apply(lambda: self._device.set_disabled(set(ports), disabled=disabled))
 
     def _port_states(self, texts: Sequence[str]) -> str:
-        ports = self._known_ports(_one(texts)) if texts else self._matrix.ports
+        ports = self._parse_ports(_get_single(texts)) if texts else self._matrix.ports
         return show_values([self._matrix.state(port) for port in ports])
 
     def _power(self, texts: Sequence[str]) -> str:
-        ports = self._known_ports(_one(texts))
+        ports = self._parse_ports(_get_single(texts))
         if len(ports) > MAX_POWER_PORTS:
             raise ScpiError(-223, f"at most {MAX_POWER_PORTS} ports")
         return show_values([f"{self._device.power_dbm(port):.2f}" for port in ports])
 
-    def _known_ports(self, text: str) -> list[int]:
-        ports = port_list(text)
+    def _parse_ports(self, text: str) -> list[int]:
+        ports = parse_port_list(text)
         for port in ports:
             self._matrix.check_port(port)
         return ports
 
     def _boot_mode(self, texts: Sequence[str]) -> None:
-        text = _one(texts)
+        text = _get_single(texts)
         for mode, form in zip(BOOT_MODES, ("DARK", "RESTore", "AUTosave"), strict=True):
             if header_pattern(form).fullmatch(text):
-                self._set(lambda: self._device.set_boot_mode(mode))  # noqa: B023 - called at once
+                self._apply(lambda: self._device.set_boot_mode(mode))  # noqa: B023 - called at once
                 return
         raise ScpiError(-224, text[:40])
 
 
-def _one(texts: Sequence[str]) -> str:
-    (text,) = _exactly(texts, 1)
+def _get_single(texts: Sequence[str]) -> str:
+    (text,) = _check_count(texts, 1)
     return text
 
 
-def _two_lists(texts: Sequence[str]) -> tuple[list[int], list[int]]:
-    first, second = _exactly(texts, 2)
-    return port_list(first), port_list(second)
+def _parse_two_lists(texts: Sequence[str]) -> tuple[list[int], list[int]]:
+    first, second = _check_count(texts, 2)
+    return parse_port_list(first), parse_port_list(second)
 
 
-def _exactly(texts: Sequence[str], count: int) -> Sequence[str]:
+def _check_count(texts: Sequence[str], count: int) -> Sequence[str]:
     if len(texts) < count:
         raise ScpiError(-109)
     if len(texts) > count:
@@ -226,7 +226,7 @@ def _exactly(texts: Sequence[str], count: int) -> Sequence[str]:
 
 
 class LineReader:
-    """Cuts a stream of bytes into lines, however it was split on its way."""
+    """Splitter of a byte stream, received in chunks of any size, into lines."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -234,7 +234,7 @@ class LineReader:
     def feed(self, data: bytes) -> list[str]:
         """Return the lines that `data` completes, without their endings.
 
-        Raises `ScpiError` (-363) when a line grows beyond all reason; what was kept of it is dropped.
+        Raise `ScpiError` (-363), and drop the unfinished line, if it exceeds `MAX_LINE_BYTES`.
         """
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > MAX_LINE_BYTES:
@@ -243,10 +243,10 @@ class LineReader:
         return [line.removesuffix(b"\r").decode("latin-1") for line in lines]
 
 
-def units(line: str) -> list[Unit]:
-    """Return the commands of one line.
+def split_units(line: str) -> list[Unit]:
+    """Split a line into its commands.
 
-    >>> units(":oxc:swit:conn:only (@1,2),(@49,50);*OPC?")
+    >>> split_units(":oxc:swit:conn:only (@1,2),(@49,50);*OPC?")
     [Unit(header=':oxc:swit:conn:only', parameters=('(@1,2)', '(@49,50)')), Unit(header='*OPC?', parameters=())]
     """
     return [_unit(text.strip()) for text in _split(line, ";") if text.strip()]
@@ -258,7 +258,7 @@ def _unit(text: str) -> Unit:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split at separators that stand outside parentheses and quotes."""
+    """Split a text at each separator outside parentheses and quotes."""
     parts, depth, quote = [""], 0, ""
     for character in text:
         if quote:
@@ -274,33 +274,33 @@ def _split(text: str, separator: str) -> list[str]:
     return parts
 
 
-def port_list(text: str) -> list[int]:
+def parse_port_list(text: str) -> list[int]:
     """Return the ports of a channel list.
 
-    >>> port_list("(@1,2,5:7)"), port_list("(@)")
+    >>> parse_port_list("(@1,2,5:7)"), parse_port_list("(@)")
     ([1, 2, 5, 6, 7], [])
 
-    Raises `ScpiError`: -102 when it is no list, -223 when it is absurdly long.
+    Raise `ScpiError`: -102 if it is not a list, -223 if it has too many ports.
     """
-    found = _LIST.fullmatch(text)
-    if not found:
+    match = _LIST.fullmatch(text)
+    if not match:
         raise ScpiError(-102, text[:40])
-    ports = [port for item in found[1].split(",") if found[1].strip() for port in _range(item)]
+    ports = [port for item in match[1].split(",") if match[1].strip() for port in _parse_range(item)]
     if len(ports) > _MAX_LIST:
         raise ScpiError(-223)
     return ports
 
 
-def _range(item: str) -> Iterable[int]:
-    found = _RANGE.fullmatch(item)
-    if not found:
+def _parse_range(item: str) -> Iterable[int]:
+    match = _RANGE.fullmatch(item)
+    if not match:
         raise ScpiError(-102, item[:40])
-    first, last = int(found[1]), int(found[2] or found[1])
+    first, last = int(match[1]), int(match[2] or match[1])
     return range(first, min(last, first + _MAX_LIST) + 1)
 
 
 def show_ports(ports: Iterable[int]) -> str:
-    """Return a channel list as the device writes it.
+    """Return a channel list in the device's format.
 
     >>> show_ports([1, 2]), show_ports([])
     ('(@1,2)', '(@)')
@@ -309,7 +309,7 @@ def show_ports(ports: Iterable[int]) -> str:
 
 
 def show_values(values: Sequence[str]) -> str:
-    """Return values in parentheses, as port states and powers are written.
+    """Return values in parentheses, the format of port states and power readings.
 
     >>> show_values(["D", "E"])
     '(D,E)'

@@ -1,7 +1,7 @@
-"""The switch's TL1: logins, sessions, reports, and the commands, of cross-connects and of single ports.
+"""TL1 interface of a Polatis switch: inventory, cross-connects and port commands.
 
-Every command but the login needs a login on its connection. Configuration changes by anybody are reported
-to every session that is logged in, but to the one that made them only with `own_reports`.
+Every command except the login needs a login on its connection. Changes by any client are reported to all logged-in
+sessions; their author gets a report only with `own_reports`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _ITEM = re.compile(r"\d+(?:&&\d+)?")
 _MAX_LIST = 4096
 PortHandler = Callable[[Command], Lines]
 
-_MOST_CYCLES = 1000
+_MAX_CYCLES = 1000
 
 
 class PolatisTl1(Tl1Frontend):
-    """TL1 of one switch, with an idle limit that its users set."""
+    """The TL1 interface of one switch, with an idle timeout that users can set."""
 
     not_logged_in = ("PICC", "login needed")
 
@@ -48,7 +48,7 @@ class PolatisTl1(Tl1Frontend):
         device.listen(lambda change: self.report_changes(change, ("DLT-PATCH", "ENT-PATCH")))
 
     def table(self, session: Tl1Session) -> dict[str, Handler]:
-        """Return the commands of a session that is logged in."""
+        """Return the command handlers of a logged-in session, by verb."""
         commands: dict[str, Handler] = {
             "RTRV-HDR": lambda _: (),
             "RTRV-NETYPE": lambda _: self._network_element_type(),
@@ -64,12 +64,12 @@ class PolatisTl1(Tl1Frontend):
         return {**commands, **self._ports.table()}
 
     def check_target(self, command: Command) -> None:
-        """Raise `Denied` for a command that names another device."""
+        """Raise `Denied` (IITA) if a command names another device."""
         if command.tid not in {"", self.device.name}:
             raise Denied("IITA", f"this is {self.device.name}")
 
     def change_row(self, number: int, verb: str, pair: tuple[int, int]) -> str:
-        """Return the line that reports one circuit, with its time."""
+        """Return the line that reports one circuit, with date and time."""
         now = local_time()
         return f"DATE={now:%y-%m-%d},TIME={now:%H-%M-%S},{super().change_row(number, verb, pair)}"
 
@@ -84,21 +84,21 @@ class PolatisTl1(Tl1Frontend):
         return [f"OCS:SN={serial},MODEL={model},FW={firmware}"]
 
     def _equipment(self, command: Command) -> Lines:
-        asked = (command.aid.upper(), command.keyword("PARAMETER").upper())
+        query = (command.aid.upper(), command.keyword("PARAMETER").upper())
         matrix = self.device.matrix
-        if asked == ("SYSTEM", "SIZE"):
+        if query == ("SYSTEM", "SIZE"):
             return [f"SYSTEM:SIZE={matrix.inputs}x{matrix.outputs}"]
-        if asked == ("PMON", "CONFIG"):
+        if query == ("PMON", "CONFIG"):
             return [
                 f"PMON::PORT={port},MODE={'INPUT' if matrix.is_input(port) else 'OUTPUT'}"
                 for port in matrix.ports
             ]
-        if asked == ("ATTEN", "CONFIG"):
+        if query == ("ATTEN", "CONFIG"):
             outputs = matrix.ports[matrix.inputs :]
             return [f"ATTEN::PORT={port},MODE={self._ports.attenuation(port).mode}" for port in outputs]
-        if asked == ("TIMEOUT", "ADMIN"):
+        if query == ("TIMEOUT", "ADMIN"):
             return [f"TIMEOUT:ADMIN={self.idle_timeout_s / 60:g}"]
-        raise Denied("IIAC", f"no parameter {asked[1]} of {asked[0]}")
+        raise Denied("IIAC", f"no parameter {query[1]} of {query[0]}")
 
     def _edit_equipment(self, command: Command) -> Lines:
         if command.aid.upper() != "TIMEOUT":
@@ -116,7 +116,7 @@ class PolatisTl1(Tl1Frontend):
         if not comma:
             raise Denied("IIAC", "an input and an output are needed")
         forced = command.positional[0].lower() == "frcd"
-        pairs = aid_ports(inputs), aid_ports(outputs)
+        pairs = parse_ports(inputs), parse_ports(outputs)
         await self._change(lambda: self.device.matrix.add(*pairs, "replace" if forced else None))
         return ()
 
@@ -125,12 +125,12 @@ class PolatisTl1(Tl1Frontend):
         if command.aid.upper() == "ALL":
             await self._change(matrix.empty)
         else:
-            ports = aid_ports(command.aid)
+            ports = parse_ports(command.aid)
             await self._change(lambda: matrix.without_ports(ports))
         return ()
 
     async def _change(self, after: Callable[[], dict[int, int]]) -> None:
-        """Change the configuration, and wait for the light, unless a fault swallows the command."""
+        """Change the configuration and wait for the light, unless the fault `drop_command` discards the command."""
         if self.device.faults.take_dropped_command():
             return
         motion = self.device.change(after())
@@ -141,19 +141,19 @@ class PolatisTl1(Tl1Frontend):
         connections = self.device.matrix.connections
         if not command.aid or command.aid.upper() == "ALL":
             return [f"{source},{output}" for source, output in connections.items()]
-        wanted = set(aid_ports(command.aid))
-        for port in wanted:
+        ports = set(parse_ports(command.aid))
+        for port in ports:
             self.device.matrix.check_port(port)
-        return [f"{source},{output}" for source, output in connections.items() if wanted & {source, output}]
+        return [f"{source},{output}" for source, output in connections.items() if ports & {source, output}]
 
 
-def aid_ports(aid: str) -> list[int]:
+def parse_ports(aid: str) -> list[int]:
     """Return the ports of an access identifier: `&` lists, `&&` ranges.
 
-    >>> aid_ports("1&4&10"), aid_ports("1&&4")
+    >>> parse_ports("1&4&10"), parse_ports("1&&4")
     ([1, 4, 10], [1, 2, 3, 4])
 
-    Raises `Denied` (IIAC).
+    Raise `Denied` (IIAC) if it is not such a list. The result is truncated after 4096 ports.
     """
     if not _PARTS.fullmatch(aid):
         raise Denied("IIAC", f"{aid[:40]!r} is not a list of ports")
@@ -166,7 +166,7 @@ def aid_ports(aid: str) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Monitor:
-    """Settings of a power monitor: wavelength in nm, offset added to its readings in dB, averaging."""
+    """Settings of a power monitor: wavelength in nm, offset of its readings in dB, and averaging."""
 
     wavelength_nm: float = 1550.0
     offset_db: float = 0.0
@@ -178,7 +178,7 @@ class Monitor:
 
 @dataclass(frozen=True, slots=True)
 class Flap:
-    """A link flap test: dark for `off_s`, light for `on_s`, so many times."""
+    """A link flap test: `cycles` times dark for `off_s`, then lit for `on_s`."""
 
     off_s: float
     on_s: float
@@ -189,7 +189,7 @@ class Flap:
 
 
 class PortCommands:
-    """Executes the port commands on a device."""
+    """Handlers of the port commands of one device."""
 
     def __init__(self, device: SwitchDevice, attenuators: Attenuators) -> None:
         self._attenuators = attenuators
@@ -200,77 +200,85 @@ class PortCommands:
         self._monitors: dict[int, Monitor] = {}
 
     def table(self) -> Mapping[str, PortHandler]:
-        """Return commands by verb."""
+        """Return the command handlers by verb."""
         return {
             "OPR-PORT-SHUTTER": lambda command: self._set_shutters(command, disabled=True),
             "RLS-PORT-SHUTTER": lambda command: self._set_shutters(command, disabled=False),
-            "RTRV-PORT-SHUTTER": lambda command: self._each(
+            "RTRV-PORT-SHUTTER": lambda command: self._list_values(
                 command, lambda port: "CLOSED" if port in self._matrix.disabled else "OPEN"
             ),
             "ENT-PORT-FLAP": self._set_flaps,
-            "OPR-PORT-FLAP": self._flap,
+            "OPR-PORT-FLAP": self._start_flaps,
             "RLS-PORT-FLAP": self._stop_flaps,
             "RTRV-PORT-FLAP": self._list_flaps,
-            "RTRV-PORT-POWER": lambda command: self._each(
+            "RTRV-PORT-POWER": lambda command: self._list_values(
                 command, lambda port: f"{self._device.power_dbm(port) + self._monitor(port).offset_db:.2f}"
             ),
-            "RTRV-PORT-PMON": lambda command: self._each(command, lambda port: str(self._monitor(port))),
+            "RTRV-PORT-PMON": lambda command: self._list_values(
+                command, lambda port: str(self._monitor(port))
+            ),
             "SET-PORT-PMON": self._set_monitors,
-            "RTRV-PORT-ATTEN": lambda command: self._each(command, lambda port: str(self.attenuation(port))),
+            "RTRV-PORT-ATTEN": lambda command: self._list_values(
+                command, lambda port: str(self.attenuation(port))
+            ),
             "SET-PORT-ATTEN": self._set_attenuators,
-            "RTRV-PORT-LABEL": lambda command: self._each(command, lambda p: self._device.labels.get(p, "")),
+            "RTRV-PORT-LABEL": lambda command: self._list_values(
+                command, lambda p: self._device.labels.get(p, "")
+            ),
             "ED-PORT-LABEL": self._set_labels,
         }
 
     def _ports(self, command: Command) -> list[int]:
-        ports = list(self._matrix.ports) if command.aid.upper() == "ALL" else aid_ports(command.aid)
+        ports = list(self._matrix.ports) if command.aid.upper() == "ALL" else parse_ports(command.aid)
         for port in ports:
             self._matrix.check_port(port)
         return ports
 
-    def _each(self, command: Command, show: Callable[[int], str]) -> Lines:
+    def _list_values(self, command: Command, show: Callable[[int], str]) -> Lines:
         return [f"{port}:{show(port)}" for port in self._ports(command)]
 
-    def _set(self, act: Callable[[], object]) -> Lines:
-        """Do what a set command asks, unless a fault swallows the command."""
+    def _apply(self, action: Callable[[], object]) -> Lines:
+        """Execute a set command, unless the fault `drop_command` discards it."""
         if not self._device.faults.take_dropped_command():
-            act()
+            action()
         return ()
 
     def _set_shutters(self, command: Command, *, disabled: bool) -> Lines:
         ports = set(self._ports(command))
-        return self._set(lambda: self._device.set_disabled(ports, disabled=disabled))
+        return self._apply(lambda: self._device.set_disabled(ports, disabled=disabled))
 
     def _set_flaps(self, command: Command) -> Lines:
-        """Return `off ms, on ms, cycles` of the test that `OPR-PORT-FLAP` runs."""
+        """Store the parameters (off ms, on ms, cycles) of the test that `OPR-PORT-FLAP` starts."""
         try:
             off_ms, on_ms, cycles = (int(text) for text in command.positional)
         except ValueError:
             raise Denied("IDNV", "three whole numbers are needed: off ms, on ms, cycles") from None
-        if min(off_ms, on_ms, cycles) < 1 or cycles > _MOST_CYCLES:
-            raise Denied("IDRG", f"times are from 1 ms, cycles from 1 to {_MOST_CYCLES}")
+        if min(off_ms, on_ms, cycles) < 1 or cycles > _MAX_CYCLES:
+            raise Denied("IDRG", f"times are from 1 ms, cycles from 1 to {_MAX_CYCLES}")
         flaps = dict.fromkeys(self._ports(command), Flap(off_ms / 1000, on_ms / 1000, cycles))
-        return self._set(lambda: self._flaps.update(flaps))
+        return self._apply(lambda: self._flaps.update(flaps))
 
-    def _flap(self, command: Command) -> Lines:
-        """Run the test on ports that have one; the command is complete at once (assumption)."""
+    def _start_flaps(self, command: Command) -> Lines:
+        """Start the tests of ports and complete at once (assumption). Raise `Denied` if a port has no test."""
         ports = self._ports(command)
         for port in ports:
             if port not in self._flaps:
                 raise Denied("SNVS", f"no flap was entered for port {port}")
-        return self._set(lambda: [self._device.start(self._run(port, self._flaps[port])) for port in ports])
+        return self._apply(
+            lambda: [self._device.start(self._run_flap(port, self._flaps[port])) for port in ports]
+        )
 
     def _stop_flaps(self, command: Command) -> Lines:
-        """End tests that run; the light of their ports comes back with the cycle (assumption)."""
+        """Stop tests after their current cycle, so their ports are lit again (assumption)."""
         ports = self._ports(command)
-        return self._set(lambda: self._flapping.difference_update(ports))
+        return self._apply(lambda: self._flapping.difference_update(ports))
 
     def _list_flaps(self, command: Command) -> Lines:
-        """Return the tests of ports, of all that have one where none is named (the form is an assumption)."""
+        """Return the tests of the named ports, or of all ports (the format is an assumption)."""
         ports = self._ports(command) if command.aid else sorted(self._flaps)
         return [f"{port}:{self._flaps[port]}" for port in ports if port in self._flaps]
 
-    async def _run(self, port: int, flap: Flap) -> None:
+    async def _run_flap(self, port: int, flap: Flap) -> None:
         self._flapping.add(port)
         for _ in range(flap.cycles):
             if port not in self._flapping:
@@ -281,7 +289,7 @@ class PortCommands:
 
     def _set_labels(self, command: Command) -> Lines:
         labels = dict.fromkeys(self._ports(command), command.keyword("LABEL"))
-        return self._set(lambda: self._device.labels.update(labels))
+        return self._apply(lambda: self._device.labels.update(labels))
 
     # -- power monitors
 
@@ -289,21 +297,21 @@ class PortCommands:
         return self._monitors.get(port, Monitor())
 
     def _set_monitors(self, command: Command) -> Lines:
-        changed = {}
+        monitors = {}
         for port in self._ports(command):
-            now = self._monitor(port)
-            changed[port] = replace(
-                now,
-                wavelength_nm=_number(command, "WAVE", now.wavelength_nm),
-                offset_db=_number(command, "OFFSET", now.offset_db),
-                averaging=int(_number(command, "AVG", now.averaging)),
+            monitor = self._monitor(port)
+            monitors[port] = replace(
+                monitor,
+                wavelength_nm=_number(command, "WAVE", monitor.wavelength_nm),
+                offset_db=_number(command, "OFFSET", monitor.offset_db),
+                averaging=int(_number(command, "AVG", monitor.averaging)),
             )
-        return self._set(lambda: self._monitors.update(changed))
+        return self._apply(lambda: self._monitors.update(monitors))
 
     # -- attenuators
 
     def attenuation(self, port: int) -> AttenuatorSetting:
-        """Return the setting of the attenuator of an output. Raises `Denied` (IICM) for an input."""
+        """Return the attenuator setting of an output. Raise `Denied` (IICM) for an input."""
         self._check_output(port)
         return self._attenuators.setting(port)
 
@@ -312,7 +320,7 @@ class PortCommands:
         for port in ports:
             self._check_output(port)
         setting = self._setting(command)
-        return self._set(lambda: self._attenuators.set(ports, setting))
+        return self._apply(lambda: self._attenuators.set(ports, setting))
 
     def _setting(self, command: Command) -> AttenuatorSetting:
         mode = command.keyword("MODE").upper()

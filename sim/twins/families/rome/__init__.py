@@ -1,25 +1,25 @@
-"""A Wave2Wave ROME or a FiberZone AFM: one command line over SSH and telnet, and one arm behind it.
+"""A simulated Wave2Wave ROME or FiberZone AFM: a command line over SSH and telnet, and one arm that moves fibres.
 
-The published material is two drivers of somebody else with their captures, so much is left open; the options are:
+The only published documents are two third-party drivers and their captures. Options select behaviour that they leave
+open:
 
-    matrices=1|2              one matrix, or two that have no way from one to the other
-    logical=AB|Q|P|XY         how E and W ports are named in common (ROME; see `cabinet`); all but AB have two matrices
-    mode=OPER|TECH            what the prompt shows: NAME[OPER]#
-    jam=announced|silent      is a jam reported unsolicited (Severe Failure), or only by the queue
-    homing_hint=stuck|always  when the queue says Perform "homing run": when the arm is jammed, or at every move
-    homing=prompt|holds       does `homing run` give the prompt back at once, or when it has ended
-    validation=at_once|in_turn  is a request that cannot be refused before it is queued, or when its turn comes
-    pending=shown|unknown     is there a command that shows the queue
-    rows=port|place           is a row of `port show` (ROME) headed by E12[1AE12], or by 1AE12 with its name at the end
-    paired=one|both|off       paired ports (AFM): does the removal of one direction of a two-way circuit leave the
-                              other, or take it down as well; off: the board says that ports are not paired
-    spares=no|yes             has each matrix (ROME) two E and four W places without a name
+    matrices=1|2              one matrix, or two without connections between them
+    logical=AB|Q|P|XY         scheme of logical port names (ROME; see `cabinet`); all except AB need two matrices
+    mode=OPER|TECH            mode in the prompt: NAME[OPER]#
+    jam=announced|silent      is a jam announced to all sessions (Severe Failure), or only visible in the queue
+    homing_hint=stuck|always  when the queue shows Perform "homing run": while the arm is jammed, or during every move
+    homing=prompt|holds       does the prompt return at the start or at the end of `homing run`
+    validation=at_once|in_turn  is an impossible request refused before it is queued, or in its turn
+    pending=shown|unknown     does the command that shows the queue exist
+    rows=port|place           first column of `port show` (ROME): E12[1AE12], or 1AE12 with the name in the last column
+    paired=one|both|off       paired ports (AFM): does removing one direction of a two-way circuit keep or remove the
+                              other; off: the board says that ports are not paired
+    spares=no|yes             does each matrix (ROME) have two E and four W places without a name
     colour=no|yes             is the prompt coloured
-    sessions=many|one         does a connection of SSH take many shells and commands, or end with its first
-    idle_s=600, homing_s=60   when an idle session is ended, how long a homing run takes
+    sessions=many|one         does an SSH connection accept many shells and commands, or end with the first
+    idle_s=600, homing_s=60   idle timeout of a session, and duration of a homing run, in seconds
 
-The time of one move is 40 s unless `--switch-time-ms` says otherwise. The account is admin, admin (assumption: none
-has been published).
+A move takes 40 s unless `--switch-time-ms` is set. The account is admin, admin (assumption: none is published).
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from sim.twins.families.rome.cabinet import Cabinet, Quirks, Scheme
-from sim.twins.families.rome.syntax import Manner as Printing
-from sim.twins.families.rome.syntax import Printer
-from sim.twins.frontends.cli import CliFaults, CliFrontend, CommandError, Handler, Manner, Typed
-from sim.twins.frontends.telnet import over_telnet
+from sim.twins.families.rome.syntax import Printer, Product
+from sim.twins.frontends.cli import CliFaults, CliFrontend, CliStyle, CommandError, Handler, Typed
+from sim.twins.frontends.telnet import make_telnet_server
 from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.robot import Kind, Robot
 from sim.twins.switch.settings import TwinSettings
@@ -72,25 +71,25 @@ _AFM_ONLY = {"paired"}
 
 
 def rome(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated ROME. Raises `SettingError`."""
+    """Return a simulated ROME. Raise `SettingError` for an invalid option."""
     return _twin(settings.only(*(name for name in _OPTIONS if name not in _AFM_ONLY)), "ROME")
 
 
 def afm(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated AFM. Raises `SettingError`."""
+    """Return a simulated AFM. Raise `SettingError` for an invalid option."""
     return _twin(settings.only(*(name for name in _OPTIONS if name not in _ROME_ONLY)), "AFM")
 
 
-def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
+def _twin(settings: TwinSettings, product: Product) -> SwitchTwin:
     device = settings.patch_panel()
     robot = Robot(device, move_s=settings.move_s(MOVE_S), homing_s=settings.number("homing_s", HOMING_S))
     frontends: list[CliFrontend] = []
 
-    def say(*lines: str) -> None:
+    def announce(*lines: str) -> None:
         for frontend in frontends:
             frontend.announce(*lines)
 
-    logical = "numbers" if manner == "AFM" else settings.choice("logical", "AB", "Q", "P", "XY")
+    logical = "numbers" if product == "AFM" else settings.choice("logical", "AB", "Q", "P", "XY")
     matrices = settings.choice("matrices", *("2" if logical in {"Q", "P", "XY"} else "12"))
     quirks = Quirks(
         matrices=int(matrices),
@@ -99,10 +98,10 @@ def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
         announces_jam=settings.choice("jam", "announced", "silent") == "announced",
         validates_at_once=settings.choice("validation", "at_once", "in_turn") == "at_once",
     )
-    cabinet = Cabinet(device, robot, quirks, say)
+    cabinet = Cabinet(device, robot, quirks, announce)
     cli_faults, table_faults = CliFaults(device.faults), TableFaults(device.faults)
     printer = Printer(
-        manner,
+        product,
         spares=settings.flag("spares"),
         by_place=settings.choice("rows", "port", "place") == "place",
         paired="Disabled" if settings.choice("paired", "one", "both", "off") == "off" else "Enabled",
@@ -112,25 +111,25 @@ def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
         cabinet,
         printer,
         table_faults,
-        re.sub(r"\W", "", settings.name) or manner,
+        re.sub(r"\W", "", settings.name) or product,
         holds_prompt=settings.choice("homing", "prompt", "holds") == "holds",
-        tells_queue=settings.choice("pending", "shown", "unknown") == "shown",
+        shows_queue=settings.choice("pending", "shown", "unknown") == "shown",
     )
     account = settings.account("admin", "admin")
-    appearance = Manner(
+    style = CliStyle(
         f"{commands.name}[{settings.choice('mode', 'OPER', 'TECH')}]# ",
         user=account[0],
-        greeting=_GREETINGS[manner],
-        login="login: " if manner == "ROME" else "Login:",
+        greeting=_GREETINGS[product],
+        login="login: " if product == "ROME" else "Login:",
         colour=settings.flag("colour"),
         unknown="Error: unknown command",
         rejected="username or password invalid",
         noise="%% LOG: temperature of the robot is 31 C",
     )
-    ssh = _command_line(settings, commands, cli_faults, appearance)
-    telnet = _command_line(settings, commands, cli_faults, replace(appearance, account=account))
+    ssh = _command_line(settings, commands, cli_faults, style)
+    telnet = _command_line(settings, commands, cli_faults, replace(style, account=account))
     frontends += [ssh, telnet]
-    scheme = manner.lower()
+    scheme = product.lower()
     return SwitchTwin(
         device,
         {
@@ -142,7 +141,7 @@ def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
                 account=account,
                 one_session=settings.one_session,
             ),
-            "telnet": Frontend(f"{scheme}+telnet", over_telnet(telnet), wire="telnet"),
+            "telnet": Frontend(f"{scheme}+telnet", make_telnet_server(telnet), wire="telnet"),
         },
         expire=lambda: sum(frontend.expire() for frontend in frontends),
         verbs=robot.verbs(),
@@ -151,20 +150,20 @@ def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
 
 
 def _command_line(
-    settings: TwinSettings, commands: Commands, faults: CliFaults, manner: Manner
+    settings: TwinSettings, commands: Commands, faults: CliFaults, style: CliStyle
 ) -> CliFrontend:
     return CliFrontend(
         commands.table(),
-        manner,
+        style,
         clock=settings.clock,
         faults=faults,
         idle_timeout_s=settings.number("idle_s", IDLE_S),
-        name="telnet" if manner.account else "cli",
+        name="telnet" if style.account else "cli",
     )
 
 
 def _shorten(word: str, least: str) -> str:
-    """Return the pattern of a word that may be shortened to what the vendor's own client types, and no further.
+    """Return a regular expression for a word that may be abbreviated down to `least`, which the vendor's client types.
 
     >>> _shorten("create", "cr")
     'cr(?:e(?:a(?:t(?:e)?)?)?)?'
@@ -182,13 +181,13 @@ _CONNECTION, _CREATE, _DISCONNECT = (
 
 @dataclass(slots=True)
 class TableFaults:
-    """The next so many tables of ports come with two rows on one line and one row on two, as a capture has it."""
+    """The fault `break_table`: a port table has two rows on one line, and one row on two lines, as in a capture."""
 
     device: LineFaults
     broken_tables: int = 0
 
     def table(self) -> Mapping[str, Fault]:
-        """Return the fault by its name, for `SwitchTwin`."""
+        """Return the fault by its name, for `SwitchTwin`; `count` is the number of tables."""
         return {
             "break_table": Fault(
                 lambda request: setattr(self, "broken_tables", request.whole("count", 1)),
@@ -196,8 +195,8 @@ class TableFaults:
             )
         }
 
-    def spoil(self, table: str) -> str:
-        """Return the table as it really comes."""
+    def break_rows(self, table: str) -> str:
+        """Return the table, with broken rows while the fault is set."""
         if not self.broken_tables:
             return table
         self.broken_tables -= 1
@@ -209,10 +208,10 @@ class TableFaults:
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """The commands on one cabinet of that name.
+    """Commands of one cabinet, with its name.
 
-    `holds_prompt`: does `homing run` give the prompt back only when it has ended. `tells_queue`: is there a command
-    that shows the queue.
+    With `holds_prompt`, the prompt returns at the end of `homing run`. `shows_queue` is True if the command that shows
+    the queue exists.
     """
 
     cabinet: Cabinet
@@ -220,17 +219,19 @@ class Commands:
     faults: TableFaults
     name: str
     holds_prompt: bool
-    tells_queue: bool
+    shows_queue: bool
 
     def table(self) -> Mapping[str, Handler]:
-        """Return commands by their pattern."""
+        """Return the command handlers by regular expression."""
         cabinet, printer = self.cabinet, self.printer
-        known: dict[str, Handler] = {
+        commands: dict[str, Handler] = {
             r"show\s+board": lambda _: printer.board(cabinet, self.name),
-            r"port\s+show": lambda _: self.faults.spoil(printer.ports(cabinet)),
+            r"port\s+show": lambda _: self.faults.break_rows(printer.ports(cabinet)),
             r"connection\s+show\s+connected|cc": lambda _: printer.circuits(cabinet),
-            rf"{_CONNECTION}\s+{_CREATE}\s+(?P<one>\w+)\s+to?\s+(?P<other>\w+)": self._asking("connect"),
-            rf"{_CONNECTION}\s+{_DISCONNECT}\s+(?P<one>\w+)\s+from\s+(?P<other>\w+)": self._asking(
+            rf"{_CONNECTION}\s+{_CREATE}\s+(?P<one>\w+)\s+to?\s+(?P<other>\w+)": self._make_request(
+                "connect"
+            ),
+            rf"{_CONNECTION}\s+{_DISCONNECT}\s+(?P<one>\w+)\s+from\s+(?P<other>\w+)": self._make_request(
                 "disconnect"
             ),
             r"homing\s+run": self._home,
@@ -238,27 +239,27 @@ class Commands:
                 self._execute
             ),
         }
-        if printer.manner == "AFM":
-            known[r"port\s+show\s+logic\s+table"] = lambda _: printer.logic_table(cabinet)
-            known[r"port\s+show\s+logic"] = lambda _: printer.logic(cabinet)
-        if self.tells_queue:
-            known[r"connection\s+show\s+pending"] = lambda _: printer.queue(cabinet)
-        return known
+        if printer.product == "AFM":
+            commands[r"port\s+show\s+logic\s+table"] = lambda _: printer.logic_table(cabinet)
+            commands[r"port\s+show\s+logic"] = lambda _: printer.logic(cabinet)
+        if self.shows_queue:
+            commands[r"connection\s+show\s+pending"] = lambda _: printer.queue(cabinet)
+        return commands
 
-    def _make_order(self, do: Callable[[Typed], str]) -> Handler:
-        """Return the handler of an order, which a fault may swallow without a word."""
+    def _make_order(self, execute: Callable[[Typed], str]) -> Handler:
+        """Return the handler of a change, which the fault `drop_command` discards silently."""
 
         def handler(typed: Typed) -> str:
             if self.cabinet.device.faults.take_dropped_command():
                 return ""
             try:
-                return do(typed)
+                return execute(typed)
             except CommandError as error:
                 return str(error)
 
         return handler
 
-    def _asking(self, kind: Kind) -> Handler:
+    def _make_request(self, kind: Kind) -> Handler:
         return self._make_order(
             lambda typed: self.cabinet.request(kind, typed.match["one"], typed.match["other"], typed.user)
         )

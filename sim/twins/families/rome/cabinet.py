@@ -1,18 +1,19 @@
-"""The cabinet behind the command line: its ports by name, its matrices, one arm, and what it says unasked.
+"""The cabinet behind the command line: port names, matrices, the request queue, and unsolicited messages.
 
-Ports here are the simulator's own (inputs 1..N, outputs N+1..N+M); `name` and `port` translate to E and W ports.
-A cabinet of two matrices has the first half of its ports in A and the rest in B, and no way from one to the other.
+Ports are numbered as in the simulator (inputs 1..N, outputs N+1..N+M); `name` and `port` convert to E and W ports.
+With two matrices, the first half of the ports is in A and the rest in B, without connections between them.
 
-Logical ports are the E and W ports that go by one name. The schemes are those of public captures, here with matrices
-of 128 ports:
+A logical port is a group of E and W ports with a common name. The schemes are those of public captures, shown here for
+matrices of 128 ports:
 
     AB  A1 is E1 and W1; B129 is E129 and W129, the first ports of matrix B
     Q   Q1 is E1, E2, W1 and W2 of each matrix: a cable of several fibres
-    P   P1 is E1 and W1 of each matrix: half of such a cable, the other half of which is in a second cabinet
+    P   P1 is E1 and W1 of each matrix: half of such a cable; the other half is in a second cabinet
     numbers  3 is E3 and W3: an AFM
     XY  Y1 is E1 and W129, X1 is E129 and W1: one end of a duplex circuit in each matrix
 
-Two names ask for circuits both ways in every matrix, and of several fibres the first goes to the last.
+A request with two logical names makes circuits in both directions in every matrix; among several fibres, the first
+is connected to the last.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from sim.twins.switch.robot import Event, Job, Kind, Robot
 
 Scheme = Literal["AB", "Q", "P", "XY", "numbers"]
 
-_BEGINNING = datetime(2026, 1, 1)  # noqa: DTZ001 - devices show local time, and this is nobody's
+_START = datetime(2026, 1, 1)  # noqa: DTZ001 - devices show local time without a zone
 _NAME = re.compile(r"(?P<side>[EW])(?P<number>\d{1,9})", re.ASCII)
 _OPERATION = {"connect": "CONNECTING", "disconnect": "DISCONNECTING"}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One E or W port: its number in the device, the letter of its matrix, its number within that."""
+    """An E or W port: simulator port, side, number in the device, matrix letter, and number within the matrix."""
 
     port: int
     side: str
@@ -63,13 +64,13 @@ def logical_name(scheme: Scheme, place: Place) -> str:
     return f"{'Y' if (place.side == 'E') == (place.matrix == 'A') else 'X'}{place.within}"
 
 
-def circuits_between(one: Iterable[Place], other: Iterable[Place]) -> list[tuple[int, int]]:
-    """Return the circuits of two logical ports, those from `one` first; empty where they have no matrix in common."""
+def list_circuits(one: Iterable[Place], other: Iterable[Place]) -> list[tuple[int, int]]:
+    """Return the circuits between two logical ports, those from `one` first; empty if they share no matrix."""
     here, there = list(one), list(other)
-    return [*_one_way(here, there), *_one_way(there, here)]
+    return [*_list_one_way(here, there), *_list_one_way(there, here)]
 
 
-def _one_way(here: list[Place], there: list[Place]) -> list[tuple[int, int]]:
+def _list_one_way(here: list[Place], there: list[Place]) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
     for matrix in sorted({place.matrix for place in here}):
         east = [place.port for place in here if (place.side, place.matrix) == ("E", matrix)]
@@ -80,10 +81,11 @@ def _one_way(here: list[Place], there: list[Place]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """Behaviour that the published material leaves open.
+    """Behaviour that published documents leave open.
 
-    `announces_jam` in words, `validates_at_once` before queueing. `logical` is how ports are named in common.
-    `removes_both_ways`: the move that removes one direction of a two-way circuit removes the other as well.
+    `announces_jam` sends a message to all sessions. `validates_at_once` refuses an impossible request before
+    it is queued. `logical` is the scheme of logical names. With `removes_both_ways`, a move that removes one direction
+    of a two-way circuit also removes the other.
     """
 
     matrices: int
@@ -94,8 +96,8 @@ class Quirks:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One request as somebody typed it; two logical ports take several moves. `number` is that of the first."""
+class CircuitRequest:
+    """A request as typed. Logical ports need several moves; `number` is the job number of the first."""
 
     number: int
     one: str
@@ -104,13 +106,13 @@ class Asked:
 
     @property
     def is_logical(self) -> bool:
-        """True if it names logical ports."""
+        """True if the request names logical ports."""
         return self.one[0].upper() not in "EW"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One row of the queue: a request with its names, and True if the arm is at it."""
+    """One row of the queue: the first job of a request, its port names, and whether the arm is executing it."""
 
     job: Job
     names: tuple[str, str]
@@ -118,18 +120,20 @@ class Entry:
 
 
 class Cabinet:
-    """One cabinet with one arm; `say` shows lines to everybody."""
+    """A cabinet with one arm; `announce` prints lines to all sessions."""
 
-    def __init__(self, device: SwitchDevice, robot: Robot, quirks: Quirks, say: Callable[..., None]) -> None:
+    def __init__(
+        self, device: SwitchDevice, robot: Robot, quirks: Quirks, announce: Callable[..., None]
+    ) -> None:
         self.device = device
         self.robot = robot
         self.since: dict[Pair, str] = {}
         self._quirks = quirks
-        self._say = say
-        self._ran: set[int] = set()
-        self._asked: dict[int, Asked] = {}  # by the numbers of its moves that are not over
-        self._begun: set[int] = set()
-        self._failed: set[int] = set()
+        self._announce = announce
+        self._started_jobs: set[int] = set()
+        self._requests: dict[int, CircuitRequest] = {}  # by job number, for unfinished jobs
+        self._announced_requests: set[int] = set()
+        self._failed_requests: set[int] = set()
         self._places = {port: self._place(port) for port in device.matrix.ports}
         self._logical: dict[str, list[Place]] = {}
         for place in self._places.values():
@@ -141,24 +145,24 @@ class Cabinet:
 
     @property
     def now(self) -> str:
-        """The date and time that the device prints."""
-        return (_BEGINNING + timedelta(seconds=self.device.clock.now())).strftime("%m-%d-%Y %H:%M")
+        """Date and time as the device prints them."""
+        return (_START + timedelta(seconds=self.device.clock.now())).strftime("%m-%d-%Y %H:%M")
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """E ports and W ports."""
+        """Numbers of E ports and of W ports."""
         return self.device.matrix.inputs, self.device.matrix.outputs
 
     @property
     def matrices(self) -> dict[str, tuple[int, int]]:
-        """E and W ports of each matrix by its letter."""
+        """Numbers of E and W ports of each matrix, by its letter."""
         east, west = self.sizes
         if self._quirks.matrices == 1:
             return {"A": (east, west)}
         return {"A": (east // 2, west // 2), "B": (east - east // 2, west - west // 2)}
 
     def name(self, port: int) -> str:
-        """Return the name of a port."""
+        """Return the name of a port, such as `E12`."""
         east = self.sizes[0]
         return f"E{port}" if port <= east else f"W{port - east}"
 
@@ -167,7 +171,7 @@ class Cabinet:
         return self._places[port].matrix
 
     def place(self, port: int) -> str:
-        """Return the place of a port: unit, matrix, side, and its number within the matrix."""
+        """Return the place of a port, such as `1AE12`: unit, matrix, side, and number within the matrix."""
         place = self._places[port]
         return f"1{place.matrix}{place.side}{place.within}"
 
@@ -186,12 +190,12 @@ class Cabinet:
         """Number of ports that have both an E and a W port."""
         return min(self.sizes)
 
-    def full(self, port: int) -> str:
-        """Name and place, as messages show them."""
+    def full_name(self, port: int) -> str:
+        """Return name and place of a port as messages show them, such as `E12[1AE12]`."""
         return f"{self.name(port)}[{self.place(port)}]"
 
     def port(self, name: str) -> int:
-        """Return the port of a name. Raises `CommandError`."""
+        """Return the port with a name. Raise `CommandError` if it does not exist."""
         match = _NAME.fullmatch(name)
         sizes = dict(zip("EW", self.sizes, strict=True))
         if match is None or not 1 <= int(match["number"]) <= sizes[match["side"]]:
@@ -199,12 +203,12 @@ class Cabinet:
         return int(match["number"]) + (self.sizes[0] if match["side"] == "W" else 0)
 
     def pairs(self, one: str, other: str) -> list[Pair]:
-        """Return the circuits that two names ask for: E and W give one, logical names some each way.
+        """Return the circuits between two names: one for an E and a W port, several for logical ports.
 
-        Raises `CommandError`.
+        Raise `CommandError` for an unknown name, ports of the same side, or ports without a common matrix.
         """
         if one[0] not in "EW" or other[0] not in "EW":
-            pairs = circuits_between(self._logical_port(one), self._logical_port(other))
+            pairs = list_circuits(self._logical_port(one), self._logical_port(other))
         elif one[0] == other[0]:
             raise CommandError("Error: ports are on the same side")
         else:
@@ -215,20 +219,23 @@ class Cabinet:
         return pairs
 
     def _logical_port(self, name: str) -> list[Place]:
-        """Return the E and W ports of a logical name. Raises `CommandError`."""
+        """Return the E and W ports of a logical name. Raise `CommandError` if it does not exist."""
         if name not in self._logical:
             raise CommandError(f"Error: no port {name}")
         return self._logical[name]
 
     def is_in_process(self, port: int) -> bool:
-        """Return True if the arm is at work at a port."""
+        """Return True if the arm is moving a fibre of a port."""
         running = self.robot.running
         return running is not None and port in running.pair
 
-    # -- what may be commanded
+    # -- commands
 
     def request(self, kind: Kind, one: str, other: str, user: str) -> str:
-        """Put a request into the queue; gives what is answered. Raises `CommandError`."""
+        """Submit a request to the robot, and return the device's answer. Raise `CommandError` for invalid ports.
+
+        With `validates_at_once`, announce an impossible request instead, and return an empty answer.
+        """
         pairs = self.pairs(one.upper(), other.upper())
         if self._quirks.validates_at_once:
             for pair in pairs:
@@ -236,25 +243,25 @@ class Cabinet:
                     self._report_invalid(kind, pair, (one, other) if len(pairs) == 1 else None)
                     return ""
         jobs = [self.robot.submit(kind, pair, user=user, source="CLI") for pair in pairs]
-        asked = Asked(jobs[0].number, one, other, tuple(job.number for job in jobs))
-        self._asked.update(dict.fromkeys(asked.moves, asked))
+        request = CircuitRequest(jobs[0].number, one, other, tuple(job.number for job in jobs))
+        self._requests.update(dict.fromkeys(request.moves, request))
         return f"OK - request added to pending queue ({one.upper()}-{other.upper()})"
 
     def entries(self) -> list[Entry]:
-        """Return the queue as people read it: one entry a request, however many moves it takes."""
+        """Return the queue with one entry for each request, even if it needs several moves."""
         entries: dict[int, Entry] = {}
         for job in self.robot.queue:
-            asked = self._asked.get(job.number)
+            request = self._requests.get(job.number)
             source, output = job.pair
             names = (self.name(source), self.name(output))
-            if asked is not None and asked.is_logical:
-                names = asked.one.upper(), asked.other.upper()
-            number = job.number if asked is None else asked.number
+            if request is not None and request.is_logical:
+                names = request.one.upper(), request.other.upper()
+            number = job.number if request is None else request.number
             entries.setdefault(number, Entry(job, names, job.state != "queued"))
         return list(entries.values())
 
     def _is_valid(self, kind: Kind, pair: Pair) -> bool:
-        """Return True if the matrix would do it now, if nothing were in the queue."""
+        """Return False if the queue is empty and the matrix would refuse a move now; otherwise return True."""
         if self.robot.queue:
             return True
         matrix = self.device.matrix
@@ -267,77 +274,78 @@ class Cabinet:
             return False
         return True
 
-    # -- what it says unasked
+    # -- unsolicited messages
 
     def _report(self, event: Event, job: Job | None) -> None:
         if job is not None:
             self._report_job(event, job)
         elif event == "homing":
-            self._say(f"{self.now} RECOVERY STARTED")
+            self._announce(f"{self.now} RECOVERY STARTED")
         elif event == "homed":
-            self._say("RECOVERY FINISHED SUCCESSFULLY")
+            self._announce("RECOVERY FINISHED SUCCESSFULLY")
 
     def _report_job(self, event: Event, job: Job) -> None:
         if event == "running":
-            self._ran.add(job.number)
-            self._report_beginning(job)
+            self._started_jobs.add(job.number)
+            self._report_start(job)
         elif event == "jammed" and self._quirks.announces_jam:
-            self._say(f"{self.now} Multiple Cross Connect Severe Failure")
+            self._announce(f"{self.now} Multiple Cross Connect Severe Failure")
         elif event in {"done", "skipped", "failed"}:
-            asked = self._asked.get(job.number)
-            if event == "skipped" and asked is not None and asked.is_logical:
-                self._report_beginning(job)
+            request = self._requests.get(job.number)
+            if event == "skipped" and request is not None and request.is_logical:
+                self._report_start(job)
             if event == "done" and job.kind == "disconnect" and self._quirks.removes_both_ways:
-                mirrored = self.pairs(self.logical(job.pair[0]), self.logical(job.pair[1]))
-                left = set(self.device.matrix.connections.items()) - set(mirrored)
-                self.device.change(dict(sorted(left)))
+                both_ways = self.pairs(self.logical(job.pair[0]), self.logical(job.pair[1]))
+                remaining = set(self.device.matrix.connections.items()) - set(both_ways)
+                self.device.change(dict(sorted(remaining)))
             self._report_end(event, job)
-            if asked is not None:
-                self._end_move(event, job, asked)
+            if request is not None:
+                self._finish_move(event, job, request)
 
-    def _report_beginning(self, job: Job) -> None:
-        """Say once for a request that it is begun."""
-        asked = self._asked.get(job.number)
-        number = job.number if asked is None else asked.number
-        if number not in self._begun:
-            self._say(f"{self.now} {_OPERATION[job.kind]}...")
-        if asked is not None:
-            self._begun.add(number)
+    def _report_start(self, job: Job) -> None:
+        """Announce the start of a request, once for all its moves."""
+        request = self._requests.get(job.number)
+        number = job.number if request is None else request.number
+        if number not in self._announced_requests:
+            self._announce(f"{self.now} {_OPERATION[job.kind]}...")
+        if request is not None:
+            self._announced_requests.add(number)
 
-    def _end_move(self, event: Event, job: Job, asked: Asked) -> None:
-        """Say that a request for logical ports is complete, after the last of its moves."""
-        del self._asked[job.number]
+    def _finish_move(self, event: Event, job: Job, request: CircuitRequest) -> None:
+        """Note the end of a move; after the last move of a request for logical ports, announce that it is complete."""
+        del self._requests[job.number]
         if event == "failed":
-            self._failed.add(asked.number)
-        if any(number in self._asked for number in asked.moves):
+            self._failed_requests.add(request.number)
+        if any(number in self._requests for number in request.moves):
             return
-        if asked.is_logical and job.kind == "connect" and asked.number not in self._failed:
-            names = f"{asked.one.upper()}<->{asked.other.upper()}"
-            self._say(f"{self.now} Connection {names} completed successfully")
-        self._begun.discard(asked.number)
-        self._failed.discard(asked.number)
+        if request.is_logical and job.kind == "connect" and request.number not in self._failed_requests:
+            names = f"{request.one.upper()}<->{request.other.upper()}"
+            self._announce(f"{self.now} Connection {names} completed successfully")
+        self._announced_requests.discard(request.number)
+        self._failed_requests.discard(request.number)
 
     def _report_end(self, event: Event, job: Job) -> None:
-        if event == "failed" and job.number not in self._ran:
-            asked = self._asked.get(job.number)
-            typed = (asked.one, asked.other) if asked is not None and not asked.is_logical else None
+        if event == "failed" and job.number not in self._started_jobs:
+            request = self._requests.get(job.number)
+            typed = (request.one, request.other) if request is not None and not request.is_logical else None
             self._report_invalid(job.kind, job.pair, typed)
             return
-        self._ran.discard(job.number)
-        how = {"done": "SUCCEEDED", "skipped": "SKIPPED(already done)"}.get(event, "FAILED")
+        self._started_jobs.discard(job.number)
+        outcome = {"done": "SUCCEEDED", "skipped": "SKIPPED(already done)"}.get(event, "FAILED")
         source, output = job.pair
-        self._say(
-            f"{self.now} CONNECTION OPERATION {how}:{self.full(source)}<->{self.full(output)} OP:{job.kind}"
+        self._announce(
+            f"{self.now} CONNECTION OPERATION {outcome}:"
+            f"{self.full_name(source)}<->{self.full_name(output)} OP:{job.kind}"
         )
 
     def _report_invalid(self, kind: Kind, pair: Pair, typed: tuple[str, str] | None) -> None:
-        """Say that a request is not valid, with the names of its ports as they were typed."""
+        """Announce that a request is invalid, with its port names as typed, if known."""
         source, output = pair
         names = "-".join(typed or (self.name(source), self.name(output)))
-        self._say(
+        self._announce(
             f"{self.now} ",
             "Ports details:",
-            f"[{self.full(source)}] [{self.full(output)}]",
+            f"[{self.full_name(source)}] [{self.full_name(output)}]",
             f"{self.now} OPERATION VALIDATION FAILED:{names} requestType={kind}",
         )
 

@@ -1,7 +1,7 @@
-"""Output of the device: board, tables of ports, queue, circuits. Two manners: ROME in words, AFM in digits.
+"""Output formats of a ROME, which prints states as words, and of an AFM, which prints them as digits.
 
-Known from captures: all headings, columns and widths, `In process` as a word of ROME, the tables of logical ports of
-AFM. Assumptions: that AFM shows 6 (attached) while the arm is at a port, and that it prints the queue at all.
+Known from captures: all headings, columns and widths, the state `In process` of a ROME, and the tables of logical ports
+of an AFM. Assumptions: an AFM shows 6 (attached) while the arm is at a port, and it can print the queue.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal
 
 from sim.twins.families.rome.cabinet import Cabinet
 
-Manner = Literal["ROME", "AFM"]
+Product = Literal["ROME", "AFM"]
 
 _ROME_COLUMNS = (16, 12, 11, 13, 7, 14, 8)
 _ROME_HEADING = ("Port", "Admin Status", "Oper Status", "Port Status", "Counter", "ConnectedTo", "Logical")
@@ -50,19 +50,19 @@ Name              Name                           Port   Port
 )
 
 SPARE_EAST, SPARE_WEST = 2, 4
-"""Places of a matrix beyond those that have a name, in the captures of a ROME500."""
+"""Numbers of places without a name in each matrix, in captures of a ROME500."""
 
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """Formats of one device.
+    """Output formats of one device.
 
-    `spares`: are there places without a name. `by_place`: does the first column show the place of a port and the
-    last its name, as other releases do. `paired` is the word of the board for paired ports (AFM). `always_hints`: is a
-    homing run asked for whenever a command is in process.
+    With `spares`, tables contain places without a name. With `by_place`, the first column shows the place of a port and
+    the last its name, as in other releases. `paired` is the board's word for the state of paired ports (AFM). With
+    `always_hints`, the queue recommends a homing run whenever a command is in process.
     """
 
-    manner: Manner
+    product: Product
     spares: bool = False
     by_place: bool = False
     always_hints: bool = False
@@ -71,8 +71,8 @@ class Printer:
     # -- the board
 
     def board(self, cabinet: Cabinet, name: str) -> str:
-        """Return the identity of the device."""
-        kind, is_rome = self.manner, self.manner == "ROME"
+        """Return the text of `show board`: identity and state of the device."""
+        kind, is_rome = self.product, self.product == "ROME"
         enabled = "enabled" if cabinet.robot.enabled else "disabled"
         lines = [
             "CURR SW VERSION  creationDate(Jan 01 2026, 00:00:00) SIMULATED",
@@ -98,7 +98,7 @@ class Printer:
 
     def _sizes(self, cabinet: Cabinet) -> list[str]:
         indent = " " * 17
-        if self.manner == "AFM":
+        if self.product == "AFM":
             east, west = cabinet.sizes
             return [
                 f"{indent}MIN_PORT_{side} 1  MAX_PORT_{side} {last}"
@@ -116,17 +116,20 @@ class Printer:
     # -- ports
 
     def ports(self, cabinet: Cabinet) -> str:
-        """Return all ports, E before W."""
-        if self.manner == "AFM":
+        """Return the table of all ports, E before W."""
+        if self.product == "AFM":
             rows = [self._afm_row(cabinet, port) for port in cabinet.device.matrix.ports]
             return "\n".join([_AFM_HEADING, *rows])
-        rule = _columns(tuple("=" * width for width in _ROME_COLUMNS), _ROME_COLUMNS)
+        rule = _format_columns(tuple("=" * width for width in _ROME_COLUMNS), _ROME_COLUMNS)
         rows = [
-            row for side in "EW" for matrix in cabinet.matrices for row in self._side(cabinet, side, matrix)
+            row
+            for side in "EW"
+            for matrix in cabinet.matrices
+            for row in self._format_side(cabinet, side, matrix)
         ]
-        return "\n".join([rule, _columns(_ROME_HEADING, _ROME_COLUMNS), rule, *rows])
+        return "\n".join([rule, _format_columns(_ROME_HEADING, _ROME_COLUMNS), rule, *rows])
 
-    def _side(self, cabinet: Cabinet, side: str, matrix: str) -> list[str]:
+    def _format_side(self, cabinet: Cabinet, side: str, matrix: str) -> list[str]:
         """Return the rows of one side of a matrix, with its spare places."""
         ports = [
             port
@@ -135,7 +138,7 @@ class Printer:
         ]
         spare = self._spare_places()["EW".index(side)]
         return [self._rome_row(cabinet, port) for port in ports] + [
-            _columns(
+            _format_columns(
                 (f"1{matrix}{side}{len(ports) + extra}", "Unlocked", "Enabled", "Disconnected", "0", "", ""),
                 _ROME_COLUMNS,
             )
@@ -147,14 +150,14 @@ class Printer:
         peer = matrix.peer(port)
         state = "Disconnected" if peer is None else "Connected"
         logical = cabinet.logical(port)
-        return _columns(
+        return _format_columns(
             (
-                cabinet.place(port) if self.by_place else cabinet.full(port),
+                cabinet.place(port) if self.by_place else cabinet.full_name(port),
                 "Locked" if port in matrix.locked else "Unlocked",
                 "Disabled" if port in matrix.disabled else "Enabled",
                 "In process" if cabinet.is_in_process(port) else state,
                 str(cabinet.device.wear[port]),
-                "" if peer is None else cabinet.full(peer),
+                "" if peer is None else cabinet.full_name(peer),
                 f"{cabinet.name(port)},{logical}" if self.by_place else logical,
             ),
             _ROME_COLUMNS,
@@ -173,16 +176,16 @@ class Printer:
     # -- logical ports of an AFM: an E and a W port of the same number
 
     def logic_table(self, cabinet: Cabinet) -> str:
-        """Return the fibres of each logical port: that on which it sends, and that on which it receives."""
+        """Return the table of logical ports with their transmit and receive fibres."""
         last = cabinet.logical_ports
         rows = [
-            f"{'customer':<16}{number:<16}{_half(number, last):<16}e{number:<6}w{number}"
+            f"{'customer':<16}{number:<16}{_name_half(number, last):<16}e{number:<6}w{number}"
             for number in range(1, last + 1)
         ]
         return "\n".join([_LOGIC_TABLE_HEADING, *rows])
 
     def logic(self, cabinet: Cabinet) -> str:
-        """Return the peer and the state of each logical port."""
+        """Return the table of logical ports with their peers and states."""
         rows = [self._logic_row(cabinet, number) for number in range(1, cabinet.logical_ports + 1)]
         return "\n".join([_LOGIC_HEADING, *rows])
 
@@ -200,9 +203,9 @@ class Printer:
     # -- circuits and the queue
 
     def circuits(self, cabinet: Cabinet) -> str:
-        """Return all circuits with the time when they were made.
+        """Return the table of circuits with the time at which each was made.
 
-        The vendor's own client skips three lines of heading on a ROME, and one line after the last row.
+        The vendor's client skips three heading lines on a ROME, and one line after the last row.
         """
         circuits = [
             (
@@ -213,14 +216,14 @@ class Printer:
             )
             for source, output in sorted(cabinet.device.matrix.connections.items())
         ]
-        if self.manner == "AFM":  # its rows do not stand below their headings
-            above = [_circuit(row, (29, 31, 13)) for row in _CIRCUIT_HEADING]
-            return "\n".join([*above, *(_circuit(row, (30, 32, 10)) for row in circuits)])
-        heading, rule, *rows = (_circuit(row, (30, 32, 14)) for row in (*_CIRCUIT_HEADING, *circuits))
+        if self.product == "AFM":  # in captures, its columns are not aligned with the headings
+            headings = [_format_circuit(row, (29, 31, 13)) for row in _CIRCUIT_HEADING]
+            return "\n".join([*headings, *(_format_circuit(row, (30, 32, 10)) for row in circuits)])
+        heading, rule, *rows = (_format_circuit(row, (30, 32, 14)) for row in (*_CIRCUIT_HEADING, *circuits))
         return "\n".join([rule, heading, rule, *rows, "\n"])
 
     def queue(self, cabinet: Cabinet) -> str:
-        """Return the text of the queue: the arm's order, and those that wait."""
+        """Return the text of the queue: the current request, and the waiting requests."""
         entries = cabinet.entries()
         running = next((entry for entry in entries if entry.is_running), None)
         hints = cabinet.robot.jammed or (self.always_hints and running is not None)
@@ -238,28 +241,28 @@ class Printer:
                 f"{running.job.kind}, ports: {names}, status: in process with payload",
                 "",
             ]
-        rule = _columns(tuple("=" * width for width in _QUEUE_COLUMNS), _QUEUE_COLUMNS)
-        lines += [rule, _columns(_QUEUE_HEADING, _QUEUE_COLUMNS), rule]
+        rule = _format_columns(tuple("=" * width for width in _QUEUE_COLUMNS), _QUEUE_COLUMNS)
+        lines += [rule, _format_columns(_QUEUE_HEADING, _QUEUE_COLUMNS), rule]
         for entry in entries:
             job = entry.job
             if not entry.is_running:
                 row = (str(job.number), *entry.names, job.kind, job.source, job.user)
-                lines.append(_columns(row, _QUEUE_COLUMNS))
+                lines.append(_format_columns(row, _QUEUE_COLUMNS))
         return "\n".join([*lines, ""])
 
 
-def _columns(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
+def _format_columns(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
     return " ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
 
 
-def _circuit(cells: tuple[str, ...], widths: tuple[int, int, int]) -> str:
+def _format_circuit(cells: tuple[str, ...], widths: tuple[int, int, int]) -> str:
     return "".join(cell.ljust(width) for cell, width in zip(cells, (*widths, 0), strict=True)).rstrip()
 
 
-def _half(number: int, last: int) -> str:
-    """Return the half of the cabinet that a logical port is in, by its first and last number.
+def _name_half(number: int, last: int) -> str:
+    """Return the half of the cabinet that contains a logical port, as its first and last number.
 
-    >>> _half(90, 180), _half(91, 180)
+    >>> _name_half(90, 180), _name_half(91, 180)
     ('1_90', '91_180')
     """
     half = -(-last // 2)

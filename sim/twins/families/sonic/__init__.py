@@ -1,13 +1,13 @@
-"""An optical switch that runs SONiC: its shell over SSH, with the commands that concern light.
+"""A simulated optical switch that runs SONiC: a shell over SSH with the commands for optical cross-connects.
 
-Columns of tables, modes of `add` and the words for states are those of the public design document (revision 0.4). Our
-assumptions: the wording of refusals, that a list is done whole or not at all, that blocked and broken ports are
-refused, that tuning takes a tenth of a second (`--switch-time-ms`). The configuration survives a power cycle, as
-published; `--boot-mode` has no say. A single command (`ssh HOST COMMAND`) ends with the exit status that bash and
-SONiC's command lines give: 1 refused, 2 not understood, 127 unknown. Pipes, redirections and substitutions are not
-simulated, and a line with one says so. Options:
+Table columns, modes of `add` and names of states are those of the public design document (revision 0.4). Assumptions:
+the wording of refusals, that a list is executed completely or not at all, that blocked and failed ports are refused,
+and that tuning takes 0.1 s (`--switch-time-ms`). The configuration survives a power cycle, as published; `--boot-mode`
+has no effect. A single command (`ssh HOST COMMAND`) ends with the exit status of bash and SONiC's commands: 1 refused,
+2 usage error, 127 unknown. Pipes, redirections and substitutions are not simulated; a line with one prints an error.
+Options:
 
-    idle_s=0       seconds after which an idle shell is ended; 0 for never
+    idle_s=0       idle timeout of a shell in seconds; 0 for none
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from sim.twins.families.sonic.commands import Commands
 from sim.twins.families.sonic.configuration import Configuration
-from sim.twins.frontends.cli import CliFaults, CliFrontend, Execute, Manner, Printed
+from sim.twins.frontends.cli import CliFaults, CliFrontend, CliStyle, CommandOutput, Execute
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
 
@@ -37,16 +37,16 @@ _NOT_SIMULATED = "simulated: no pipes, redirections, background jobs or substitu
 
 _SINGLE = r"""'[^']*'|\\."""
 _QUOTED = rf"""{_SINGLE}|"(?:\\.|[^"\\])*\""""
-_PART = re.compile(rf"""(?P<command>(?:{_QUOTED}|(?!&&|\|\|)[^;])+)|(?P<joint>;|&&|\|\|)""")
+_PART = re.compile(rf"""(?P<command>(?:{_QUOTED}|(?!&&|\|\|)[^;])+)|(?P<operator>;|&&|\|\|)""")
 _STATUS = re.compile(r"""(?P<literal>'[^']*'|\\.)|\$\?|\$\{\?\}""")
-# Parts of bash that are not simulated are `found` outside quotes.
-_BEYOND = re.compile(rf"""(?:{_QUOTED}|&&|\|\|)|(?P<found>[|<>&])""")
-_SUBSTITUTION = re.compile(rf"""(?:{_SINGLE})|(?P<found>`|\$\()""")
-_WORDS = {"true": 0, "false": 1}
+# The group `token` matches bash syntax that is not simulated; the other branches skip quoted text and valid operators.
+_BEYOND = re.compile(rf"""(?:{_QUOTED}|&&|\|\|)|(?P<token>[|<>&])""")
+_SUBSTITUTION = re.compile(rf"""(?:{_SINGLE})|(?P<token>`|\$\()""")
+_BUILTINS = {"true": 0, "false": 1}
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated SONiC switch. Raises `SettingError`."""
+    """Return a simulated SONiC switch. Raise `SettingError` for an invalid option."""
     settings.only("idle_s")
     account = settings.account("admin", "YourPaSsWoRd")
     device = settings.device(switch_time_s=TUNING_S)
@@ -55,7 +55,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     faults = CliFaults(device.faults)
     cli = CliFrontend(
         Commands(configuration, settings.name).table(),
-        Manner(
+        CliStyle(
             f"{account[0]}@sonic:~{'#' if account[0] == 'root' else '$'} ",
             user=account[0],
             greeting="Linux sonic (SIMULATED)",
@@ -78,56 +78,58 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     )
 
 
-async def interpret(line: str, status: int, execute: Execute) -> Printed:
-    """Do the commands of a line in turn, as bash does; the exit status is that of the last one done."""
-    if any(found["found"] for pattern in (_BEYOND, _SUBSTITUTION) for found in pattern.finditer(line)):
-        return Printed(_NOT_SIMULATED, _SYNTAX_STATUS)
+async def interpret(line: str, status: int, execute: Execute) -> CommandOutput:
+    """Execute the commands of a line as bash does (`;`, `&&`, `||`); the status is that of the last one executed."""
+    if any(match["token"] for pattern in (_BEYOND, _SUBSTITUTION) for match in pattern.finditer(line)):
+        return CommandOutput(_NOT_SIMULATED, _SYNTAX_STATUS)
     output: list[str] = []
-    joint, leaves = ";", False
+    operator, leaves = ";", False
     for part in _PART.finditer(line):
-        if part["joint"]:
-            joint = part["joint"]
+        if part["operator"]:
+            operator = part["operator"]
             continue
         command = part["command"].strip()
-        if not command or (joint == "&&" and status) or (joint == "||" and not status):
+        if not command or (operator == "&&" and status) or (operator == "||" and not status):
             continue
-        # the status of the command before, but within single quotes
-        text = _STATUS.sub(lambda found, status=status: found["literal"] or str(status), command)
-        printed = await _do(text, status, execute)
-        output += printed.text.splitlines()
-        status, leaves = printed.status, printed.leaves
+        # `$?` expands to the status of the previous command, except in single quotes.
+        text = _STATUS.sub(lambda match, status=status: match["literal"] or str(status), command)
+        result = await _run_command(text, status, execute)
+        output += result.text.splitlines()
+        status, leaves = result.status, result.leaves
         if leaves:
             break
-    return Printed("".join(f"{row}\n" for row in output), status, leaves)
+    return CommandOutput("".join(f"{row}\n" for row in output), status, leaves)
 
 
-async def _do(command: str, status: int, execute: Execute) -> Printed:
+async def _run_command(command: str, status: int, execute: Execute) -> CommandOutput:
     try:
         words = shlex.split(command)
     except ValueError:
-        return Printed("-bash: unexpected EOF while looking for matching quote", _SYNTAX_STATUS)
+        return CommandOutput("-bash: unexpected EOF while looking for matching quote", _SYNTAX_STATUS)
     if words[:1] == ["echo"]:
-        return Printed(" ".join(words[1:]) + "\n")
+        return CommandOutput(" ".join(words[1:]) + "\n")
     if words[:1] == ["exit"]:
-        return _exit(words[1:], status)
-    if command in _WORDS:
-        return Printed("", _WORDS[command])
-    printed = await execute(command)
-    return _unknown(words or [command]) if printed.status == UNKNOWN_STATUS else printed
+        return _exit_shell(words[1:], status)
+    if command in _BUILTINS:
+        return CommandOutput("", _BUILTINS[command])
+    result = await execute(command)
+    return _report_unknown(words or [command]) if result.status == UNKNOWN_STATUS else result
 
 
-def _exit(arguments: Sequence[str], status: int) -> Printed:
-    """Return the end of the shell, with the status that is named or that of the command before."""
+def _exit_shell(arguments: Sequence[str], status: int) -> CommandOutput:
+    """Return the result of `exit`, which ends the shell with its argument or the previous status as exit status."""
     if not arguments:
-        return Printed("", status, leaves=True)
+        return CommandOutput("", status, leaves=True)
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", arguments[0]):
-        return Printed(f"-bash: exit: {arguments[0]}: numeric argument required", _SYNTAX_STATUS, leaves=True)
+        return CommandOutput(
+            f"-bash: exit: {arguments[0]}: numeric argument required", _SYNTAX_STATUS, leaves=True
+        )
     if len(arguments) > 1:
-        return Printed("-bash: exit: too many arguments", 1)
-    return Printed("", int(arguments[0]) % 256, leaves=True)
+        return CommandOutput("-bash: exit: too many arguments", 1)
+    return CommandOutput("", int(arguments[0]) % 256, leaves=True)
 
 
-def _unknown(words: Sequence[str]) -> Printed:
+def _report_unknown(words: Sequence[str]) -> CommandOutput:
     if words[0] == "sudo" and len(words) > 1:
-        return Printed(f"sudo: {words[1]}: command not found", SUDO_STATUS)
-    return Printed(f"-bash: {words[0]}: command not found", UNKNOWN_STATUS)
+        return CommandOutput(f"sudo: {words[1]}: command not found", SUDO_STATUS)
+    return CommandOutput(f"-bash: {words[0]}: command not found", UNKNOWN_STATUS)

@@ -1,6 +1,6 @@
-"""The commands of the shell that concern light, and what they print, also of what they do not understand.
+"""The commands `show` and `config` for optical cross-connects, their output, and their usage errors.
 
-`show` and `config` are made with click, whose texts and statuses these are (release 7, which SONiC's utilities name).
+Texts and exit statuses of usage errors are those of click 7, the release that SONiC's utilities require.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from sim.twins.families.sonic.configuration import (
     Invalid,
     Mode,
     Pair,
+    format_table,
     pair_name,
     parse_pairs,
     port_name,
     refusal_text,
-    table,
 )
-from sim.twins.frontends.cli import CommandError, Handler, Printed, Typed
+from sim.twins.frontends.cli import CommandError, CommandOutput, Handler, Typed
 from sim.twins.switch.matrix import Refused
 from sim.twins.switch.settings import serial_number
 
@@ -29,9 +29,9 @@ _SHOW = r"(?:sudo )?show "
 _SUCCESS = "cross-connect succeeded"
 
 REFUSED_STATUS = 1
-"""Exit status of SONiC's own command lines for what was refused."""
+"""Exit status of SONiC's commands for a refused change."""
 USAGE_STATUS = 2
-"""Exit status of what cannot be understood."""
+"""Exit status of a usage error."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "show": ("ocs", "version"),
@@ -43,7 +43,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "config ocs cross-connect": ("add", "delete"),
     "config ocs port": ("label", "state"),
 }
-"""Commands that have commands, and those that are simulated."""
+"""Command groups, and the simulated subcommands of each."""
 
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "config ocs cross-connect add": ("PAIRS", "[MODE]"),
@@ -51,11 +51,11 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "config ocs port label": ("PORT", "[LABEL]"),
     "config ocs port state": ("PORT", "STATE"),
 }
-"""Arguments of commands that take any."""
+"""Arguments of the commands that have any; optional ones are in brackets."""
 
 
 class Commands:
-    """Commands that a user can type; `user` root needs no sudo."""
+    """Command handlers of one switch; changes need sudo unless the user is root."""
 
     def __init__(self, configuration: Configuration, name: str) -> None:
         self._configuration = configuration
@@ -63,41 +63,41 @@ class Commands:
         self._matrix = configuration.device.matrix
 
     def table(self) -> Mapping[str, Handler]:
-        """Return the commands by pattern."""
-        changes: Mapping[str, Callable[[Typed], str | Printed]] = {
+        """Return the command handlers by regular expression."""
+        changes: Mapping[str, Callable[[Typed], str | CommandOutput]] = {
             r"cross-connect add (?P<pairs>\S+)(?: (?P<mode>safe|update|overwrite))?": self._add,
             r"cross-connect delete (?P<pairs>\S+)": self._delete,
             r"port state (?P<port>\S+) (?P<state>normal|force_blocked)": self._force,
             r"port label (?P<port>\S+) +(?P<label>\S*)": self._label,
         }
 
-        def unknown(typed: Typed) -> Printed:
-            return misunderstood(typed.match["words"].split())
+        def unknown(typed: Typed) -> CommandOutput:
+            return explain_usage_error(typed.match["words"].split())
 
         return {
             **{_CONFIG + pattern: self._require_privilege(change) for pattern, change in changes.items()},
-            _SHOW + r"ocs cross-connect config": lambda _: table(
+            _SHOW + r"ocs cross-connect config": lambda _: format_table(
                 ["id", "a_side", "b_side"],
                 [self._row(pair) for pair in sorted(self._configuration.configured)],
             ),
-            _SHOW + r"ocs cross-connect status": lambda _: self._status(),
-            _SHOW + r"ocs port config": lambda _: self._ports(),
+            _SHOW + r"ocs cross-connect status": lambda _: self._list_circuits(),
+            _SHOW + r"ocs port config": lambda _: self._list_ports(),
             _SHOW + r"ocs port status": lambda _: self._port_status(),
             _SHOW + r"version": lambda _: self._version(),
             r"(?P<sudo>sudo )?(?P<words>config(?: .*)?)": self._require_privilege(unknown),
             r"(?:sudo )?(?P<words>show(?: .*)?)": unknown,
         }
 
-    def _require_privilege(self, change: Callable[[Typed], str | Printed]) -> Handler:
-        def run(typed: Typed) -> str | Printed:
+    def _require_privilege(self, change: Callable[[Typed], str | CommandOutput]) -> Handler:
+        def run(typed: Typed) -> str | CommandOutput:
             if not typed.match["sudo"] and typed.user != "root":
-                return Printed("Root privileges are required for this operation", REFUSED_STATUS)
+                return CommandOutput("Root privileges are required for this operation", REFUSED_STATUS)
             try:
                 return change(typed)
             except (Invalid, CommandError) as error:
-                return Printed(str(error), REFUSED_STATUS)
+                return CommandOutput(str(error), REFUSED_STATUS)
             except Refused as refusal:
-                return Printed(refusal_text(refusal, self._matrix.inputs), REFUSED_STATUS)
+                return CommandOutput(refusal_text(refusal, self._matrix.inputs), REFUSED_STATUS)
 
         return run
 
@@ -135,20 +135,20 @@ class Commands:
         inputs = self._matrix.inputs
         return [pair_name(pair, inputs), port_name(pair[0], inputs), port_name(pair[1], inputs)]
 
-    def _status(self) -> str:
+    def _list_circuits(self) -> str:
         head = ["id", "a_side", "b_side", "a_side_status", "b_side_status"]
         rows = [
             self._row(pair) + [self._configuration.state(pair, port) for port in pair]
             for pair in sorted(self._configuration.hardware)
         ]
-        return table(head, rows)
+        return format_table(head, rows)
 
-    def _in_order(self) -> list[int]:
-        """Return ports as the device lists them: 1A, 1B, 2A, 2B, ..."""
+    def _sort_ports(self) -> list[int]:
+        """Return the ports in the device's order: 1A, 1B, 2A, 2B, ..."""
         inputs = self._matrix.inputs
         return sorted(self._matrix.ports, key=lambda port: (port - inputs * (port > inputs), port > inputs))
 
-    def _ports(self) -> str:
+    def _list_ports(self) -> str:
         device, inputs = self._configuration.device, self._matrix.inputs
         forced = self._matrix.disabled | self._matrix.locked
         rows = [
@@ -157,13 +157,13 @@ class Commands:
                 device.labels.get(port, ""),
                 "force_blocked" if port in forced else "normal",
             ]
-            for port in self._in_order()
+            for port in self._sort_ports()
         ]
-        return table(["id", "label", "state"], rows)
+        return format_table(["id", "label", "state"], rows)
 
     def _port_status(self) -> str:
         head = ["id", "connector_type", "connector_pin", "target_simplex_port_id", "status"]
-        return table(head, [self._port_row(port) for port in self._in_order()])
+        return format_table(head, [self._port_row(port) for port in self._sort_ports()])
 
     def _port_row(self, port: int) -> list[str]:
         matrix, inputs = self._matrix, self._matrix.inputs
@@ -188,10 +188,10 @@ class Commands:
         )
 
 
-def misunderstood(words: Sequence[str]) -> Printed:
-    """Return the answer to words that begin with `show` or `config` and are not a command.
+def explain_usage_error(words: Sequence[str]) -> CommandOutput:
+    """Return the usage error, or the help of a group, for a `show` or `config` command that no pattern matches.
 
-    >>> print(misunderstood(["show", "light"]).text)
+    >>> print(explain_usage_error(["show", "light"]).text)
     Usage: show [OPTIONS] COMMAND [ARGS]...
     Try "show -h" for help.
     <BLANKLINE>
@@ -201,28 +201,30 @@ def misunderstood(words: Sequence[str]) -> Printed:
     while path in GROUPS and rest and rest[0] in GROUPS[path]:
         path += f" {rest.pop(0)}"
     if path in GROUPS:
-        return _error(path, f'No such command "{rest[0]}".') if rest else _help(path)
+        return _format_error(path, f'No such command "{rest[0]}".') if rest else _format_help(path)
     arguments = ARGUMENTS.get(path, ())
     required = [name for name in arguments if not name.startswith("[")]
     if len(rest) < len(required):
-        return _error(path, f'Missing argument "{required[len(rest)]}".')
+        return _format_error(path, f'Missing argument "{required[len(rest)]}".')
     if len(rest) > len(arguments):
         extra = rest[len(arguments) :]
-        return _error(
+        return _format_error(
             path, f"Got unexpected extra argument{'s' if len(extra) > 1 else ''} ({' '.join(extra)})"
         )
-    return _error(path, f'Invalid value for "{arguments[-1].strip("[]")}": {rest[-1]}')
+    return _format_error(path, f'Invalid value for "{arguments[-1].strip("[]")}": {rest[-1]}')
 
 
-def _usage(path: str) -> str:
-    takes = ("COMMAND [ARGS]...",) if path in GROUPS else ARGUMENTS.get(path, ())
-    return " ".join(("Usage:", path, "[OPTIONS]", *takes))
+def _format_usage(path: str) -> str:
+    arguments = ("COMMAND [ARGS]...",) if path in GROUPS else ARGUMENTS.get(path, ())
+    return " ".join(("Usage:", path, "[OPTIONS]", *arguments))
 
 
-def _error(path: str, why: str) -> Printed:
-    return Printed(f'{_usage(path)}\nTry "{path} -h" for help.\n\nError: {why}', USAGE_STATUS)
+def _format_error(path: str, why: str) -> CommandOutput:
+    return CommandOutput(f'{_format_usage(path)}\nTry "{path} -h" for help.\n\nError: {why}', USAGE_STATUS)
 
 
-def _help(path: str) -> Printed:
-    """Return the help of a command that has commands: click 7 prints it when none is named, and that is no error."""
-    return Printed("\n".join((_usage(path), "", "Commands:", *(f"  {name}" for name in GROUPS[path]))))
+def _format_help(path: str) -> CommandOutput:
+    """Return the help of a command group, which click 7 prints, with status 0, if no subcommand is given."""
+    return CommandOutput(
+        "\n".join((_format_usage(path), "", "Commands:", *(f"  {name}" for name in GROUPS[path])))
+    )

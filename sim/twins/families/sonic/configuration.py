@@ -1,9 +1,9 @@
-"""The circuits of a SONiC switch as it writes them: those configured, and those that the hardware holds.
+"""Circuits of a SONiC switch: those that are configured, and those that the hardware has.
 
-The hardware is the `SwitchDevice`. The configuration follows it where somebody else changes it; a ghost is in the
-hardware only, and what a broken mirror never made is in the configuration only.
+The hardware is the `SwitchDevice`. The configuration follows changes of the hardware by other operators. A ghost is a
+circuit of the hardware that is not configured; a circuit that a stuck mirror prevented is configured only.
 
-A list of pairs is parted by commas; a pair is `1A-2B` or a range of pairs, `1A..10A-11B..20B`. Letters may be small.
+Commas separate a list of pairs; an item is a pair `1A-2B` or a range of pairs `1A..10A-11B..20B`. Case is ignored.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _ITEM = re.compile(r"(\d+)A(?:\.\.(\d+)A)?-(\d+)B(?:\.\.(\d+)B)?", re.IGNORECASE
 
 
 class Invalid(Exception):
-    """Raised for text that is not a list of cross-connects, or names ports that do not exist."""
+    """A text that is not a list of cross-connects, or that names ports that do not exist."""
 
 
 def parse_pairs(text: str, inputs: int, outputs: int) -> list[Pair]:
-    """Return pairs of ports (inputs 1..N, outputs N+1..N+M) of a list; raise the device's `Invalid`.
+    """Return the pairs of a list, as (input 1..N, output N+1..N+M). Raise `Invalid` with the device's message.
 
     >>> parse_pairs("10A-11B,12A..13A-1B..2B", 16, 16)
     [(10, 27), (12, 17), (13, 18)]
@@ -39,10 +39,10 @@ def parse_pairs(text: str, inputs: int, outputs: int) -> list[Pair]:
         if match is None:
             raise Invalid(f"Invalid cross-connect {item}")
         first_a, last_a, first_b, last_b = (int(group) if group else None for group in match.groups())
-        assert first_a is not None  # or the pattern would not match
+        assert first_a is not None  # required groups of the pattern
         assert first_b is not None
-        sources = _range(first_a, last_a, inputs, "A")
-        sinks = _range(first_b, last_b, outputs, "B")
+        sources = _parse_range(first_a, last_a, inputs, "A")
+        sinks = _parse_range(first_b, last_b, outputs, "B")
         if len(sources) != len(sinks):
             raise Invalid(f"Invalid range {item}: {len(sources)} A ports and {len(sinks)} B ports")
         pairs += [(source, inputs + sink) for source, sink in zip(sources, sinks, strict=True)]
@@ -51,7 +51,7 @@ def parse_pairs(text: str, inputs: int, outputs: int) -> list[Pair]:
     return pairs
 
 
-def _range(first: int, last: int | None, ports: int, side: str) -> range:
+def _parse_range(first: int, last: int | None, ports: int, side: str) -> range:
     last = first if last is None else last
     if not 1 <= first <= last <= ports:
         raise Invalid(f"Error: port out of range 1{side}..{ports}{side}")
@@ -72,10 +72,10 @@ def pair_name(pair: Pair, inputs: int) -> str:
     return f"{port_name(pair[0], inputs)}-{port_name(pair[1], inputs)}"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table as SONiC prints it: a column is as wide as its longest cell, or its head and two more.
+def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as SONiC prints it: a column has the width of its longest cell, at least that of its head plus 2.
 
-    >>> print(table(["id", "label"], [["1A", "left"]]))
+    >>> print(format_table(["id", "label"], [["1A", "left"]]))
     id    label
     ----  -------
     1A    left
@@ -92,25 +92,25 @@ Mode = Literal["safe", "update", "overwrite"]
 
 
 class Configuration:
-    """Configuration and hardware of one switch, and the rules between them."""
+    """Configuration and hardware of one switch, and the rules that relate them."""
 
     def __init__(self, device: SwitchDevice) -> None:
         self.device = device
         self.configured: set[Pair] = set()
-        device.listen(self._follow)
+        device.listen(self._note_change)
 
     @property
     def hardware(self) -> frozenset[Pair]:
-        """Circuits that the hardware holds."""
+        """Circuits of the hardware."""
         return frozenset(self.device.matrix.connections.items())
 
     @property
     def ghosts(self) -> frozenset[Pair]:
-        """Circuits that the hardware holds without configuration."""
+        """Circuits of the hardware that are not configured."""
         return self.hardware - self.configured
 
     def state(self, pair: Pair, port: int) -> str:
-        """Return the device's status of a port of a cross-connect in its hardware."""
+        """Return the status of a port of a cross-connect: `failed`, `blocked`, `tuning` or `tuned`."""
         matrix, faults = self.device.matrix, self.device.faults
         if port in matrix.failed:
             return "failed"
@@ -120,26 +120,33 @@ class Configuration:
         return "tuning" if usable and pair[0] not in self.device.lit else "tuned"
 
     def add(self, pairs: Collection[Pair], mode: Mode) -> None:
-        """Configure cross-connects: all of them or none. Raises `CommandError`, `Refused`."""
+        """Configure cross-connects, all or none.
+
+        `safe` raises `CommandError` for a port in use, `update` replaces conflicting circuits, and `overwrite` replaces
+        all circuits. Raise `CommandError` also for a conflict with a ghost, and `Refused` for an unusable port.
+        """
         if self.device.faults.take_dropped_command():
             return
-        in_the_way = self._in_the_way(pairs)
-        if in_the_way and mode == "safe":
-            used = pair_name(min(in_the_way), self.device.matrix.inputs)
+        conflicts = self._find_conflicts(pairs)
+        if conflicts and mode == "safe":
+            used = pair_name(min(conflicts), self.device.matrix.inputs)
             raise CommandError(f"Error: a port is used by cross-connect {used}")
-        if in_the_way & self.ghosts:
-            ghost = pair_name(min(in_the_way & self.ghosts), self.device.matrix.inputs)
+        if conflicts & self.ghosts:
+            ghost = pair_name(min(conflicts & self.ghosts), self.device.matrix.inputs)
             raise CommandError(f"Error: the hardware still holds {ghost}")
-        doomed = self.configured - set(pairs) if mode == "overwrite" else in_the_way
-        held = frozenset((self.hardware - doomed) | set(pairs))
-        self._check_unlocked(self.hardware - held)
-        new = [pair for pair in pairs if pair not in self.hardware]
-        self.device.matrix.add([a for a, _ in new], [b for _, b in new], "replace")
-        self.device.change(dict(sorted(held)))
-        self.configured = (self.configured - doomed) | set(pairs)
+        removed = self.configured - set(pairs) if mode == "overwrite" else conflicts
+        result = frozenset((self.hardware - removed) | set(pairs))
+        self._check_unlocked(self.hardware - result)
+        added = [pair for pair in pairs if pair not in self.hardware]
+        self.device.matrix.add([a for a, _ in added], [b for _, b in added], "replace")
+        self.device.change(dict(sorted(result)))
+        self.configured = (self.configured - removed) | set(pairs)
 
     def delete(self, pairs: Collection[Pair]) -> None:
-        """Take cross-connects out of both: all of them or none. Raises `CommandError`, `Refused`."""
+        """Remove cross-connects from configuration and hardware, all or none.
+
+        Raise `CommandError` if one is not configured, and `Refused` if a port is locked.
+        """
         if self.device.faults.take_dropped_command():
             return
         missing = set(pairs) - self.configured
@@ -151,25 +158,25 @@ class Configuration:
         self.configured -= set(pairs)
 
     def force(self, port: int, *, blocked: bool) -> None:
-        """Set the override of a port."""
+        """Force a port to the state blocked, or back to normal."""
         if not self.device.faults.take_dropped_command():
             self.device.set_disabled({port}, disabled=blocked)
 
     def forget_ghosts(self) -> None:
-        """Lose power: the configuration stays, and the hardware will be made to hold just that."""
+        """Replace the connections by the configured ones that are not stuck, and save them for the next boot."""
         self.device.matrix.connections = dict(sorted(self.configured - self.device.faults.stuck))
         self.device.set_boot_mode("AUTOSAVE")
 
     def faults(self) -> dict[str, Fault]:
-        """Return the fault `ghost_entry`: `port` loses its configuration, or `pair` has none."""
-        return {"ghost_entry": Fault(self._haunt, lambda _: self._reconcile(), "port")}
+        """Return the fault `ghost_entry`: `port` loses its configuration, or `pair` is connected without one."""
+        return {"ghost_entry": Fault(self._make_ghost, lambda _: self._reconcile(), "port")}
 
     # -- inside
 
-    def _in_the_way(self, pairs: Iterable[Pair]) -> set[Pair]:
-        wanted = set(pairs)
-        ports = {port for pair in wanted for port in pair}
-        return {pair for pair in (self.configured | self.hardware) - wanted if ports & set(pair)}
+    def _find_conflicts(self, pairs: Iterable[Pair]) -> set[Pair]:
+        new_pairs = set(pairs)
+        ports = {port for pair in new_pairs for port in pair}
+        return {pair for pair in (self.configured | self.hardware) - new_pairs if ports & set(pair)}
 
     def _check_unlocked(self, removed: Iterable[Pair]) -> None:
         matrix = self.device.matrix
@@ -177,26 +184,26 @@ class Configuration:
             matrix.refusals[Reason.LOCKED] += 1
             raise Refused(Reason.LOCKED, port)
 
-    def _follow(self, change: Change) -> None:
+    def _note_change(self, change: Change) -> None:
         self.configured.difference_update(change.removed)
         self.configured.update(change.made)
 
-    def _haunt(self, request: Request) -> None:
+    def _make_ghost(self, request: Request) -> None:
         if "pair" in request:
             pair = self._free_pair(request)
             self.device.change({**self.device.matrix.connections, pair[0]: pair[1]})
-            lost = {pair}
+            unconfigured = {pair}
         else:
             port = request.whole("port")
             self.device.matrix.check_port(port)
-            lost = {pair for pair in self.configured & self.hardware if port in pair}
-        self.configured -= lost
-        self.device.faults.fired["ghost_entry"] += len(lost)
+            unconfigured = {pair for pair in self.configured & self.hardware if port in pair}
+        self.configured -= unconfigured
+        self.device.faults.fired["ghost_entry"] += len(unconfigured)
 
     def _free_pair(self, request: Request) -> Pair:
         pair = request.pair("pair")
         self.device.matrix.check_input(pair[0])
-        if self.device.matrix.is_input(pair[1]) or self._in_the_way([pair]):
+        if self.device.matrix.is_input(pair[1]) or self._find_conflicts([pair]):
             raise VerbError(f"{pair} is not an input and an output that are free")
         return pair
 
@@ -205,5 +212,5 @@ class Configuration:
 
 
 def refusal_text(refusal: Refused, inputs: int) -> str:
-    """Return the device's message for a refusal of its hardware (assumption: no wording is published)."""
+    """Return the device's message for a refusal by its hardware (assumption: no wording is published)."""
     return f"Error: port {port_name(refusal.port, inputs)}: {refusal.reason.name.lower().replace('_', ' ')}"

@@ -1,6 +1,6 @@
-"""QSFP-DD modules (200 to 800 Gbit/s): CMIS 4.0, pages 00h identity, 01h abilities, 02h thresholds, 11h lanes.
+"""QSFP-DD modules (200 to 800 Gbit/s): CMIS 4.0, with pages 00h identity, 01h advertisement, 02h thresholds, 11h lanes.
 
-Four of the eight lanes of page 11h carry light, as in modules of FR4: four wavelengths on one fibre.
+Four of the eight lanes of page 11h carry light, as in FR4 modules, which use four wavelengths on one fibre.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ _TECHNOLOGIES = {0x06: "1310 nm EML"}
 _VENDOR = VendorFields(name=129, oui=145, part=148, revision=164, serial=166, date=182)
 _STATES = {0x03: "ModuleReady"}
 _ADVERTISED, _THRESHOLDS, _LANE_PAGE = 0x01, 0x02, 0x11
-# Of each quantity of a lane: its values and the first of its four flag bytes on page 11h, its thresholds on page 02h.
+# For each quantity: offsets of values and first of four flag bytes on page 11h, and of thresholds on page 02h.
 _TRANSMIT, _BIAS, _RECEIVE = (154, 139, 176), (170, 143, 184), (186, 149, 192)
 _TEMPERATURE_LIMITS, _VOLTAGE_LIMITS = 128, 136
 
 
-def memory(nic: str, found: Diagnostics) -> ModuleMemory:
+def memory(nic: str, measured: Diagnostics) -> ModuleMemory:
     """Return the memory of the module in a NIC."""
-    of_lanes = {_TRANSMIT: found.transmit, _BIAS: found.bias, _RECEIVE: found.receive}
+    of_lanes = {_TRANSMIT: measured.transmit, _BIAS: measured.bias, _RECEIVE: measured.receive}
     lower = page(
         {0: bytes([0x18, 0x40, 0x00, 0x06]), 85: 0x02}, base=0
     )  # CMIS 4.0, paged, ModuleReady; single mode
-    (temperature,), (voltage,) = found.temperature.flags, found.voltage.flags
-    # low bits of the temperature, high ones of the voltage, each from high alarm to low warning
+    (temperature,), (voltage,) = measured.temperature.flags, measured.voltage.flags
+    # low four bits for the temperature, high four for the voltage, each from high alarm to low warning
     lower[9] = sum(on << at for at, on in enumerate((*temperature, *voltage)))
-    lower[14:18] = found.temperature.memory + found.voltage.memory
+    lower[14:18] = measured.temperature.memory + measured.voltage.memory
     lanes = {value_at: quantity.memory for (value_at, _, _), quantity in of_lanes.items()}
     lanes |= {flags_at: _lane_flags(quantity) for (_, flags_at, _), quantity in of_lanes.items()}
     pages = {
         (FIRST_ADDRESS, 0, LOWER): bytes(lower),
         (FIRST_ADDRESS, 0, 0): bytes(_identity(nic)),
         (FIRST_ADDRESS, 0, _ADVERTISED): bytes(_make_advertisement()),
-        (FIRST_ADDRESS, 0, _THRESHOLDS): bytes(_thresholds(found)),
+        (FIRST_ADDRESS, 0, _THRESHOLDS): bytes(_thresholds(measured)),
         (FIRST_ADDRESS, 0, 0x10): bytes(128),
         (FIRST_ADDRESS, 0, _LANE_PAGE): bytes(page(lanes)),
     }
@@ -81,17 +81,17 @@ def _make_advertisement() -> bytearray:
             161: bytes([0x01, 0x01]),
         }
     )
-    content[-1] = check_sum(content[2:-1])  # the first two bytes, the firmware's version, are not summed
+    content[-1] = check_sum(content[2:-1])  # the sum excludes the first two bytes, the firmware version
     return content
 
 
-def _thresholds(found: Diagnostics) -> bytearray:
+def _thresholds(measured: Diagnostics) -> bytearray:
     limits = {
-        _TEMPERATURE_LIMITS: found.temperature.limits,
-        _VOLTAGE_LIMITS: found.voltage.limits,
-        _TRANSMIT[2]: found.transmit.limits,
-        _BIAS[2]: found.bias.limits,
-        _RECEIVE[2]: found.receive.limits,
+        _TEMPERATURE_LIMITS: measured.temperature.limits,
+        _VOLTAGE_LIMITS: measured.voltage.limits,
+        _TRANSMIT[2]: measured.transmit.limits,
+        _BIAS[2]: measured.bias.limits,
+        _RECEIVE[2]: measured.receive.limits,
     }
     content = page({place: each.memory for place, each in limits.items()})
     content[-1] = check_sum(content[:-1])
@@ -99,7 +99,7 @@ def _thresholds(found: Diagnostics) -> bytearray:
 
 
 def _lane_flags(quantity: Quantity) -> bytes:
-    """Return a byte a threshold, with a bit a lane."""
+    """Return one byte for each threshold, with one bit for each lane."""
     return bytes(
         sum(flags[level] << lane for lane, flags in enumerate(quantity.flags))
         for level in range(len(text.LEVELS))
@@ -107,7 +107,7 @@ def _lane_flags(quantity: Quantity) -> bytes:
 
 
 def describe(module: ModuleMemory) -> Iterator[str]:
-    """Yield the lines that ethtool prints of such a module."""
+    """Yield the lines that ethtool prints for a module."""
     yield text.format_code("Identifier", module.byte(0), text.IDENTIFIERS)
     yield text.line("Power class", str((module.byte(200) >> 5) + 1))
     yield text.line("Max power", f"{module.byte(201) * 0.25:.2f}W")
@@ -138,8 +138,8 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
         ("Transmit avg optical power ", text.power, _TRANSMIT),
         ("Rcvr signal avg optical power ", text.power, _RECEIVE),
     )
-    for name, formatted, (value_at, _, _) in quantities:
-        yield from text.lanes(module, name, formatted, value_at, _SHOWN_LANES, _LANE_PAGE)
+    for name, format_value, (value_at, _, _) in quantities:
+        yield from text.lanes(module, name, format_value, value_at, _SHOWN_LANES, _LANE_PAGE)
     for at, name in enumerate(("Module temperature", "Module voltage")):
         for level, label in enumerate(text.LEVELS):
             yield text.flag(name, label, on=bool(module.byte(9) >> 4 * at + level & 1))

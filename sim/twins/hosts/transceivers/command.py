@@ -1,6 +1,6 @@
-"""`ethtool -m` of a simulated NIC: its arguments, and what is printed of the module's memory.
+"""`ethtool -m` of a simulated NIC: its arguments, and its output from the module's memory.
 
-The host's command sends its arguments over the control socket of the plant, and prints the reply.
+The command on the host sends its arguments to the control socket of the plant, and prints the reply.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from sim.twins.wire.control import Reply, Request, Verb, VerbError
 _NUMBERS = ("offset", "length", "page", "bank", "i2c")
 _SWITCHES = ("hex", "raw")
 _BAD_ARGUMENTS = 1
-_FAILED = 95  # EOPNOTSUPP, as the kernel's own answers are
+_FAILED = 95  # EOPNOTSUPP, which the kernel returns too
 _QSFP_GBPS, _CMIS_GBPS, _SFP56_GBPS = 40.0, 200.0, 50.0
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
-    """Output of a command, and its exit status."""
+class CommandOutput:
+    """Standard output, standard error and exit status of a command."""
 
     output: bytes
     error: str = ""
@@ -41,31 +41,31 @@ class Printed:
 
 
 class UsageError(ValueError):
-    """Arguments that `ethtool -m` does not take."""
+    """Arguments that `ethtool -m` does not accept."""
 
 
 class Standard(Protocol):
-    """A standard of modules, which a module of this package speaks."""
+    """Interface of the Python modules of this package that implement a standard of optical modules."""
 
     @property
-    def LANES(self) -> int:  # noqa: N802  a constant of the module
-        """Lanes that carry light."""
+    def LANES(self) -> int:  # noqa: N802  a constant of the Python module
+        """Number of lanes that carry light."""
         ...
 
-    def memory(self, nic: str, found: Diagnostics) -> ModuleMemory:
-        """Return the memory of the module in a NIC."""
+    def memory(self, nic: str, measured: Diagnostics) -> ModuleMemory:
+        """Return the memory of the optical module in a NIC."""
         ...
 
     def describe(self, module: ModuleMemory) -> Iterator[str]:
-        """Yield the lines that ethtool prints of it."""
+        """Yield the lines that ethtool prints for an optical module."""
         ...
 
 
-def standard_of(rate_gbps: float) -> Standard:
-    """Return the standard of modules at a rate, as the module that speaks it.
+def select_standard(rate_gbps: float) -> Standard:
+    """Return the Python module that implements the standard of optical modules at a rate.
 
     >>> [
-    ...     standard_of(rate) is each
+    ...     select_standard(rate) is each
     ...     for rate, each in ((25, sff8472), (50, sff8472), (100, sff8636), (400, cmis))
     ... ]
     [True, True, True, True]
@@ -75,34 +75,39 @@ def standard_of(rate_gbps: float) -> Standard:
     return sff8636 if rate_gbps < _CMIS_GBPS else cmis
 
 
-def module_in(plant: Plant, nic: str, rate_gbps: float) -> ModuleMemory:
-    """Return the memory of the module in a NIC, as the light is now."""
-    standard = standard_of(rate_gbps)
-    found = measure(standard.LANES, plant.transmit_power_dbm, plant.transmit_dbm(nic), plant.receive_dbm(nic))
-    return standard.memory(nic, found)
+def make_module(plant: Plant, nic: str, rate_gbps: float) -> ModuleMemory:
+    """Return the memory of the optical module in a NIC, with its current measurements. Raise `FibreError`."""
+    standard = select_standard(rate_gbps)
+    measured = measure(
+        standard.LANES, plant.transmit_power_dbm, plant.transmit_dbm(nic), plant.receive_dbm(nic)
+    )
+    return standard.memory(nic, measured)
 
 
-def print_module(module: ModuleMemory, standard: Standard, words: Sequence[str]) -> Printed:
-    """Return what `ethtool -m NIC WORDS` prints."""
+def print_module(module: ModuleMemory, standard: Standard, words: Sequence[str]) -> CommandOutput:
+    """Return the output of `ethtool -m NIC WORDS`."""
     try:
-        asked = parse(words)
+        arguments = parse(words)
     except UsageError as error:
-        return Printed(b"", f"ethtool: {error}\n", _BAD_ARGUMENTS)
-    is_hex, is_raw = asked.get("hex", 0), asked.get("raw", 0)
-    numbers = {name: asked[name] for name in _NUMBERS if asked.get(name)}
+        return CommandOutput(b"", f"ethtool: {error}\n", _BAD_ARGUMENTS)
+    is_hex, is_raw = arguments.get("hex", 0), arguments.get("raw", 0)
+    numbers = {name: arguments[name] for name in _NUMBERS if arguments.get(name)}
     if is_hex and is_raw:
-        return Printed(b"", "Hex and raw dump cannot be specified together\n", _FAILED)
+        return CommandOutput(b"", "Hex and raw dump cannot be specified together\n", _FAILED)
     if not numbers and not is_hex and not is_raw:
-        return Printed("".join(f"{line}\n" for line in standard.describe(module)).encode())
+        return CommandOutput("".join(f"{line}\n" for line in standard.describe(module)).encode())
     try:
-        offset, data = _select(module, numbers, complete=bool(is_hex or is_raw))
+        offset, data = _select_bytes(module, numbers, complete=bool(is_hex or is_raw))
     except NoSuchPageError:
-        return Printed(b"", "netlink error: Invalid argument\n", _FAILED)
-    return Printed(data if is_raw else hex_dump(data, offset))
+        return CommandOutput(b"", "netlink error: Invalid argument\n", _FAILED)
+    return CommandOutput(data if is_raw else hex_dump(data, offset))
 
 
-def _select(module: ModuleMemory, numbers: Mapping[str, int], *, complete: bool) -> tuple[int, bytes]:
-    """Return the bytes asked for and the offset of the first: of the complete dump where no page is named."""
+def _select_bytes(module: ModuleMemory, numbers: Mapping[str, int], *, complete: bool) -> tuple[int, bytes]:
+    """Return the offset of the first selected byte, and the selected bytes. Raise `NoSuchPageError`.
+
+    With `complete`, and without page, bank and address, the offset counts in the complete dump, otherwise in the page.
+    """
     offset = numbers.get("offset", 0)
     if complete and not numbers.keys() & {"page", "bank", "i2c"}:
         data = module.complete()
@@ -119,24 +124,24 @@ def _select(module: ModuleMemory, numbers: Mapping[str, int], *, complete: bool)
 
 
 def parse(words: Sequence[str]) -> dict[str, int]:
-    """Return arguments after the NIC by name. Raises `UsageError`.
+    """Return the arguments after the NIC, by name. Raise `UsageError` for an invalid argument.
 
     >>> parse(["hex", "on", "offset", "0x80", "length", "16"])
     {'hex': 1, 'offset': 128, 'length': 16}
     """
-    found: dict[str, int] = {}
+    arguments: dict[str, int] = {}
     for at in range(0, len(words), 2):
         name, value = words[at], words[at + 1] if at + 1 < len(words) else ""
         if name in _SWITCHES and value in {"on", "off"}:
-            found[name] = int(value == "on")
-        elif name in _NUMBERS and (number := _number(value)) is not None:
-            found[name] = number
+            arguments[name] = int(value == "on")
+        elif name in _NUMBERS and (number := _parse_number(value)) is not None:
+            arguments[name] = number
         else:
             raise UsageError(f"bad command line argument(s) at '{name} {value}'; see `ethtool -h`")
-    return found
+    return arguments
 
 
-def _number(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     try:
         return int(text, 0)
     except ValueError:
@@ -144,35 +149,35 @@ def _number(text: str) -> int | None:
 
 
 def hex_dump(data: bytes, offset: int) -> bytes:
-    """Return bytes as a table of 16 a line."""
+    """Return a hexadecimal dump, with 16 bytes on each line; `offset` is the address of the first byte."""
     lines = ["Offset\t\tValues", "------\t\t------"]
     lines += [f"0x{offset + at:04x}:\t\t{data[at : at + 16].hex(' ')} " for at in range(0, len(data), 16)]
     return ("\n".join(lines) + "\n").encode()
 
 
 def transceiver_verb(plant: Plant, rate_gbps: float) -> Mapping[str, Verb]:
-    """Return the verb of the control socket that answers the hosts' `ethtool -m`."""
-    standard = standard_of(rate_gbps)
+    """Return the verb `ethtool` of the control socket, which answers `ethtool -m` of the hosts."""
+    standard = select_standard(rate_gbps)
 
     def answer(request: Request) -> Reply:
-        """Take the NIC's label and the words after its name in base64, one a line; return what to print, likewise."""
+        """Execute `ethtool -m` for the field `nic`; `words` (one argument on each line) and outputs are in base64."""
         words = base64.b64decode(request.text("words")).decode(errors="replace").splitlines()
         try:
-            module = module_in(plant, request.text("nic"), rate_gbps)
+            module = make_module(plant, request.text("nic"), rate_gbps)
         except FibreError as error:
             raise VerbError(str(error)) from None
-        printed = print_module(module, standard, words)
+        output = print_module(module, standard, words)
         return {
-            "status": printed.status,
-            "output": base64.b64encode(printed.output).decode(),
-            "error": base64.b64encode(printed.error.encode()).decode(),
+            "status": output.status,
+            "output": base64.b64encode(output.output).decode(),
+            "error": base64.b64encode(output.error.encode()).decode(),
         }
 
     return {"ethtool": answer}
 
 
 _SCRIPT = r"""#!/bin/bash
-# The modules of @NICS@ are the simulation's; all else goes to the ethtool of the machine.
+# Answer for the simulated modules of @NICS@; pass everything else to the ethtool of the machine.
 field() { [[ $reply =~ \"$1\":\ \"?([A-Za-z0-9+/=]*) ]] && printf %s "${BASH_REMATCH[1]}"; }
 case ${1-} in
 -m | --dump-module-eeprom | --module-info)
@@ -194,13 +199,13 @@ esac
 for real in /usr/sbin/ethtool /sbin/ethtool /usr/bin/ethtool; do
   [ -x $real ] && exec $real "$@"
 done
-echo "ethtool: the machine has none: apt-get install --no-install-recommends ethtool" >&2
+echo "ethtool: not installed on this machine: apt-get install --no-install-recommends ethtool" >&2
 exit 127
 """
 
 
 def ethtool_script(host: str, nics: Sequence[str], address: str, port: int) -> str:
-    """Return the command of a host; the plant's control socket is at `address` and `port`."""
+    """Return the `ethtool` script of a host, which connects to the plant's control socket at `address` and `port`."""
     values = {"NICS": shlex.join(nics), "HOST": shlex.quote(host), "ADDRESS": address, "PORT": str(port)}
     text = _SCRIPT
     for name, value in values.items():

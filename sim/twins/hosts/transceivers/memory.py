@@ -1,7 +1,7 @@
-"""The memory of a module: pages of 128 bytes, at one or two I2C addresses, and measurements in its units.
+"""The memory of an optical module: pages of 128 bytes at one or two I2C addresses, and measurements in memory units.
 
-The standards share the units and differ in the places: power is in 0.1 uW, bias current in 2 uA, voltage in 0.1 mV,
-temperature in 1/256 degree Celsius, each in two bytes.
+All standards use the same units, at different offsets: power in 0.1 uW, bias current in 2 uA, voltage in 0.1 mV,
+temperature in 1/256 degree Celsius, in two bytes each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sim.models.light import milliwatt
 PAGE_BYTES = 128
 FIRST_ADDRESS, SECOND_ADDRESS = 0x50, 0x51
 LOWER = -1
-"""Number of the lower half, which is the same whatever page is selected."""
+"""Page number of the lower half of the memory, which does not depend on the selected page."""
 
 Place = tuple[int, int, int]
 """I2C address, bank, page."""
@@ -25,20 +25,20 @@ VENDOR, DATE_CODE = "SIMULATED", "260101"
 TEMPERATURE_C = 38.5
 VOLTAGE_V = 3.3
 BIAS_MA = 45.0
-_LARGEST = 0xFFFF
-# High and low alarm, high and low warning: of a module that fits the laser of the lab, so that a healthy lab raises
-# none of them. A receiver bears 3 dB more than the laser sends, and needs some 14 dB less, as long-reach modules do.
+_MAX_WORD = 0xFFFF
+# High and low alarm, high and low warning, relative to the laser power of the lab, so that a healthy lab raises none of
+# them. As in long-reach modules, a receiver accepts 3 dB more than the laser sends, and as little as 14 dB less.
 _TRANSMIT_DB = (3.0, -4.0, 2.0, -3.0)
 _RECEIVE_DB = (3.0, -14.0, 2.0, -11.0)
 
 
 class NoSuchPageError(LookupError):
-    """The module has no such address, bank or page, or the range leaves it."""
+    """An address, bank or page that the module does not have, or a range beyond its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleMemory:
-    """The pages of one module; `dump` names those of a complete dump, in its order."""
+    """The pages of one module; `dump` lists those of a complete dump, in order."""
 
     pages: Mapping[Place, bytes]
     dump: tuple[Place, ...]
@@ -46,14 +46,14 @@ class ModuleMemory:
     def read(
         self, *, address: int = FIRST_ADDRESS, bank: int = 0, page: int = 0, offset: int, length: int
     ) -> bytes:
-        """Return bytes of the 256 that are seen while a page is selected. Raises `NoSuchPageError`."""
+        """Return bytes of the 256 that are visible while a page is selected. Raise `NoSuchPageError`."""
         lower, upper = self.pages.get((address, 0, LOWER)), self.pages.get((address, bank, page))
         if lower is None or upper is None or offset < 0 or length < 1 or offset + length > 2 * PAGE_BYTES:
             raise NoSuchPageError
         return (lower + upper)[offset : offset + length]
 
     def complete(self) -> bytes:
-        """Return all pages of a complete dump."""
+        """Return the bytes of a complete dump."""
         return b"".join(self.pages[place] for place in self.dump)
 
     def byte(self, offset: int, page: int = 0, *, address: int = FIRST_ADDRESS) -> int:
@@ -61,17 +61,17 @@ class ModuleMemory:
         return self.read(address=address, page=page, offset=offset, length=1)[0]
 
     def word(self, offset: int, page: int = 0, *, address: int = FIRST_ADDRESS) -> int:
-        """Return two bytes as a number without sign."""
+        """Return two bytes as an unsigned number, most significant byte first."""
         return int.from_bytes(self.read(address=address, page=page, offset=offset, length=2), "big")
 
     def text(self, first: int, length: int, page: int = 0) -> str:
-        """Return characters, without the blanks that fill the field."""
+        """Return a text field without trailing spaces; characters that are not printable ASCII become `_`."""
         data = self.read(page=page, offset=first, length=length).rstrip(b" ")
         return "".join(chr(value) if 32 <= value <= 126 else "_" for value in data)
 
 
 def page(fields: Mapping[int, bytes | int], *, base: int = PAGE_BYTES) -> bytearray:
-    """Return a page with bytes at the offsets of the standard, which begin at `base`; the others are 0."""
+    """Return a page with bytes at the offsets of the standard, of which the first is `base`; other bytes are 0."""
     memory = bytearray(PAGE_BYTES)
     for offset, content in fields.items():
         data = bytes([content]) if isinstance(content, int) else content
@@ -80,18 +80,18 @@ def page(fields: Mapping[int, bytes | int], *, base: int = PAGE_BYTES) -> bytear
 
 
 def ascii_field(text: str, length: int) -> bytes:
-    """Return characters, filled up with blanks."""
+    """Return an ASCII field, truncated or filled with spaces to `length` bytes."""
     return text[:length].ljust(length).encode("ascii")
 
 
 def serial_number(nic: str) -> str:
-    """Return a serial number that is the NIC's in every start of every lab."""
+    """Return a serial number that depends only on the label of the NIC."""
     return f"SIM{zlib.crc32(nic.encode()):08X}"
 
 
 @dataclass(frozen=True, slots=True)
 class VendorFields:
-    """Offsets of what a module says of its maker, which QSFP and QSFP-DD modules say in the same order."""
+    """Offsets of the vendor fields, which QSFP and QSFP-DD modules have in the same order."""
 
     name: int
     oui: int
@@ -101,7 +101,7 @@ class VendorFields:
     date: int
 
     def content(self, part: str, nic: str) -> dict[int, bytes | int]:
-        """Return the fields of a module of ours in a NIC, for `page`."""
+        """Return the vendor fields of the simulated module in a NIC, for `page`."""
         return {
             self.name: ascii_field(VENDOR, 16),
             self.part: ascii_field(part, 16),
@@ -112,48 +112,48 @@ class VendorFields:
 
 
 def check_sum(data: bytes | bytearray) -> int:
-    """Return the low byte of a sum, as the standards have it."""
+    """Return the checksum of the standards: the low byte of the sum of all bytes."""
     return sum(data) & 0xFF
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Thresholds of one quantity in the order of every standard: high and low alarm, high and low warning."""
+    """Thresholds of a quantity in the order of all standards: high and low alarm, high and low warning."""
 
     values: tuple[int, int, int, int]
 
     @property
     def memory(self) -> bytes:
-        """The eight bytes of the thresholds."""
+        """The thresholds as eight bytes."""
         return b"".join(word(value) for value in self.values)
 
     def flags(self, value: int) -> tuple[bool, bool, bool, bool]:
-        """Return which thresholds a value crosses, in the same order."""
+        """Return, for each threshold in the same order, True if a value crosses it."""
         high_alarm, low_alarm, high_warning, low_warning = self.values
         return value > high_alarm, value < low_alarm, value > high_warning, value < low_warning
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A measured quantity, one value or one a lane, with its thresholds."""
+    """A measured quantity, as a single value or one value for each lane, with its thresholds."""
 
     values: tuple[int, ...]
     limits: Limits
 
     @property
     def memory(self) -> bytes:
-        """The values, two bytes each."""
+        """The values as two bytes each."""
         return b"".join(word(value) for value in self.values)
 
     @property
     def flags(self) -> tuple[tuple[bool, bool, bool, bool], ...]:
-        """The crossed thresholds, by value."""
+        """For each value, which thresholds it crosses."""
         return tuple(self.limits.flags(value) for value in self.values)
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """Everything that a module measures; bias and powers are by lane."""
+    """All measurements of a module; bias and powers have one value for each lane."""
 
     temperature: Quantity
     voltage: Quantity
@@ -163,50 +163,50 @@ class Diagnostics:
 
 
 def measure(lanes: int, laser_dbm: float, transmitted_dbm: float, received_dbm: float) -> Diagnostics:
-    """Return what a module of so many lanes measures.
+    """Return the measurements of a module with a number of lanes.
 
-    The lanes are wavelengths on one fibre and share its light equally. `laser_dbm` is what the lab's lasers send,
-    `transmitted_dbm` what this one does now: minus infinity where it is off.
+    Lanes are wavelengths on one fibre, with equal shares of its power. `laser_dbm` is the nominal laser power of a
+    lab, the base of the thresholds. `transmitted_dbm` is the current power of this laser, minus infinity if it is off.
     """
     share_db = 10 * math.log10(lanes)
     lane_dbm = laser_dbm - share_db
     bias = scale_to_memory(BIAS_MA, 500) if transmitted_dbm > -math.inf else 0
     return Diagnostics(
-        temperature=_quantity([TEMPERATURE_C], (75, -5, 70, 0), 256),
-        voltage=_quantity([VOLTAGE_V], (3.63, 2.97, 3.465, 3.135), 10_000),
-        bias=Quantity((bias,) * lanes, _limits((100, 10, 90, 15), 500)),
-        transmit=_power(transmitted_dbm - share_db, lanes, lane_dbm, _TRANSMIT_DB),
-        receive=_power(received_dbm - share_db, lanes, lane_dbm, _RECEIVE_DB),
+        temperature=_make_quantity([TEMPERATURE_C], (75, -5, 70, 0), 256),
+        voltage=_make_quantity([VOLTAGE_V], (3.63, 2.97, 3.465, 3.135), 10_000),
+        bias=Quantity((bias,) * lanes, _make_limits((100, 10, 90, 15), 500)),
+        transmit=_make_power(transmitted_dbm - share_db, lanes, lane_dbm, _TRANSMIT_DB),
+        receive=_make_power(received_dbm - share_db, lanes, lane_dbm, _RECEIVE_DB),
     )
 
 
-def _quantity(values: Sequence[float], limits: Sequence[float], scale: float) -> Quantity:
-    return Quantity(tuple(scale_to_memory(value, scale) for value in values), _limits(limits, scale))
+def _make_quantity(values: Sequence[float], limits: Sequence[float], scale: float) -> Quantity:
+    return Quantity(tuple(scale_to_memory(value, scale) for value in values), _make_limits(limits, scale))
 
 
-def _limits(limits: Sequence[float], scale: float) -> Limits:
+def _make_limits(limits: Sequence[float], scale: float) -> Limits:
     high_alarm, low_alarm, high_warning, low_warning = (scale_to_memory(value, scale) for value in limits)
     return Limits((high_alarm, low_alarm, high_warning, low_warning))
 
 
-def _power(dbm: float, lanes: int, laser_dbm: float, limits_db: Sequence[float]) -> Quantity:
+def _make_power(dbm: float, lanes: int, laser_dbm: float, limits_db: Sequence[float]) -> Quantity:
     limits = [milliwatt(laser_dbm + difference) for difference in limits_db]
-    return Quantity((scale_to_memory(milliwatt(dbm), 10_000),) * lanes, _limits(limits, 10_000))
+    return Quantity((scale_to_memory(milliwatt(dbm), 10_000),) * lanes, _make_limits(limits, 10_000))
 
 
 def scale_to_memory(value: float, scale: float) -> int:
-    """Return a value in units of the memory, as large as two bytes hold at most.
+    """Return a value in memory units, limited to the maximum of two bytes.
 
     >>> scale_to_memory(milliwatt(-3.0), 10_000), scale_to_memory(milliwatt(float("-inf")), 10_000)
     (5012, 0)
     """
-    return min(round(value * scale), _LARGEST)
+    return min(round(value * scale), _MAX_WORD)
 
 
 def word(value: int) -> bytes:
-    """Return two bytes, the high one first; negative values are in two's complement.
+    """Return two bytes, most significant byte first, with negative values in two's complement.
 
     >>> word(-1280).hex()
     'fb00'
     """
-    return (value & _LARGEST).to_bytes(2, "big")
+    return (value & _MAX_WORD).to_bytes(2, "big")

@@ -23,10 +23,10 @@ LANES = 1
 _LR = 0x03
 _TYPES = {_LR: "100G Base-LR4 or 25GBase-LR"}
 _ENCODINGS = {0x06: "64B/66B"}
-# A2h: thresholds from 0 on and values from 96 on: temperature, voltage, bias, transmit and receive power.
+# Address A2h has thresholds from offset 0 and values from offset 96, both in this order.
 _ORDER = ("temperature", "voltage", "bias", "transmit", "receive")
 _VALUES, _ALARMS, _WARNINGS = 96, 112, 116
-# Printed in another order than stored.
+# ethtool prints the flags in another order than the memory has them; the numbers are indices of _ORDER.
 _FLAGS = (
     ("Laser bias current", 2),
     ("Laser output power", 3),
@@ -36,13 +36,13 @@ _FLAGS = (
 )
 
 
-def memory(nic: str, found: Diagnostics) -> ModuleMemory:
+def memory(nic: str, measured: Diagnostics) -> ModuleMemory:
     """Return the memory of the module in a NIC."""
     identity = page(
         {
             0: bytes([0x03, 0x04, 0x07]),
             11: 0x06,
-            12: bytes([0xFF]),  # the nominal rate stands in byte 66, in units of 250 MBd
+            12: bytes([0xFF]),  # 0xFF: the nominal rate is in byte 66, in units of 250 MBd
             14: bytes([10, 100]),
             20: ascii_field(VENDOR, 16),
             36: _LR,
@@ -53,12 +53,14 @@ def memory(nic: str, found: Diagnostics) -> ModuleMemory:
             66: 103,
             68: ascii_field(serial_number(nic), 16),
             84: ascii_field(DATE_CODE, 8),
-            92: bytes([0x68, 0xF0, 0x08]),  # measured inside, average power; flags implemented; revision 12.3
+            92: bytes(
+                [0x68, 0xF0, 0x08]
+            ),  # internal calibration, average power; flags implemented; revision 12.3
         },
         base=0,
     )
     identity[63], identity[95] = check_sum(identity[:63]), check_sum(identity[64:95])
-    quantities = [getattr(found, name) for name in _ORDER]
+    quantities = [getattr(measured, name) for name in _ORDER]
     diagnostics = page({0: b"".join(each.limits.memory for each in quantities)}, base=0)
     diagnostics[_VALUES : _VALUES + 10] = b"".join(each.memory for each in quantities)
     diagnostics[95] = check_sum(diagnostics[:95])
@@ -76,7 +78,7 @@ def memory(nic: str, found: Diagnostics) -> ModuleMemory:
 
 
 def describe(module: ModuleMemory) -> Iterator[str]:
-    """Yield the lines that ethtool prints of such a module."""
+    """Yield the lines that ethtool prints for a module."""
     yield text.format_code("Identifier", module.byte(0), text.IDENTIFIERS)
     yield text.line("Extended identifier", "0x04 (GBIC/SFP defined by 2-wire interface ID)")
     yield text.format_code("Connector", module.byte(2), text.CONNECTORS)

@@ -1,4 +1,4 @@
-"""QSFP modules (40 and 100 Gbit/s): SFF-8636, page 00h identity, 03h thresholds, values in the lower half."""
+"""QSFP modules (40 and 100 Gbit/s): SFF-8636, with page 00h identity, 03h thresholds, and values in the lower half."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _REVISIONS = {0x07: "SFF-8636 Rev 2.5/2.6/2.7"}
 _DESCRIPTION = "Extended identifier description"
 _THRESHOLDS = 0x03
 _VENDOR = VendorFields(name=148, oui=165, part=168, revision=184, serial=196, date=212)
-# Places of values, flags and thresholds: in the lower half, in the lower half, on page 03h.
+# Offsets of values and of flags in the lower half, and of thresholds on page 03h.
 _TEMPERATURE, _VOLTAGE = (22, 6, 128), (26, 7, 144)
 _RECEIVE, _BIAS, _TRANSMIT = (34, 9, 176), (42, 11, 184), (50, 13, 192)
 
 
-def memory(nic: str, found: Diagnostics) -> ModuleMemory:
+def memory(nic: str, measured: Diagnostics) -> ModuleMemory:
     """Return the memory of the module in a NIC."""
     quantities = {
-        _TEMPERATURE: found.temperature,
-        _VOLTAGE: found.voltage,
-        _RECEIVE: found.receive,
-        _BIAS: found.bias,
-        _TRANSMIT: found.transmit,
+        _TEMPERATURE: measured.temperature,
+        _VOLTAGE: measured.voltage,
+        _RECEIVE: measured.receive,
+        _BIAS: measured.bias,
+        _TRANSMIT: measured.transmit,
     }
     lower = page({0: bytes([0x11, 0x07])}, base=0)
     for (value_at, flags_at, _), quantity in quantities.items():
@@ -60,14 +60,14 @@ def _identity(nic: str) -> bytearray:
         _VENDOR.content("LB-100G-CWDM4", nic)
         | {
             128: bytes([0x11, 0xCC, 0x07, 0x80]),
-            139: bytes([0x03, 0xFF]),  # NRZ; the nominal rate stands in byte 222 as well
+            139: bytes([0x03, 0xFF]),  # NRZ; 0xFF: the nominal rate is in byte 222
             142: 2,
             147: 0x40,
             186: (1301 * 20).to_bytes(2, "big"),
             188: (1300).to_bytes(2, "big"),
             190: 70,
             192: _CWDM4,
-            195: 0xC0,  # pages 01h and 02h are there
+            195: 0xC0,  # pages 01h and 02h exist
             220: 0x0C,  # average power, transmit power measured
             222: 103,
         }
@@ -78,14 +78,14 @@ def _identity(nic: str) -> bytearray:
 
 
 def _flags(quantity: Quantity) -> bytes:
-    """Return four bits a value, two values a byte."""
+    """Return four flag bits for each value, with two values in each byte."""
     bits = "".join("".join(f"{on:d}" for on in flags) for flags in quantity.flags)
     width = -(-len(bits) // 8) * 8
     return int(bits.ljust(width, "0"), 2).to_bytes(width // 8, "big")
 
 
 def describe(module: ModuleMemory) -> Iterator[str]:
-    """Yield the lines that ethtool prints of such a module."""
+    """Yield the lines that ethtool prints for a module."""
     yield text.format_code("Identifier", module.byte(0), text.IDENTIFIERS)
     yield text.line("Extended identifier", f"0x{module.byte(129):02x}")
     yield text.line(_DESCRIPTION, "3.5W max. Power consumption")

@@ -1,4 +1,4 @@
-"""Lines of `ethtool -m`, as version 6.1 prints them: a name, padded, and a value."""
+"""Output lines of `ethtool -m`, in the format of version 6.1: a padded name and a value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNKNOWN = "reserved or unknown"
 
 
 def line(name: str, value: str) -> str:
-    r"""Return one line.
+    r"""Return one output line.
 
     >>> line("Vendor rev", "A")
     '\tVendor rev                                : A'
@@ -27,17 +27,17 @@ def line(name: str, value: str) -> str:
 
 
 def format_code(name: str, value: int, meanings: Mapping[int, str]) -> str:
-    """Return a line with a code and what it means."""
+    """Return a line with a code and its meaning."""
     return line(name, f"0x{value:02x} ({meanings.get(value, _UNKNOWN)})")
 
 
 def oui(data: bytes) -> str:
-    """Return the line of the vendor's number."""
+    """Return the line of the vendor OUI, from three bytes."""
     return line("Vendor OUI", data.hex(":"))
 
 
 def vendor(module: ModuleMemory, fields: VendorFields) -> Iterator[str]:
-    """Yield the lines of the maker, the part and the serial number."""
+    """Yield the lines of vendor, part, revision, serial number and date."""
     yield line("Vendor name", module.text(fields.name, 16))
     yield oui(module.read(offset=fields.oui, length=3))
     yield line("Vendor PN", module.text(fields.part, 16))
@@ -47,13 +47,13 @@ def vendor(module: ModuleMemory, fields: VendorFields) -> Iterator[str]:
 
 
 def wavelength(module: ModuleMemory, at: int, page: int = 0) -> Iterator[str]:
-    """Yield the lines of the wavelength, in units of 0.05 nm, and of its tolerance two bytes on, in 0.005 nm."""
+    """Yield the lines of the wavelength (0.05 nm units at offset `at`) and its tolerance (0.005 nm units, at + 2)."""
     yield line("Laser wavelength", f"{module.word(at, page) * 0.05:.3f}nm")
     yield line("Laser wavelength tolerance", f"{module.word(at + 2, page) * 0.005:.3f}nm")
 
 
 def power(name: str, value: int) -> str:
-    """Return a line with a power.
+    """Return a line with a power, from a value in units of 0.1 uW.
 
     >>> power("Laser output power", 5012).split(" : ")[1]
     '0.5012 mW / -3.00 dBm'
@@ -64,12 +64,12 @@ def power(name: str, value: int) -> str:
 
 
 def bias(name: str, value: int) -> str:
-    """Return a line with a current."""
+    """Return a line with a bias current, from a value in units of 2 uA."""
     return line(name, f"{value / 500:.3f} mA")
 
 
 def temperature(name: str, value: int) -> str:
-    """Return a line with a temperature, of a number without sign.
+    """Return a line with a temperature, from an unsigned word in units of 1/256 degree Celsius, two's complement.
 
     >>> temperature("Module temperature", 0xFB00).split(" : ")[1]
     '-5.00 degrees C / 23.00 degrees F'
@@ -79,12 +79,12 @@ def temperature(name: str, value: int) -> str:
 
 
 def voltage(name: str, value: int) -> str:
-    """Return a line with a voltage."""
+    """Return a line with a voltage, from a value in units of 0.1 mV."""
     return line(name, f"{value / 10_000:.4f} V")
 
 
 def flag(name: str, level: str, *, on: bool, lane: str = "") -> str:
-    r"""Return a line of an alarm or warning; those of a lane are aligned.
+    r"""Return the line of an alarm or warning flag; `lane` is the text in parentheses, empty for none.
 
     >>> flag("Laser rx power", "low alarm", on=True, lane="Channel 2")
     '\tLaser rx power low alarm    (Channel 2)   : On'
@@ -95,14 +95,14 @@ def flag(name: str, level: str, *, on: bool, lane: str = "") -> str:
 def lanes(
     module: ModuleMemory,
     name: str,
-    formatted: Callable[[str, int], str],
+    format_value: Callable[[str, int], str],
     at: int,
     count: int,
     page: int = 0,
 ) -> Iterator[str]:
-    """Yield a line a lane of values that stand side by side; `name` ends where the lane is named."""
+    """Yield one line for each of `count` lanes, whose words are adjacent from offset `at`."""
     for lane in range(count):
-        yield formatted(f"{name}(Channel {lane + 1})", module.word(at + 2 * lane, page))
+        yield format_value(f"{name}(Channel {lane + 1})", module.word(at + 2 * lane, page))
 
 
 def thresholds(
@@ -116,7 +116,7 @@ def thresholds(
     page: int = 0,
     address: int = FIRST_ADDRESS,
 ) -> Iterable[str]:
-    """Yield the lines of all thresholds, those of a quantity being eight bytes at an offset."""
+    """Yield the lines of all thresholds; each quantity has eight bytes from its offset."""
     quantities = (
         ("Laser bias current", bias, bias_at),
         ("Laser output power", power, transmit_at),
@@ -124,7 +124,7 @@ def thresholds(
         ("Module voltage", voltage, voltage_at),
         ("Laser rx power", power, receive_at),
     )
-    for name, formatted, offset in quantities:
+    for name, format_value, offset in quantities:
         for at, level in enumerate(LEVELS):
             value = module.word(offset + 2 * at, page, address=address)
-            yield formatted(f"{name} {level} threshold", value)
+            yield format_value(f"{name} {level} threshold", value)

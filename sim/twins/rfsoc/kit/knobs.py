@@ -1,4 +1,4 @@
-"""Everything about a simulated kit that can be set, by name: what a test, an operator or an address turns."""
+"""Knobs: all parameters of a simulated kit by name, which tests, operators and options of an address can set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _YES_NO = {
 
 
 class UnknownKnob(KeyError):
-    """There is no such knob; says which there are."""
+    """An unknown knob; the message lists the known ones."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -33,7 +33,7 @@ class UnknownKnob(KeyError):
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One knob: which field it turns, what that is, and between which ends."""
+    """A knob: the field that it sets (of a modulator or the kit), its type, description and range."""
 
     field: str
     modulator: int | None
@@ -43,13 +43,13 @@ class Knob:
     high: float
 
     def read(self, kit: KitParameters) -> Setting:
-        """Return the position of the knob."""
+        """Return the value of the knob in the parameters of a kit."""
         owner = kit if self.modulator is None else kit.modulators[self.modulator]
         value: Setting = getattr(owner, self.field)
         return value
 
     def turn(self, kit: KitParameters, value: object) -> KitParameters:
-        """Return the parameters with this knob at `value`, a number, a truth or its text. Raises `ValueError`."""
+        """Return the parameters with this knob set to `value` (number, bool or text). Raise `ValueError`."""
         setting: Any = self._parse(value)
         if self.modulator is None:
             return replace(kit, **{self.field: setting})
@@ -99,28 +99,28 @@ KNOBS: Mapping[str, Knob] = _knobs_of(KitParameters, None, "") | {
     for index in range(MODULATORS)
     for name, knob in _knobs_of(ModulatorParameters, index, f"_{index}").items()
 }
-"""By name; a modulator's carry its number."""
+"""All knobs by name; names of modulators' knobs end with the number of the modulator."""
 
 
 class KitKnobs(MutableMapping[str, Setting]):
-    """The knobs of one kit. Reading gives a number, a truth or a word; setting takes those or their text.
+    """The knobs of one kit. Values are numbers, bools or words, and can be set as such or as text.
 
-    Raises `UnknownKnob`, and `ValueError` for what the knob cannot be.
+    Raise `UnknownKnob`, and `ValueError` for an invalid value. Deleting a knob resets it.
     """
 
     def __init__(self, state: KitState) -> None:
         self._state = state
-        self._made = state.now.parameters
+        self._initial = state.now.parameters
 
     def __getitem__(self, name: str) -> Setting:
-        return knob_named(name).read(self._state.now.parameters)
+        return find_knob(name).read(self._state.now.parameters)
 
     def __setitem__(self, name: str, value: Setting) -> None:
-        self._state.change(partial(_turn, knob_named(name), value))
+        self._state.change(partial(_turn, find_knob(name), value))
 
     def __delitem__(self, name: str) -> None:
-        """Back to where it stood when the kit was made."""
-        self[name] = knob_named(name).read(self._made)
+        """Reset a knob to the value that it had when this object was created."""
+        self[name] = find_knob(name).read(self._initial)
 
     def __iter__(self) -> Iterator[str]:
         return iter(KNOBS)
@@ -129,8 +129,8 @@ class KitKnobs(MutableMapping[str, Setting]):
         return len(KNOBS)
 
 
-def knob_named(name: str) -> Knob:
-    """Return the knob of a name. Raises `UnknownKnob`."""
+def find_knob(name: str) -> Knob:
+    """Return the knob with a name. Raise `UnknownKnob`."""
     try:
         return KNOBS[name]
     except KeyError:
@@ -141,9 +141,9 @@ def knob_named(name: str) -> Knob:
 
 
 def turn(kit: KitParameters, settings: Mapping[str, object]) -> KitParameters:
-    """Return the parameters with some knobs turned. Raises `UnknownKnob` and `ValueError`."""
+    """Return the parameters with several knobs set. Raise `UnknownKnob` or `ValueError`."""
     for name, value in settings.items():
-        kit = knob_named(name).turn(kit, value)
+        kit = find_knob(name).turn(kit, value)
     return kit
 
 

@@ -1,6 +1,6 @@
-"""Light through the kit: from what drives four modulators, late and drifting, to the power on the one detector.
+"""Light in the kit: from the drive voltages of four modulators, with delays and drift, to the power on the detector.
 
-The physics are `sim.models.photonics`; here stands what is connected to what.
+The physical models are in `sim.models.photonics`; this module connects them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from sim.twins.rfsoc.plant import Outputs
 Samples = npt.NDArray[np.float64]
 
 ARMS = ((0, 1), (2, 3))
-"""Modulators in series, by arm; the arms' light adds on the detector."""
+"""Modulators in series in each arm; the light of the arms adds on the detector."""
 
 DRIFT_STEP_S = 1.0
 
 
 def modulator(snapshot: Snapshot, index: int) -> Modulator:
-    """Return a modulator as its generator finds it: 0 V stand where the bias, drift and temperature have put it."""
+    """Return a modulator as its generator drives it: its null voltage includes bias, drift and temperature."""
     one = snapshot.parameters.modulators[index]
     return Modulator(
         half_wave_v=one.v_pi,
@@ -42,7 +42,7 @@ def modulator(snapshot: Snapshot, index: int) -> Modulator:
 
 
 def channel_transmission(detuning_nm: float, width_nm: float) -> float:
-    """Return the transmission of a multiplexer's channel: a Gaussian of full width `width_nm` at half power.
+    """Return the transmission of a multiplexer channel: a Gaussian with full width `width_nm` at half power.
 
     >>> channel_transmission(0.0, 0.4), round(channel_transmission(0.2, 0.4), 12)
     (1.0, 0.5)
@@ -51,7 +51,7 @@ def channel_transmission(detuning_nm: float, width_nm: float) -> float:
 
 
 def line_power_w(snapshot: Snapshot) -> float:
-    """Return power of one line of the laser that an arm without modulators would bring to the detector."""
+    """Return the power in W that one line of the laser would have on the detector in an arm without modulators."""
     kit = snapshot.parameters
     if not snapshot.is_lit:
         return 0.0
@@ -61,7 +61,7 @@ def line_power_w(snapshot: Snapshot) -> float:
 
 
 def full_product_w(kit: KitParameters) -> float:
-    """Return power on the detector with arm 0 wide open and the laser as set, on its channel and aligned.
+    """Return the power in W on the detector with arm 0 fully open and the laser at its set power, tuned and aligned.
 
     10 dBm - 2 dB - 2 x 4 dB = 0 dBm:
 
@@ -73,10 +73,10 @@ def full_product_w(kit: KitParameters) -> float:
 
 
 def detect_power_w(snapshot: Snapshot, drives: Sequence[Samples]) -> Samples:
-    """Return power on the detector; `drives`: four arrays (samples,) or (1,), fractions of full scale.
+    """Return the power in W on the detector; `drives` are four arrays (samples,) or (1,), as fractions of full scale.
 
-    Each line passes its own arm and leaks a little through the other, where it comes out in phase or not; the two
-    lines add as powers.
+    Each line passes through its own arm, and leaks a little through the other arm, with a phase difference at the
+    output. The powers of the two lines add.
     """
     kit = snapshot.parameters
     power_w, leak = line_power_w(snapshot), attenuate(kit.crosstalk_db)
@@ -96,13 +96,13 @@ def _arm(snapshot: Snapshot, drives: Sequence[Samples], pair: tuple[int, int]) -
 
 
 def tap_power_w(snapshot: Snapshot) -> float:
-    """Return power at the tap for the power meter while all generators rest."""
+    """Return the power in W at the tap of the power meter while all generators are idle."""
     resting = [np.zeros(1)] * len(snapshot.parameters.modulators)
     return float(detect_power_w(snapshot, resting)[0]) * attenuate(snapshot.parameters.meter_tap_db)
 
 
 def draw_drift(now: Snapshot, rng: np.random.Generator, *, seconds: float) -> tuple[tuple[float, ...], float]:
-    """Drift of each null voltage, in V, and walk of the polarisation, in rad, `seconds` later."""
+    """Draw the drift of each null voltage in V, and of the polarisation in rad, `seconds` later."""
     kit = now.parameters
     drift_v = tuple(
         step(_wander(kit, index), before_v, seconds, float(rng.standard_normal()))
@@ -112,14 +112,14 @@ def draw_drift(now: Snapshot, rng: np.random.Generator, *, seconds: float) -> tu
 
 
 def present_null_v(now: Snapshot, index: int) -> float:
-    """Return the bias voltage at which a modulator is darkest now."""
+    """Return the bias voltage in V at which a modulator currently transmits least."""
     kit = now.parameters
     drift = BiasDrift(_wander(kit, index), kit.null_v_per_k)
     return null_v(drift, kit.modulators[index].null_v, now.drift_v[index], kit.temperature_c)
 
 
 def polariser(kit: KitParameters) -> Polariser:
-    """Return the polariser that the modulators are, with its drift."""
+    """Return the polariser that the modulators form, with its drift."""
     return Polariser(kit.polariser_db, kit.polarisation_rad2_s)
 
 
@@ -130,10 +130,10 @@ def _wander(kit: KitParameters, index: int) -> OrnsteinUhlenbeck:
 def delay_output(
     outputs: Outputs, generator: int, *, rate_hz: float, first: int, count: int, delay_s: float
 ) -> Samples:
-    """Return `count` samples at `rate_hz` from number `first` on, of what `generator` gave `delay_s` earlier.
+    """Return `count` samples of a generator's signal at `rate_hz` from number `first`, delayed by `delay_s`.
 
-    Between the converter's samples the voltage moves in a straight line: a step takes one sample (163 ps at
-    6.144 GS/s), which is about the rise time of a driver of 2 GHz. Where nothing changes, one sample stands for all.
+    The voltage is interpolated linearly between samples: a step takes one sample (163 ps at 6.144 GS/s), about the
+    rise time of a 2 GHz driver. For a constant signal, the result can be a single sample.
     """
     own_hz = outputs.rate_hz(generator)
     if own_hz != rate_hz:
@@ -146,7 +146,7 @@ def delay_output(
 def _resample(
     outputs: Outputs, generator: int, ratio: float, first: int, count: int, delay: float
 ) -> Samples:
-    """Return the same for a converter `ratio` times as fast as the time line; `delay` is in its samples."""
+    """Return the samples of `delay_output` for a converter with `ratio` times the rate; `delay` is in its samples."""
     places = (first + np.arange(count)) * ratio - delay
     start = math.floor(places[0])
     samples = outputs.samples(generator, start, math.floor(places[-1]) + 2 - start)

@@ -1,8 +1,8 @@
-"""Parameters and settings of the simulated photonic kit, in numbers with units.
+"""Parameters and settings of the simulated photonic kit, with units.
 
-A real kit has the same numbers, which nobody who works with it knows: they are here to be set by tests and
-operators, and never to be read by a calibration. Each field is a knob under its own name (`knobs`); those of
-`ModulatorParameters` carry the number of the modulator behind them (`v_pi_2`).
+In a real kit, these values exist but are unknown. Tests and operators set them here; a calibration must never read
+them. Each field is a knob of the same name (`knobs`); knobs of `ModulatorParameters` end with the number of the
+modulator (`v_pi_2`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 
 MODULATORS = 4
-"""0 and 1 stand in series in arm 0, 2 and 3 in arm 1."""
+"""Number of modulators: 0 and 1 are in series in arm 0, 2 and 3 in arm 1."""
 
 NOMINAL_WORD = 20000
-"""Gain word at which a generator moves its modulator by one half-wave voltage, as set at the factory."""
+"""Gain word with which a generator drives its modulator by one half-wave voltage, as set at the factory."""
 
 GAIN_WORDS = 32766
 """Gain word of the converter's full scale."""
@@ -35,7 +35,7 @@ def _about(about: str, low: float = -math.inf, high: float = math.inf) -> dict[s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModulatorParameters:
-    """One Mach-Zehnder intensity modulator with its driver amplifier, bias and fibre."""
+    """Parameters of a Mach-Zehnder intensity modulator with its driver amplifier, bias and fibre."""
 
     v_pi: float = _knob(5.0, "half-wave voltage in volts", 0.1, 50.0)
     null_v: float = _knob(3.0, "bias voltage at which it is darkest, at 25 °C and before drift", -50.0, 50.0)
@@ -53,11 +53,11 @@ _SKEWS_NS = (0.0, 0.41, 0.13, 0.57)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KitParameters:
-    """The whole kit from the laser to the input of the analogue-to-digital converter.
+    """Parameters of the whole kit, from the laser to the input of the analogue-to-digital converter.
 
-    With the defaults a product of two open modulators brings 10 dBm - 2 dB - 2 x 4 dB = 0 dBm = 1 mW to the detector,
-    1 mA, 0.47 V, 0.94 of the converter's full scale of 0.5 V. Two full products are 1.88 of it and are clipped: who
-    adds two products drives one operand of each at half its transmission.
+    With the defaults, two open modulators pass 10 dBm - 2 dB - 2 x 4 dB = 0 dBm = 1 mW to the detector: 1 mA, 0.47 V,
+    0.94 of the converter's full scale of 0.5 V. The sum of two full products would be 1.88 and is clipped; to add two
+    products, drive one operand of each at half its transmission.
     """
 
     modulators: tuple[ModulatorParameters, ...] = field(
@@ -110,17 +110,17 @@ class KitParameters:
     seed: int = 1
 
     def with_modulator(self, index: int, **changes: float) -> KitParameters:
-        """Return these parameters with some of one modulator changed."""
+        """Return the parameters with some fields of one modulator changed."""
         changed = list(self.modulators)
         changed[index] = replace(changed[index], **changes)
         return replace(self, modulators=tuple(changed))
 
 
 def vary(parameters: KitParameters, seed: int) -> KitParameters:
-    """Return the same kit as another day's make: every modulator is its own, within what a data sheet allows.
+    """Return the parameters with random modulators, within the tolerances of a data sheet.
 
-    Half-wave voltage: normal, 4 %. Null: normal, 3 % of V_pi away from where the bias stands. Extinction: evenly
-    25 to 30 dB. Insertion loss: evenly 4.0 to 4.6 dB. Skew: evenly within 0.6 ns.
+    Half-wave voltage: normal, 4 %. Null voltage: normal around the bias, 3 % of V_pi. Extinction: uniform, 25 to 30 dB.
+    Insertion loss: uniform, 4.0 to 4.6 dB. Skew: uniform, 0 to 0.6 ns. Normal deviates are clipped at 2.5 sigma.
     """
     rng = np.random.default_rng((seed, 0x6B6974))
     return replace(parameters, modulators=tuple(_vary(one, rng) for one in parameters.modulators))

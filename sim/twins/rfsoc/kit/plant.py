@@ -1,4 +1,4 @@
-"""The photonic kit as the board sees it: four generators drive it, one detector answers; made from an address."""
+"""The photonic kit as a plant of the board, driven by four generators and read by one detector."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from sim.twins.rfsoc.kit.bench import Bench
 
 FACTORY_IDENTITY = "sim-kit-0001"
-"""Of the kit with the modulators of `KitParameters`, the only one with a factory calibration."""
+"""Identity of the kit with the modulators of `KitParameters`, the only one with a factory calibration."""
 
 DETECTOR = 1
 """Readout that the detector is connected to, as in the published configuration."""
 
-_WORTH_GROUPING = 4
-"""Light is worked out once a stretch of equal samples, where stretches are at least so long on average."""
+_MIN_RUN_LENGTH = 4
+"""Mean length of runs of equal samples from which on the light is computed once for each run."""
 KIT_OPTIONS = frozenset({"seed", "vary", *KNOBS})
-"""What of an address's options is the kit's: `seed` of all chance (a whole number), `vary` (yes: the modulators are a
-make of their own, by the seed), and every knob."""
+"""Options of an address that apply to the kit: `seed` of all random numbers (an integer), `vary` (yes: random
+modulators, from the seed), and every knob."""
 
 STATE = frozenset(
     {
@@ -47,16 +47,15 @@ STATE = frozenset(
         *("noise", "noise_lsb", "rin_db_hz", "thermal_a_rthz", "adc_enob", "jitter_s"),
     }
 )
-"""Fields that are not the make of a kit, but how it is set, how it drifts and its noise."""
+"""Fields that do not identify a device: settings, drift and noise."""
 
 
 class PhotonicKit:
     """A laser, four modulators in two arms, a detector and an amplifier, between generators and readouts.
 
-    Generators 0 to 3 drive modulators 0 to 3; a modulator without a generator (`generators` of
-    a smaller board) rests at its bias.
-    One readout (`DETECTOR`) gets the light, the others nothing but what their own converters make.
-    Levels are exact in float64; with `noise` off nothing is left to chance.
+    Generators 0 to 3 drive modulators 0 to 3; a modulator without a generator (if a smaller board has fewer
+    `generators`) stays at its bias. One readout (`DETECTOR`) receives the light, the others only the noise of their
+    own converters. Levels are exact in float64; with `noise` off, the results are deterministic.
     """
 
     def __init__(
@@ -71,18 +70,18 @@ class PhotonicKit:
         self.knobs = KitKnobs(self.state)
         self._driven = min(generators, MODULATORS)
         self._bench: Bench | None = None
-        self._making = threading.Lock()
+        self._bench_lock = threading.Lock()
         self._unspent_s = 0.0
 
     @property
     def version(self) -> int:
-        """Changes with every change of the kit."""
+        """Number that changes with every change of the kit."""
         return self.state.now.version
 
     def factory_calibration(self) -> dict[str, Any] | None:
-        """Return the calibration document that came with this device; None for one that left the factory without.
+        """Return the factory calibration document of this device, or None if it has none.
 
-        It was measured, as any other, on a kit with all knobs at their defaults and no drift yet.
+        The document was measured like any other, on a kit with default knobs and no drift.
         """
         path = resources.files(__package__) / "factory_calibration.json"
         if self.identity != FACTORY_IDENTITY or not path.is_file():
@@ -92,26 +91,26 @@ class PhotonicKit:
 
     @property
     def instruments(self) -> Bench:
-        """The laboratory instruments around the kit; they listen once `bench` is asked."""
+        """Laboratory instruments of the kit; they start to serve with the first call of `bench`."""
         from sim.twins.rfsoc.kit.bench import Bench
 
-        with self._making:
+        with self._bench_lock:
             if self._bench is None:
                 self._bench = Bench(self.state, self.identity)
                 weakref.finalize(self, self._bench.signal_end).atexit = False
             return self._bench
 
     def bench(self) -> dict[str, str]:
-        """Role ("laser", "bias", "meter") to the VISA resource of its instrument, on the loopback interface."""
+        """Return the VISA resources of the instruments on the loopback interface, by role: laser, bias, meter."""
         return self.instruments.resources()
 
     def close(self) -> None:
-        """Stop the instruments; does nothing when none was asked for."""
+        """Stop the instruments, if they were started."""
         if self._bench is not None:
             self._bench.close()
 
     def elapse(self, seconds: float) -> None:
-        """Advance device time. The kit moves in steps of a second: until one is full, the version stands."""
+        """Advance device time. The kit drifts when at least a second has accumulated; until then `version` stays."""
         self._unspent_s += seconds
         if self._unspent_s >= DRIFT_STEP_S:
             spent_s, self._unspent_s = self._unspent_s, 0.0
@@ -119,13 +118,13 @@ class PhotonicKit:
                 self.state.drift(partial(draw_drift, seconds=spent_s))
 
     def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
-        """Return the signal of `count` samples at `rate_hz` from number `first` on."""
+        """Return the signal at a readout, as `Plant.receive` specifies."""
         now = self.state.now
         kit = now.parameters
         if readout != DETECTOR:
             dark = np.zeros(count)
             return Received(dark, dark, 0.0, receiver.converter_noise(kit, dark, dark))
-        light_a, slope_a_s = _light(now, self._driven, rate_hz, first, count, outputs)
+        light_a, slope_a_s = _compute_light(now, self._driven, rate_hz, first, count, outputs)
         correlation = 0.0 if kit.noise == "constant" else receiver.memory(kit, rate_hz)
         return Received(
             receiver.level(kit, light_a),
@@ -135,12 +134,12 @@ class PhotonicKit:
         )
 
 
-def _light(
+def _compute_light(
     now: Snapshot, driven: int, rate_hz: float, first: int, count: int, outputs: Outputs
 ) -> tuple[Samples, Samples]:
-    """Return current that the light makes at the converter's samples, behind the receiver's one pole, and its slope.
+    """Return the photocurrent at the converter's samples after the receiver's pole, in A, and its slope in A/s.
 
-    Light is worked out at the rate of the generators, at which it changes.
+    The light is computed at the sample rate of the generators, at which it changes.
     """
     kit = now.parameters
     fine_hz = outputs.rate_hz(0)
@@ -148,20 +147,20 @@ def _light(
     begin = math.floor(first * ratio)
     warm = receiver.count_remembered(kit, fine_hz)
     length = math.ceil((first + count - 1) * ratio) + 1 - begin + warm
-    drives = _drives(kit, driven, fine_hz, begin - warm, length, outputs)
+    drives = _compute_drives(kit, driven, fine_hz, begin - warm, length, outputs)
     before_a = receiver.current_a(kit, _power_w(now, drives))
     if len(before_a) == 1:
         return np.full(count, before_a[0]), np.zeros(count)
     behind_a = pole.response(before_a, receiver.memory(kit, fine_hz))
     slope_a_s = receiver.slope_a_s(kit, before_a, behind_a)
     place = first * ratio - begin + warm
-    return _pick(behind_a, ratio, place, count), _pick(slope_a_s, ratio, place, count)
+    return _sample(behind_a, ratio, place, count), _sample(slope_a_s, ratio, place, count)
 
 
-def _drives(
+def _compute_drives(
     kit: KitParameters, driven: int, rate_hz: float, first: int, count: int, outputs: Outputs
 ) -> list[Samples]:
-    """Return the drive of each modulator, (count,), or (1,) while constant; nothing beyond the first `driven`."""
+    """Return the drive of each modulator, (count,), or (1,) if constant; zero for all but the first `driven`."""
     drives = [np.zeros(1) for _ in kit.modulators]
     for index, one in enumerate(kit.modulators[:driven]):
         delay_s = (kit.delay_ns + one.skew_ns) * 1e-9
@@ -172,42 +171,42 @@ def _drives(
 
 
 def _power_w(now: Snapshot, drives: Sequence[Samples]) -> Samples:
-    """Return power on the detector, worked out once for each stretch in which no drive changes."""
-    heads = _stretches(drives)
-    if len(heads) == 0:
+    """Return the power on the detector in W, computed once for each run of samples without a change of a drive."""
+    starts = _find_constant_runs(drives)
+    if len(starts) == 0:
         return detect_power_w(now, drives)
     count = max(len(drive) for drive in drives)
-    few = detect_power_w(now, [drive[heads] if len(drive) > 1 else drive for drive in drives])
-    return np.repeat(few, np.diff(heads, append=count))
+    power_w = detect_power_w(now, [drive[starts] if len(drive) > 1 else drive for drive in drives])
+    return np.repeat(power_w, np.diff(starts, append=count))
 
 
-def _stretches(drives: Sequence[Samples]) -> npt.NDArray[np.intp]:
-    """Return the first samples of stretches of equal ones; empty when grouping them is not worth it."""
-    moving = [drive for drive in drives if len(drive) > 1]
-    if not moving:
+def _find_constant_runs(drives: Sequence[Samples]) -> npt.NDArray[np.intp]:
+    """Return the first sample of each run of equal samples; empty if grouping would not save time."""
+    varying = [drive for drive in drives if len(drive) > 1]
+    if not varying:
         return np.zeros(0, np.intp)
-    changes = np.zeros(len(moving[0]), bool)
+    changes = np.zeros(len(varying[0]), bool)
     changes[0] = True
-    for drive in moving:
+    for drive in varying:
         changes[1:] |= drive[1:] != drive[:-1]
-    heads = np.flatnonzero(changes)
-    return heads if len(heads) * _WORTH_GROUPING <= len(changes) else np.zeros(0, np.intp)
+    starts = np.flatnonzero(changes)
+    return starts if len(starts) * _MIN_RUN_LENGTH <= len(changes) else np.zeros(0, np.intp)
 
 
-def _pick(fine: Samples, ratio: float, start: float, count: int) -> Samples:
-    """Return the samples of the converter, `ratio` samples of the time line apart, the first at place `start`."""
+def _sample(fine: Samples, ratio: float, start: float, count: int) -> Samples:
+    """Return `count` samples of the converter, `ratio` samples of the time line apart, the first at `start`."""
     if ratio == int(ratio):
         return fine[int(start) :: int(ratio)][:count]
     return np.asarray(np.interp(start + np.arange(count) * ratio, np.arange(len(fine)), fine))
 
 
 def photonic_kit(options: Mapping[str, str], *, board: str = "", generators: int = MODULATORS) -> PhotonicKit:
-    """Return the kit that the options describe, on a board of so many generators (or of another `board`).
+    """Return the kit that the options describe, on a board with a number of generators.
 
-    Without `vary` it is always the same device, `sim-kit-0001`, whatever the seed: that draws its noise and drift.
-    Another make (`v_pi_0=5.8`) or another board is another device, with a name of its own: `sim-kit-0001-7dc1bb`,
-    `sim-kit-0001-zcu216`. So neither gets the calibration of the other.
-    Raises `UnknownKnob` for an option that is none, `ValueError` for a value that cannot be.
+    Without `vary`, the device is always `sim-kit-0001`; the seed only determines noise and drift. Other properties
+    (`v_pi_0=5.8`) or another `board` make another device with another identity (`sim-kit-0001-7dc1bb`,
+    `sim-kit-0001-zcu216`), so that no device gets the calibration of another.
+    Raise `UnknownKnob` for an unknown option, and `ValueError` for an invalid value.
     """
     knobs = {name: value for name, value in options.items() if name not in ("seed", "vary")}
     seed = whole("seed", options.get("seed", "1"))
@@ -219,16 +218,16 @@ def photonic_kit(options: Mapping[str, str], *, board: str = "", generators: int
     if is_varied:
         parameters = vary(parameters, seed)
     identity = f"sim-kit-varied-{seed:04d}" if is_varied else FACTORY_IDENTITY
-    made = turn(parameters, knobs)
-    identity = "-".join([identity, *_make(parameters, made, knobs), *([board] if board else [])])
-    return PhotonicKit(made, identity=identity, generators=generators)
+    changed = turn(parameters, knobs)
+    identity = "-".join([identity, *_digest_changes(parameters, changed, knobs), *([board] if board else [])])
+    return PhotonicKit(changed, identity=identity, generators=generators)
 
 
-def _make(nominal: KitParameters, made: KitParameters, names: Mapping[str, str]) -> list[str]:
-    """Return a short digest of what the options make other than it was; nothing where they leave it the same kit."""
-    others = [
-        f"{name}={KNOBS[name].read(made)!r}"
+def _digest_changes(nominal: KitParameters, changed: KitParameters, names: Mapping[str, str]) -> list[str]:
+    """Return a list with a short digest of the changed properties, empty if the options leave the same device."""
+    differences = [
+        f"{name}={KNOBS[name].read(changed)!r}"
         for name in sorted(names)
-        if KNOBS[name].field not in STATE and KNOBS[name].read(made) != KNOBS[name].read(nominal)
+        if KNOBS[name].field not in STATE and KNOBS[name].read(changed) != KNOBS[name].read(nominal)
     ]
-    return [hashlib.sha256("&".join(others).encode()).hexdigest()[:6]] if others else []
+    return [hashlib.sha256("&".join(differences).encode()).hexdigest()[:6]] if differences else []

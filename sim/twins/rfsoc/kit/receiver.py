@@ -1,4 +1,4 @@
-"""From the power on the detector to what the analogue-to-digital converter sees: level, noise, memory."""
+"""The receiver: from the power on the detector to level and noise at the analogue-to-digital converter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.models.photonics import pole
-from sim.models.photonics.amplifier import Amplifier, amplify_v, small_signal
+from sim.models.photonics.amplifier import Amplifier, amplify_v, small_signal_gain
 from sim.models.photonics.converter import Converter, converter_v2, jitter_v2
 from sim.models.photonics.detector import Detector, photocurrent_a
 from sim.models.photonics.noise import receiver_a2
@@ -17,8 +17,8 @@ from sim.twins.rfsoc.kit.parameters import KitParameters
 
 Samples = npt.NDArray[np.float64]
 
-_FORGOTTEN = 1e-17
-"""Weight below which an earlier sample is no longer remembered: less than the rounding of the sum."""
+_NEGLIGIBLE_WEIGHT = 1e-17
+"""Weight below which earlier samples are neglected; less than the rounding error of the sum."""
 
 
 def detector(kit: KitParameters) -> Detector:
@@ -27,7 +27,7 @@ def detector(kit: KitParameters) -> Detector:
 
 
 def memory(kit: KitParameters, rate_hz: float) -> float:
-    """Return the share of a sample that is left in the next; of neighbouring samples' noise, the correlation.
+    """Return the fraction of a sample that remains in the next, which is also the correlation of their noise.
 
     >>> round(memory(KitParameters(), 3.072e9), 5)
     0.00547
@@ -36,22 +36,22 @@ def memory(kit: KitParameters, rate_hz: float) -> float:
 
 
 def count_remembered(kit: KitParameters, rate_hz: float) -> int:
-    """Return the number of earlier samples that have a say.
+    """Return the number of earlier samples that contribute to a sample.
 
     >>> count_remembered(KitParameters(), 6.144e9)
     16
     """
     times = 2.0 * math.pi * detector(kit).pole_hz / rate_hz
-    return max(1, math.ceil(-math.log(_FORGOTTEN) / times))
+    return max(1, math.ceil(-math.log(_NEGLIGIBLE_WEIGHT) / times))
 
 
 def current_a(kit: KitParameters, power_w: Samples) -> Samples:
-    """Return current of the detector for light (samples,), before the pole and without the dark current."""
+    """Return the photocurrent in A for light (samples,), before the pole and without dark current."""
     return photocurrent_a(detector(kit), power_w)
 
 
 def level(kit: KitParameters, light_a: Samples) -> Samples:
-    """Return fraction of the converter's full scale for the light's current behind the pole."""
+    """Return the level as a fraction of the converter's full scale, for the photocurrent after the pole."""
     volts = _linear_v(kit, light_a)
     if math.isfinite(kit.saturation_v):
         volts = amplify_v(_amplifier(kit), volts)
@@ -59,10 +59,10 @@ def level(kit: KitParameters, light_a: Samples) -> Samples:
 
 
 def noise(kit: KitParameters, light_a: Samples) -> Samples:
-    """Return standard deviation of the noise that arrives with one sample, as a fraction of full scale.
+    """Return the standard deviation of the noise before the converter at each sample, as a fraction of full scale.
 
-    `light_a` is the current behind the pole. Noise of light and receiver passes the amplifier as any small signal
-    does: where light saturates it, noise is smaller. The noise of the published emulation is whatever it was.
+    `light_a` is the photocurrent after the pole. The amplifier amplifies noise like any small signal: where light
+    saturates it, the noise is smaller. `constant` noise, that of the published emulation, does not depend on the light.
     """
     if kit.noise == "off":
         return np.zeros(len(light_a))
@@ -74,9 +74,9 @@ def noise(kit: KitParameters, light_a: Samples) -> Samples:
 
 
 def converter_noise(kit: KitParameters, light_a: Samples, slope_a_s: Samples) -> Samples | None:
-    """Return the standard deviation of the converter's noise and rounding, a fraction of full scale.
+    """Return the standard deviation of the converter's noise and rounding, as a fraction of full scale.
 
-    None where it only rounds. `slope_a_s` is how fast the current changes, which the converter's jitter makes
+    Return None if it only rounds. `slope_a_s` is the slope of the current, which the converter's jitter turns into
     noise.
     """
     if kit.noise != "on":
@@ -86,10 +86,10 @@ def converter_noise(kit: KitParameters, light_a: Samples, slope_a_s: Samples) ->
 
 
 def _per_ampere(kit: KitParameters, light_a: Samples) -> Samples | float:
-    """Return fraction of full scale for one ampere more."""
+    """Return the change of the level, as a fraction of full scale, for a change of the current by one ampere."""
     small: Samples | float = 1.0
     if math.isfinite(kit.saturation_v):
-        small = small_signal(_amplifier(kit), _linear_v(kit, light_a))
+        small = small_signal_gain(_amplifier(kit), _linear_v(kit, light_a))
     return small * kit.transimpedance_ohm / kit.adc_full_scale_v
 
 
@@ -102,5 +102,5 @@ def _amplifier(kit: KitParameters) -> Amplifier:
 
 
 def slope_a_s(kit: KitParameters, before_a: Samples, behind_a: Samples) -> Samples:
-    """Return the slope of the current behind the pole towards that before it: 2 pi f_3dB of the difference."""
+    """Return the slope of the current after the pole in A/s: 2 pi f_3dB times the difference of both currents."""
     return 2.0 * math.pi * detector(kit).pole_hz * (before_a - behind_a)

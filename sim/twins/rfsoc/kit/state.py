@@ -13,24 +13,24 @@ from sim.twins.rfsoc.kit.parameters import MODULATORS, KitParameters
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The kit at one moment: how it is set, and how far it has drifted."""
+    """The settings and the drift of a kit at one moment."""
 
     parameters: KitParameters
     drift_v: tuple[float, ...]
-    """Of each modulator's null voltage."""
+    """Drift of each modulator's null voltage."""
     walk_rad: float
-    """Of the polarisation."""
+    """Drift of the polarisation."""
     version: int
 
     @property
     def is_lit(self) -> bool:
-        """True if there is light."""
+        """True if the laser emits light."""
         kit = self.parameters
         return kit.laser and kit.shutter_open and not kit.laser_dropped
 
 
 class KitState:
-    """Holds the present snapshot; a change replaces it as a whole, so that a reader never sees half of one."""
+    """Holder of the current snapshot; a change replaces it as a whole, so that readers never see a partial change."""
 
     def __init__(self, parameters: KitParameters) -> None:
         self._lock = threading.Lock()
@@ -39,11 +39,11 @@ class KitState:
 
     @property
     def now(self) -> Snapshot:
-        """The present state."""
+        """The current state."""
         return self._now
 
     def change(self, change: Callable[[KitParameters], KitParameters]) -> None:
-        """Replace the parameters; the version changes if they do."""
+        """Replace the parameters by the result of `change`; the version changes if they do."""
         with self._lock:
             before = self._now
             after = change(before.parameters)
@@ -51,7 +51,7 @@ class KitState:
                 self._now = Snapshot(after, before.drift_v, before.walk_rad, before.version + 1)
 
     def drift(self, step: Callable[[Snapshot, np.random.Generator], tuple[tuple[float, ...], float]]) -> None:
-        """Replace drift and walk by what `step` makes of the present state and of chance."""
+        """Replace both drifts by the result of `step`, which gets the current state and a random generator."""
         with self._lock:
             before = self._now
             drift_v, walk_rad = step(before, self._drift_rng)

@@ -1,1 +1,1 @@
-"""Signals of a simulated board, from a generator's waveforms to the samples of a readout's buffers."""
+"""Signals of a simulated board, from the words of a generator to the samples in a readout's buffers."""

@@ -1,8 +1,8 @@
-"""From the level at a converter to what a readout gives out: noise, conversion, mixing, decimation.
+"""From the level at a converter to the output of a readout: noise, conversion, mixing and decimation.
 
-One pass over all samples of several windows. Facts (firmware `down_conversion.v`): the product of the converter's
-16 bits with the oscillator's 16 is rounded to its upper 16 bits, which halves it; the filter's result is rounded
-to 16 bits. Compiled where numba is installed (`conversion_compiled`), otherwise arrays of all windows at once.
+Rounding follows the firmware (`down_conversion.v`): the product of 16 bits of the converter and 16 of the oscillator
+is rounded to its upper 16 bits, which halves it; the filter's result is rounded to 16 bits. If numba is installed, the
+compiled functions of `conversion_compiled` process window by window; otherwise numpy processes all windows at once.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ HALF = 1 << 15
 def convert(
     rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
-    """Return (windows, decimated samples, 2): I and Q. The noise is drawn again by each call."""
-    from lightbed import compiled as machine_code  # here: numba takes its time
+    """Return I and Q (windows, decimated samples, 2). Each call draws new noise."""
+    from lightbed import compiled as machine_code  # imported here because importing numba is slow
 
     if not machine_code.AVAILABLE:
         return convert_plainly(rng, level, mixing, bits=bits, taps=taps)
@@ -36,7 +36,7 @@ def convert(
 def convert_plainly(
     rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
-    """Return the same without numba; the same draws give the same noise."""
+    """Return the result of `convert` without numba; the same generator state results in the same noise."""
     received = level.traces[level.which]
     for window, trace in enumerate(level.which):
         if level.noises[trace].any():
@@ -51,7 +51,7 @@ def convert_plainly(
 
 
 def _codes(received: Floats, bits: int) -> Floats:
-    """Return the converter's output, its bits at the top of 16."""
+    """Return the output of the converter, with its bits in the upper part of 16 bits."""
     half = 1 << (bits - 1)
     step = 1 << (16 - bits)
     return np.asarray(np.clip(np.floor(received * half + 0.5), -half, half - 1) * step)

@@ -1,6 +1,6 @@
-"""`conversion` as machine code: one pass over the samples of each window, nothing kept but the window's own.
+"""`conversion` compiled by numba: one pass over the samples of each window, with memory for one window only.
 
-Imported only where something is to be converted: numba takes its time.
+This module is imported only for a conversion, because importing numba is slow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 def convert(
     rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
-    """Return I and Q as `conversion.converted`."""
+    """Return I and Q, as `conversion.convert` specifies."""
     count = (level.traces.shape[1] - len(taps)) // DECIMATION + 1
     out = np.zeros((len(level.which), count, 2), np.int16)
     _windows(
@@ -84,13 +84,13 @@ def _digitise(
     if own.any():
         for i in range(len(out)):
             out[i] += own[i] * rng.standard_normal()
-    for i in range(len(out)):  # apart from the above: no chance in it, so it is done several at a time
+    for i in range(len(out)):  # a separate loop without random numbers, which the compiler vectorizes
         out[i] = min(max(np.floor(out[i] * half + 0.5), -half), half - 1.0) * step
 
 
 @compile_function
 def _mix(real: Floats, imaginary: Floats, freq: int, turn: int, source: int) -> bool:
-    """Mix in place, and return True if there is an imaginary part."""
+    """Mix in place, and return True if the result has an imaginary part."""
     if source == INPUT:
         return False
     if freq == 0:

@@ -1,11 +1,11 @@
-"""The filter of the readouts: eight samples in, one out.
+"""The decimation filter of the readouts: one output sample for eight input samples.
 
 Firmware `axis_readout_v2` and `axis_dyn_readout_v1` decimate by 8 with a symmetric low-pass filter of 120 taps,
 6 dB down at 0.766 of half the output rate, 68 dB down beyond it, and with a gain of 270382 / 2**19 at zero
-frequency. Ours is a Kaiser window's (beta 5.65, 60 dB) of the same length, edge and gain. `mean` is a plain mean of the
-eight samples with the same gain, for those who want no sample to know of its neighbours.
+frequency. `fir` is a Kaiser window (beta 5.65, 60 dB) with the same length, edge and gain. `mean` is the mean of the
+eight samples with the same gain, for results in which neighbouring samples are independent.
 
-Both are centred: the delay of a real filter, like that of converters and queues, counts as the plant's.
+Both are centred: the delay of a real filter, like that of converters and queues, is part of the plant's delay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DECIMATION = 8
 TAPS = 120
 GAIN = 270382 / 2**19
 EDGE = 0.766 / 16
-"""Where the filter is 6 dB down, in turns per sample."""
+"""Frequency at which the filter is 6 dB down, in cycles per input sample."""
 BETA = 5.65
 
 FILTERS = ("fir", "mean")
@@ -27,7 +27,7 @@ FILTERS = ("fir", "mean")
 
 @cache
 def taps(kind: str) -> npt.NDArray[np.float64]:
-    """Return the taps (an even number, not to be written to) of a filter; their sum is the gain. Raises `ValueError`.
+    """Return the taps of a filter as a read-only array of even length; their sum is the gain. Raise `ValueError`.
 
     >>> round(float(taps("fir").sum()), 4), len(taps("mean"))
     (0.5157, 8)
@@ -35,9 +35,9 @@ def taps(kind: str) -> npt.NDArray[np.float64]:
     if kind not in FILTERS:
         raise ValueError(f"filter must be one of {', '.join(FILTERS)}, not {kind!r}")
     shape = np.ones(DECIMATION) if kind == "mean" else _low_pass()
-    made = np.asarray(GAIN * shape / shape.sum())
-    made.flags.writeable = False
-    return made
+    coefficients = np.asarray(GAIN * shape / shape.sum())
+    coefficients.flags.writeable = False
+    return coefficients
 
 
 def _low_pass() -> npt.NDArray[np.float64]:
@@ -46,7 +46,7 @@ def _low_pass() -> npt.NDArray[np.float64]:
 
 
 def margin(count: int) -> int:
-    """Return samples that a filter of `count` taps looks at before the eight of its output.
+    """Return the number of samples that a filter of `count` taps needs before the eight samples of its output.
 
     >>> margin(120), margin(8)
     (56, 0)

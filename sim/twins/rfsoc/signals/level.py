@@ -1,4 +1,4 @@
-"""Levels at converters during windows, and the mixing of their samples."""
+"""Levels at a converter during windows, and the mixing of their samples."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from sim.twins.rfsoc.plant import Received
 
 Floats = npt.NDArray[np.float64]
 DRAWN_TOGETHER = 0.01
-"""Correlation of what arrives below which the converter's own noise is drawn together with it, as one of the summed
-variance: of the converter's part, too, neighbours then are correlated by less than this.
+"""Correlation of the received noise below which the converter's noise is drawn together with it, as one noise with the
+sum of the variances. The converter's part then has the same small correlation, instead of none.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Levels that arrive during windows, without chance: several traces, and which of them each window sees."""
+    """Levels during windows, before random noise: several traces, and the number of the trace of each window."""
 
     traces: Floats
-    """(traces, samples), fractions of full scale."""
+    """(traces, samples) levels, as fractions of full scale."""
     noises: Floats
-    """(traces, samples), standard deviations."""
+    """(traces, samples) standard deviations of the noise."""
     correlations: Floats
-    """(traces,) of that noise at neighbouring samples."""
+    """(traces,) correlations of that noise at neighbouring samples."""
     owns: Floats
-    """(traces, samples), standard deviations of a second noise, without memory; (traces, 0) where there is none."""
+    """(traces, samples) standard deviations of a second, uncorrelated noise; (traces, 0) if there is none."""
     which: npt.NDArray[np.int64]
-    """(windows,)"""
+    """(windows,) numbers of traces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mixing:
-    """Mixing of the samples by a readout; columns (windows,)."""
+    """Settings of the oscillator of a readout for each window; all arrays are (windows,)."""
 
     freqs: npt.NDArray[np.int64]
     turns: npt.NDArray[np.int64]
@@ -43,16 +43,16 @@ class Mixing:
     sources: npt.NDArray[np.int64]
 
 
-def level_of(seen: Sequence[Received], which: npt.NDArray[np.int64], bits: int) -> Level:
-    """Return a plant's answer as a converter of so many bits reads it."""
-    noises = np.stack([one.noise for one in seen])
-    correlations = np.array([one.correlation for one in seen], np.float64)
-    owns = np.stack([_without_rounding(one, bits) for one in seen])
+def level_of(signals: Sequence[Received], which: npt.NDArray[np.int64], bits: int) -> Level:
+    """Return the levels for signals from a plant at a converter of `bits` bits; `which` is (windows,)."""
+    noises = np.stack([one.noise for one in signals])
+    correlations = np.array([one.correlation for one in signals], np.float64)
+    owns = np.stack([_without_rounding(one, bits) for one in signals])
     together = (correlations < DRAWN_TOGETHER)[:, None]
     noises = np.where(together, np.hypot(noises, owns), noises)
     owns = np.where(together, 0.0, owns)
     return Level(
-        np.stack([one.level for one in seen]),
+        np.stack([one.level for one in signals]),
         noises,
         correlations,
         owns if owns.any() else owns[:, :0],
@@ -61,9 +61,9 @@ def level_of(seen: Sequence[Received], which: npt.NDArray[np.int64], bits: int) 
 
 
 def _without_rounding(received: Received, bits: int) -> Floats:
-    """Return (samples,) deviation of the converter's own noise less that of its rounding, which comes by itself.
+    """Return the standard deviation (samples,) of the converter's noise without rounding, which the conversion adds.
 
-    As `sim.models.photonics.converter.excess_v2`, but 0 where the bits are fewer than the effective ones.
+    As in `sim.models.photonics.converter.excess_v2`, but 0 if the rounding alone is larger than the noise.
     """
     if received.own is None:
         return np.zeros(len(received.level))

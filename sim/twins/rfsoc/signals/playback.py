@@ -1,4 +1,4 @@
-"""One run of a program on this board: what generators play, when readouts are triggered, what counters show."""
+"""Playback of a run of a program on a board: signals of generators, triggers of readouts, values of counters."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ HOST_TUNED = "axis_readout_v2"
 PROGRAM_TUNED = "axis_dyn_readout_v1"
 
 Standings: TypeAlias = Mapping[tuple[str, int], Standing]
-"""What is left over from the run before, by kind ("gen", "ro") and number."""
+"""Pulses and readout settings that outlive a run, by kind ("gen", "ro") and number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The board that a run plays on."""
+    """The state of the board that a playback depends on."""
 
     cfg: Mapping[str, Any]
     version: int
-    """Of the processor."""
+    """Version of the processor."""
     envelopes: Sequence[npt.NDArray[np.int16]]
     clock_factor: float = 1.0
 
@@ -42,7 +42,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Playback:
-    """A run, turned into what generators, readouts and counters make of it."""
+    """The effects of a run on generators, readouts and counters."""
 
     run: Run
     scenes: Sequence[Scene]
@@ -50,11 +50,11 @@ class Playback:
     last_word: int
     """Tick at which the last word takes effect."""
     counters: Callable[[int], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
-    """Of an address: ticks at which it changed, and its values from then on."""
+    """Returns, for an address, the ticks of all changes and the values after them."""
 
 
 def playback(stage: Stage, run: Run, before: Standings) -> Playback:
-    """Return the playback of a run on a stage as earlier runs left it. Raises `NotSimulated`."""
+    """Return the playback of a run after the state `before` that earlier runs left. Raise `NotSimulated`."""
     tracks = {("gen", number): _track(stage, run, before, number) for number in range(len(stage.cfg["gens"]))}
     tuned = {
         ("ro", number): _tune(stage, run, before, number)
@@ -70,18 +70,18 @@ def playback(stage: Stage, run: Run, before: Standings) -> Playback:
         Scene(line, rises(run.pins, readout), tuned.get(("ro", number)))
         for number, readout in enumerate(stage.cfg["readouts"])
     ]
-    left = {key: track.standing() for key, track in (tracks | tuned).items() if track is not None}
+    standings = {key: track.standing() for key, track in (tracks | tuned).items() if track is not None}
     return Playback(
         run,
         scenes,
-        {key: one for key, one in left.items() if one is not None},
+        {key: one for key, one in standings.items() if one is not None},
         int(run.writes["time"].max(initial=-1)),
         _counters(run.counts),
     )
 
 
 def until(run: Run, tick: float) -> Run:
-    """Return a run that was stopped."""
+    """Return the part of a run up to a tick at which it was stopped."""
     return Run(
         run.writes[run.writes["time"] <= tick],
         run.pins[run.pins["time"] <= tick],
@@ -108,7 +108,7 @@ def _track(stage: Stage, run: Run, before: Standings, number: int) -> Track | No
 
 
 def _tune(stage: Stage, run: Run, before: Standings, number: int) -> Track:
-    """Take words to a readout: each holds from when it is taken until the next one, whatever its length."""
+    """Return the track of the words to a readout; each word applies until the next one, whatever its length."""
     cfg = stage.cfg["readouts"][number]
     times, sent = _find_sent(stage, run, cfg["tproc_ctrl"], cfg.get("tmux_ch"))
     receiver = Generator(cfg["fs"] * 1e6 * stage.clock_factor, cfg["f_fabric"] / stage.f_time, 8)
@@ -118,13 +118,13 @@ def _tune(stage: Stage, run: Run, before: Standings, number: int) -> Track:
 def _find_sent(
     stage: Stage, run: Run, port: int, lane: int | None
 ) -> tuple[npt.NDArray[np.int64], waves.Waves]:
-    mine = run.writes[run.writes["port"] == port]
-    sent = waves.decode(mine["words"], stage.version)
-    times = mine["time"].astype(np.int64)
+    writes = run.writes[run.writes["port"] == port]
+    sent = waves.decode(writes["words"], stage.version)
+    times = writes["time"].astype(np.int64)
     if lane is None:
         return times, sent
-    chosen = sent.lane == lane
-    return times[chosen], sent.rows(chosen)
+    selected = sent.lane == lane
+    return times[selected], sent.rows(selected)
 
 
 def _counters(

@@ -1,4 +1,4 @@
-"""One readout of the board: triggered windows of what its converter gets, mixed down, decimated, stored."""
+"""A readout of the board: triggered windows of its converter's signal, mixed down, decimated and stored."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 
 SOURCES = {"product": PRODUCT, "dds": OSCILLATOR, "input": INPUT}
 LEVELS_BYTES = 64 << 20
-"""Of noiseless traces that stand ready for the next round of the same run."""
+"""Limit for the noiseless traces that are kept for the next round of the same run."""
 BATCH_SAMPLES = 1 << 19
-"""Samples converted in one go: bounds what a long run keeps in memory."""
+"""Number of samples converted at once, which bounds the memory use of a long run."""
 REST = 2
-"""Ticks of the output between the end of a window and the earliest next."""
+"""Minimum output ticks between the end of a window and the start of the next."""
 
 Ticks = npt.NDArray[np.int64]
 
 
 class AverageBuffer:
-    """One readout's memories (`axis_avg_buffer`): `avg_maxlen` sums (I, Q) of 32 bits, `buf_maxlen` samples of 16 bits.
+    """Memories of a readout (`axis_avg_buffer`): `avg_maxlen` sums (I, Q) of 32 bits, `buf_maxlen` samples of 16 bits.
 
-    Both write on from their start address as long as they stay enabled, and begin again at the bottom behind the top.
-    Lengths that fit, and the type of errors, are those of QICK's driver.
+    While enabled, each memory is written from its start address upwards, and wraps around at its end. Allowed lengths
+    and types of errors are those of QICK's driver.
     """
 
     def __init__(self, cfg: Mapping[str, Any]) -> None:
@@ -47,39 +47,39 @@ class AverageBuffer:
 
     @property
     def length(self) -> int:
-        """Length of the window in decimated samples; 0 while nothing is enabled."""
+        """Length of a window in decimated samples; 0 if neither memory is enabled."""
         lengths = ([self._avg[1]] if self.is_summing else []) + ([self._buf[1]] if self.is_sampling else [])
         return max(lengths, default=0)
 
     @property
     def last_sum(self) -> npt.NDArray[np.int32]:
-        """I and Q of the window last written: what the processor reads at its input."""
+        """I and Q of the last stored sum, which the processor reads at its input."""
         return np.asarray(self._sums[(self._next_sum - 1) % len(self._sums)])
 
     def config_avg(self, address: int, length: int) -> None:
-        """Set where sums go, and over how many samples; disable both memories."""
+        """Set the start address of sums and the number of samples of each; disable both memories."""
         self.disable()
         self._avg = (int(address), int(length))
 
     def config_buf(self, address: int, length: int) -> None:
-        """Set where samples go, and how many a window has; disable both memories. Raises `RuntimeError`."""
+        """Set the start address of samples and the number per window; disable both memories. Raise `RuntimeError`."""
         self.disable()
-        _fits(length, len(self._samples), "samples")
+        _check_length(length, len(self._samples), "samples")
         self._buf = (int(address), int(length))
 
     def enable(self, *, avg: bool, buf: bool) -> None:
-        """Ready for triggers, from the start addresses on."""
+        """Enable sums (`avg`), samples (`buf`) or both, from their start addresses."""
         if avg:
             self._next_sum, self.is_summing = self._avg[0], True
         if buf:
             self._next_sample, self.is_sampling = self._buf[0], True
 
     def disable(self) -> None:
-        """Deaf to triggers."""
+        """Disable both memories: triggers are ignored."""
         self.is_summing = self.is_sampling = False
 
     def store(self, windows: npt.NDArray[np.int16]) -> None:
-        """Write windows (windows, length, 2) as they come."""
+        """Store windows (windows, length, 2) in the enabled memories."""
         if self.is_summing:
             sums = windows[:, : self._avg[1]].sum(axis=1, dtype=np.int64).astype(np.int32)
             self._next_sum = _write(self._sums, self._next_sum, sums)
@@ -88,18 +88,18 @@ class AverageBuffer:
             self._next_sample = _write(self._samples, self._next_sample, samples)
 
     def sums(self, address: int, length: int) -> npt.NDArray[np.int32]:
-        """Return (length, 2), a copy. Raises `RuntimeError` for more than the memory gives in one go."""
-        _fits(length, len(self._sums), "sums")
+        """Return a copy (length, 2) of sums from an address. Raise `RuntimeError` if the length is too large."""
+        _check_length(length, len(self._sums), "sums")
         return _read(self._sums, address, length)
 
     def samples(self, address: int, length: int) -> npt.NDArray[np.int16]:
-        """Return (length, 2), a copy. Raises `RuntimeError` for more than the memory gives in one go."""
-        _fits(length, len(self._samples), "samples")
+        """Return a copy (length, 2) of samples from an address. Raise `RuntimeError` if the length is too large."""
+        _check_length(length, len(self._samples), "samples")
         return _read(self._samples, address, length)
 
 
-def _fits(length: int, size: int, what: str) -> None:
-    """Raise `RuntimeError` for a length that does not fit: QICK's driver uses one place less than there is."""
+def _check_length(length: int, size: int, what: str) -> None:
+    """Raise `RuntimeError` if a length does not fit: QICK's driver uses one place less than the memory has."""
     if length >= size:
         raise RuntimeError(
             f"{length} {what} at once are too many: the memory has {size} places, one of which cannot be "
@@ -108,13 +108,13 @@ def _fits(length: int, size: int, what: str) -> None:
 
 
 def _write(memory: npt.NDArray[Any], address: int, rows: npt.NDArray[Any]) -> int:
-    """Write rows from an address on, around the top; the address behind the last."""
+    """Write rows from an address, with wrap-around, and return the address after the last row."""
     end = address + len(rows)
     if end <= len(memory):
         memory[address:end] = rows
     else:
-        kept = rows[-len(memory) :]
-        memory[np.arange(end - len(kept), end) % len(memory)] = kept
+        tail = rows[-len(memory) :]
+        memory[np.arange(end - len(tail), end) % len(memory)] = tail
     return end % len(memory)
 
 
@@ -125,7 +125,7 @@ def _read(memory: npt.NDArray[Any], address: int, length: int) -> npt.NDArray[An
 
 
 def rises(pins: npt.NDArray[Any], readout: Mapping[str, Any]) -> Ticks:
-    """Return ticks of the processor at which the readout's trigger goes up."""
+    """Return the ticks of the processor at which the trigger of a readout rises."""
     kind = 1 if readout["trigger_type"] == "tport" else 0
     mine = pins[(pins["kind"] == kind) & (pins["port"] == readout["trigger_port"])]
     bit = 0 if kind else readout["trigger_bit"]
@@ -135,9 +135,9 @@ def rises(pins: npt.NDArray[Any], readout: Mapping[str, Any]) -> Ticks:
 
 
 def windows(rises: Ticks, ticks_per_time: float, length: int) -> Ticks:
-    """Return first output ticks of the windows of `length` that those rises open (`avg.sv`, `buffer.sv`).
+    """Return the first output ticks of the windows of `length` that rises open (`avg.sv`, `buffer.sv`).
 
-    While a window is open no other opens, and the machine needs two ticks before it listens again.
+    Rises during a window, and up to `REST` ticks after its end, are ignored.
 
     >>> windows(np.array([0, 50, 100, 205]), 1.0, 100).tolist()
     [0, 205]
@@ -163,23 +163,23 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """State that all readouts of the board share."""
+    """Settings of the converters, the same for all readouts of the board."""
 
     bits: int
     taps: npt.NDArray[np.float64]
     clock_factor: float
-    """Rate of the clocks over what the configuration says."""
+    """Ratio of the clock rates to the configured rates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One run, as a readout sees it."""
+    """A run from the viewpoint of one readout."""
 
     timeline: TimeLine
     rises: npt.NDArray[np.int64]
-    """Ticks of the processor at which this readout's trigger goes up."""
+    """Ticks of the processor at which the trigger of the readout rises."""
     words: Track | None
-    """Settings by the processor of a readout that it controls; None for one that the host configures."""
+    """Settings of a readout that the processor controls; None for a readout that the host configures."""
 
 
 class Readout:
@@ -196,15 +196,15 @@ class Readout:
         self._rng = rng
         self._scene: Scene | None = None
         self._starts = np.zeros(0, np.int64)
-        self._done = 0
+        self._stored = 0
         self._levels: dict[bytes, Level] = {}
         self._levels_of: tuple[TimeLine, Any] | None = None
-        self._opened_by: tuple[npt.NDArray[np.int64], dict[tuple[int, int], npt.NDArray[np.int64]]] | None = (
-            None
-        )
+        self._window_starts: (
+            tuple[npt.NDArray[np.int64], dict[tuple[int, int], npt.NDArray[np.int64]]] | None
+        ) = None
 
     def configure(self, regs: Mapping[str, Any]) -> None:
-        """Frequency, phase and output as `QickConfig.calc_ro_regs` gives them."""
+        """Set frequency, phase and output from the values of `QickConfig.calc_ro_regs`."""
         self.tuning = Tuning(
             int(regs["f_int"]) % TURN,
             int(regs.get("phase_int", 0)) % TURN,
@@ -212,13 +212,13 @@ class Readout:
         )
 
     def begin(self, scene: Scene) -> None:
-        """Begin a run: what is enabled now listens."""
+        """Start a run: the enabled memories store its windows."""
         self._scene = scene
         self.listen(since=0.0)
 
     def listen(self, *, since: float) -> None:
-        """Open windows at triggers for what is enabled, from tick `since` of the processor on."""
-        self._done = 0
+        """Open windows for the enabled memories at triggers from tick `since` of the processor."""
+        self._stored = 0
         self._starts = np.zeros(0, np.int64)
         if self.buffer.length and self._scene is not None:
             self._starts = self._find_windows(
@@ -226,33 +226,33 @@ class Readout:
             )
 
     def _find_windows(self, rises: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
-        """Return the starts of windows for rises from number `first` on; kept for an equal run."""
-        if self._opened_by is None or self._opened_by[0] is not rises:
-            self._opened_by = (rises, {})
-        known, key = self._opened_by[1], (first, self.buffer.length)
+        """Return the starts of windows for rises from number `first`; the result is cached for the same run."""
+        if self._window_starts is None or self._window_starts[0] is not rises:
+            self._window_starts = (rises, {})
+        known, key = self._window_starts[1], (first, self.buffer.length)
         if key not in known:
             known[key] = windows(rises[first:], self._ticks_per_time, self.buffer.length)
         return known[key]
 
     def extend(self, scene: Scene) -> None:
-        """More is known of the same run: its windows so far stay as they are."""
+        """Replace the scene by a longer part of the same run; windows so far stay unchanged."""
         self._scene = scene
         self._starts = windows(scene.rises, self._ticks_per_time, self.buffer.length)
 
     def stop(self, tick: float) -> None:
-        """Open no further window from that tick of the processor on."""
+        """Open no window after a tick of the processor."""
         opened = int(np.searchsorted(self._starts, tick * self._ticks_per_time, "right"))
-        self._starts = self._starts[: max(opened, self._done)]
+        self._starts = self._starts[: max(opened, self._stored)]
 
     def next_end(self) -> float | None:
-        """Tick of the processor at which the first window that is not stored yet ends; None when all are."""
-        if self._done == len(self._starts) or not self.buffer.length:
+        """Return the tick of the processor at which the first window that is not stored ends, or None."""
+        if self._stored == len(self._starts) or not self.buffer.length:
             return None
-        return (int(self._starts[self._done]) + self.buffer.length) / float(self._ticks_per_time)
+        return (int(self._starts[self._stored]) + self.buffer.length) / float(self._ticks_per_time)
 
     def settle(self, until: float, converter: Converter, epoch: Any) -> None:
-        """Store all windows that have ended at tick `until` of the processor and are not stored yet."""
-        if self._done == len(self._starts) or not self.buffer.length:
+        """Store all windows that have ended by tick `until` of the processor and are not stored yet."""
+        if self._stored == len(self._starts) or not self.buffer.length:
             return
         ended = int(
             np.searchsorted(self._starts, until * self._ticks_per_time - self.buffer.length, side="right")
@@ -260,10 +260,10 @@ class Readout:
         count = DECIMATION * self.buffer.length + len(converter.taps) - DECIMATION
         batch = max(BATCH_SAMPLES // count, 1)
         self.traces.begin((epoch, count, self.buffer.length))
-        while self._done < ended:
-            end = min(self._done + batch, ended)
-            self._store(self._starts[self._done : end], count, converter)
-            self._done = end
+        while self._stored < ended:
+            end = min(self._stored + batch, ended)
+            self._store(self._starts[self._stored : end], count, converter)
+            self._stored = end
 
     def _store(self, starts: npt.NDArray[np.int64], count: int, converter: Converter) -> None:
         assert self._scene is not None
@@ -278,7 +278,7 @@ class Readout:
     def _level_of(
         self, timeline: TimeLine, firsts: npt.NDArray[np.int64], count: int, converter: Converter
     ) -> Level:
-        """Return the same as assembled for the last run, when it is the same run of the same epoch."""
+        """Return the levels of windows; reuse those of the last run if run and epoch are the same."""
         if (
             self._levels_of is None
             or self._levels_of[0] is not timeline
@@ -290,8 +290,8 @@ class Readout:
             if sum(level.traces.nbytes for level in self._levels.values()) > LEVELS_BYTES:
                 self._levels = {}
             rate_hz = self.cfg["fs"] * 1e6 * converter.clock_factor
-            seen, which = self.traces.of_windows(timeline, rate_hz, firsts, count)
-            self._levels[key] = level_of(seen, which, converter.bits)
+            signals, which = self.traces.of_windows(timeline, rate_hz, firsts, count)
+            self._levels[key] = level_of(signals, which, converter.bits)
         return self._levels[key]
 
     def _mixing(self, firsts: npt.NDArray[np.int64]) -> Mixing:

@@ -1,8 +1,8 @@
-"""Noiseless traces, kept under all that they depend on: what a plant answered to which stretch of which signals.
+"""Cache of noiseless traces, with the signals that they depend on as keys.
 
-The key of a trace is the content of the signals that the plant looks at, and all traces are forgotten when
-anything else changes (the plant's version, envelopes, lengths). So nothing stale can come back, whatever program
-runs, and the thousand equal shots of a loop cost the plant one question.
+The key of a trace is the content of the signals that the plant reads. All traces are dropped when anything else changes
+(version of the plant, envelopes, lengths). Therefore the cache never returns a stale trace, and the thousand equal
+shots of a loop need one call of the plant.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from sim.twins.rfsoc.signals.track import Recorder, TimeLine, whole_ratio
 
 MEMORY_BYTES = 64 << 20
 LOOKS = 4
-"""So often windows are grouped again because the plant looked further than before; then each is asked for alone."""
+"""Maximum number of groupings, repeated if the plant reads more than before; then each window is requested alone."""
 SLACK = 2
-"""Samples by which a plant may ask for more at another time, where rates have no whole ratio."""
+"""Number of samples by which the range that a plant reads may vary, if the rates have no integer ratio."""
 
 Place: TypeAlias = tuple[int, int]
-"""On a generator's line: whole samples, and the rest in the smallest unit of the ratio of rates."""
+"""Position on a generator's time line: whole samples, and the rest in the smallest unit of the ratio of rates."""
 
 
 class Traces:
@@ -34,51 +34,51 @@ class Traces:
         self._readout = readout
         self.epoch: Any = None
         self._reach: dict[int, tuple[int, int]] | None = None
-        self._kept: dict[Any, Received] = {}
+        self._traces: dict[Any, Received] = {}
         self.questions = 0
-        """How often the plant was asked."""
+        """Number of calls of the plant."""
 
     def begin(self, epoch: Any) -> None:
-        """Forget everything unless this is the epoch of before."""
+        """Drop all traces if the epoch has changed."""
         if epoch != self.epoch:
             self.epoch = epoch
             self._reach = None
-            self._kept = {}
+            self._traces = {}
 
     def receive(self, timeline: TimeLine, rate_hz: float, first: int, count: int) -> Received:
-        """Return the trace of `count` samples from number `first` on; the same object for the same trace."""
+        """Return the trace of `count` samples from number `first`; the same object for the same trace."""
         places = [_place(first, generator.rate_hz / rate_hz) for generator in timeline.generators]
         key = None if self._reach is None else self._key(timeline, places, self._reach)
-        if key is not None and key in self._kept:
-            return self._kept[key]
+        if key is not None and key in self._traces:
+            return self._traces[key]
         recorder = Recorder(timeline)
         received = _check(self._plant.receive(self._readout, rate_hz, first, count, recorder), count)
         self.questions += 1
         reach = _reach(self._reach or {}, recorder.asked, places)
         if reach != self._reach:
-            self._reach, self._kept = reach, {}  # keys of a shorter reach say too little
+            self._reach, self._traces = reach, {}  # keys of a shorter reach are ambiguous
             key = self._key(timeline, places, reach)
-        elif len(self._kept) * received.level.nbytes * 2 > MEMORY_BYTES:
-            self._kept = {}
-        self._kept[key] = received
+        elif len(self._traces) * received.level.nbytes * 2 > MEMORY_BYTES:
+            self._traces = {}
+        self._traces[key] = received
         return received
 
     def of_windows(
         self, timeline: TimeLine, rate_hz: float, firsts: npt.NDArray[np.int64], count: int
     ) -> tuple[list[Received], npt.NDArray[np.int64]]:
-        """Return the traces in windows of `count` samples from each of `firsts` on, and the trace of each.
+        """Return different traces, and (windows,) the number of the trace of each window of `count` samples.
 
-        Windows are sorted into groups that see the same, so that a thousand equal shots are looked at together.
+        Windows with the same signals form a group, so that a thousand equal shots need one trace.
         """
         self.receive(timeline, rate_hz, int(firsts[0]), count)
         for _ in range(LOOKS):
             reach = self._reach
             heads, group = _groups(timeline, rate_hz, firsts, reach or {})
-            seen = [self.receive(timeline, rate_hz, first, count) for first in firsts[heads].tolist()]
+            received = [self.receive(timeline, rate_hz, first, count) for first in firsts[heads].tolist()]
             if (
                 self._reach == reach
-            ):  # else the plant looked further, and groups of a shorter reach say too little
-                return seen, group
+            ):  # otherwise the plant has read more, and groups of a shorter reach are ambiguous
+                return received, group
         each = [self.receive(timeline, rate_hz, first, count) for first in firsts.tolist()]
         return each, np.arange(len(each))
 
@@ -111,11 +111,11 @@ def _place(sample: int, ratio: float) -> Place:
 
 
 def _reach(
-    before: dict[int, tuple[int, int]], asked: Iterable[tuple[int, int, int]], places: list[Place]
+    before: dict[int, tuple[int, int]], requests: Iterable[tuple[int, int, int]], places: list[Place]
 ) -> dict[int, tuple[int, int]]:
-    """Return the interval that a plant sees on each generator's line, relative to the window."""
+    """Return the range that a plant reads on each generator's time line, relative to the window."""
     reach = dict(before)
-    for generator, begin, length in asked:
+    for generator, begin, length in requests:
         if generator >= len(places):
             continue
         low, high = begin - places[generator][0], begin - places[generator][0] + length

@@ -1,9 +1,9 @@
-"""Generators in one run: the track of each, pulses one after the other, and all at full rate for a plant that asks.
+"""Signals of generators in a run: a track of pulses for each generator, and its samples at full rate.
 
-Firmware `axis_signal_gen_v6`: a word waits in a queue until the pulse before it has ended; a periodic pulse ends
-with a whole period once another word has come. The oscillator has 32 bits of phase and counts on from pulse to
-pulse. Products keep the upper 16 of 32 bits, the gain (16 bits, 32768 would be 1) is applied last, and the
-converter takes the upper 14 of 16 bits.
+Firmware `axis_signal_gen_v6`: a word waits in a queue until the previous pulse has ended; a periodic pulse ends with a
+whole period after the next word has arrived. The oscillator has a 32-bit phase, which continues from pulse to pulse.
+Products keep the upper 16 of 32 bits, the gain (16 bits, 32768 would be 1) is applied last, and the converter uses the
+upper 14 of 16 bits.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ FOREVER = 1 << 62
 TURN = 1 << 32
 FULL_SCALE = 32768
 AMPLITUDE = 32767
-"""Of the oscillator."""
+"""Amplitude of the oscillator."""
 DAC_STEP = 4
-"""14 of 16 bits."""
+"""Step of the converter, which uses 14 of 16 bits."""
 
 Samples = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """The properties of one generator that its samples depend on."""
+    """Properties of a generator that its samples depend on."""
 
     rate_hz: float
     ticks_per_time: float
-    """Ticks of its fabric per tick of the processor."""
+    """Ticks of the generator's fabric clock for each tick of the processor."""
     samples_per_tick: int
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """State of a generator when a run has ended: its last pulse, periodic or held."""
+    """State of a generator after a run: its last pulse, periodic or held, and the phase of the oscillator."""
 
     wave: Waves
     turn: int
@@ -51,7 +51,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """Pulses in the order of their times; all columns (n,), times in samples."""
+    """Pulses of a generator in order of time; all columns are (n,), times are in samples."""
 
     waves: Waves
     starts: npt.NDArray[np.int64]
@@ -62,7 +62,7 @@ class Track:
     contents: list[bytes]
     is_last_kept: bool = False
     codes: npt.NDArray[np.int64] = field(init=False)
-    """(n,) a number for each of the different contents of this track."""
+    """(n,) numbers that are equal for pulses with equal contents."""
 
     def __post_init__(self) -> None:
         numbers: dict[bytes, int] = {}
@@ -70,7 +70,7 @@ class Track:
         object.__setattr__(self, "codes", np.array(codes, np.int64))
 
     def standing(self) -> Standing | None:
-        """Return the last word, where it outlives the run."""
+        """Return the state after the run, or None if no pulse outlives the run."""
         if not len(self.waves):
             return None
         if not (self.is_last_kept or self.waves.is_periodic[-1] or self.waves.is_held[-1]):
@@ -78,17 +78,20 @@ class Track:
         return Standing(self.waves.rows(np.array([-1])), int(self.turns[-1]))
 
     def overlapping(self, first: int, count: int) -> range:
-        """Return numbers of the pulses that matter to `count` samples from `first` on, one that is held included."""
+        """Return the numbers of the pulses that affect `count` samples from `first`, including a held one before."""
         begin = int(self.starts.searchsorted(first, "right")) - 1
         return range(max(begin, 0), int(self.starts.searchsorted(first + count, "left")))
 
     def signature(self, first: int, count: int) -> tuple[Any, ...]:
-        """Equal for two stretches whose samples are equal, of whatever run, as long as the envelopes are the same."""
-        seen = (self._see(i, first, count) for i in self.overlapping(first, count))
-        return tuple(one for one in seen if one is not None)
+        """Return a value that is the same only for sections with the same samples, if the envelopes are the same.
+
+        Sections may be of different runs.
+        """
+        pulses = (self._see(i, first, count) for i in self.overlapping(first, count))
+        return tuple(one for one in pulses if one is not None)
 
     def signatures(self, firsts: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
-        """Return (stretches, columns) for many stretches at once: where rows are equal, `signature` is."""
+        """Return (sections, columns) for many sections at once: equal rows mean equal `signature`s."""
         if not len(self.starts):
             return np.zeros((len(firsts), 1), np.int64)
         begin = np.maximum(self.starts.searchsorted(firsts, "right") - 1, 0)
@@ -104,26 +107,26 @@ class Track:
         firsts: npt.NDArray[np.int64],
         count: int,
     ) -> npt.NDArray[np.int64]:
-        """Return (stretches, 4): `_see` of one pulse for each stretch, -FOREVER where nothing is seen of it."""
+        """Return (sections, 4): `_see` of one pulse for each section, -FOREVER if it does not affect the section."""
         i = np.minimum(numbers, len(self.starts) - 1)
         start, end = self.starts[i] - firsts, self.ends[i] - firsts
         is_flat = (self.waves.freq[i] == 0) & (self.waves.source[i] == OSCILLATOR)
         has_ended = end <= 0
         start = np.where(has_ended, -FOREVER, np.where(is_flat, np.maximum(start, -1), start))
         end = np.where(has_ended, 0, np.minimum(end, count))
-        seen = np.column_stack([start, end, self.codes[i], self.turns[i]])
-        seen[(numbers >= stop) | (has_ended & ~self.waves.is_held[i])] = -FOREVER
-        return seen
+        rows = np.column_stack([start, end, self.codes[i], self.turns[i]])
+        rows[(numbers >= stop) | (has_ended & ~self.waves.is_held[i])] = -FOREVER
+        return rows
 
     def _see(self, i: int, first: int, count: int) -> tuple[Any, ...] | None:
         start, end = int(self.starts[i]) - first, int(self.ends[i]) - first
-        if end <= 0:  # of what has ended only the last sample can matter
+        if end <= 0:  # after its end, only the last sample of a held pulse matters
             return (None, self.contents[i], int(self.turns[i])) if self.waves.is_held[i] else None
         start = max(start, -1) if self._is_flat(i) else start
         return start, min(end, count), self.contents[i], int(self.turns[i])
 
     def samples(self, envelope: npt.NDArray[np.int16], first: int, count: int) -> npt.NDArray[np.float64]:
-        """Return `count` samples from `first` on, fractions of full scale; `envelope` is (length, 2)."""
+        """Return `count` samples from `first`, as fractions of full scale; `envelope` is (length, 2)."""
         out = np.zeros(count, np.int64)
         for i in self.overlapping(first, count):
             begin, end = max(int(self.starts[i]), first), min(int(self.ends[i]), first + count)
@@ -140,7 +143,7 @@ class Track:
         return bool(self.waves.freq[i] == 0 and self.waves.source[i] == OSCILLATOR)
 
     def _play(self, i: int, envelope: npt.NDArray[np.int16], first: int, count: int) -> Samples:
-        """Return samples of pulse `i` alone, before the converter."""
+        """Return samples of pulse `i` before the converter."""
         source, gain = int(self.waves.source[i]), int(self.waves.gain[i])
         if self._is_flat(i):
             level = round(AMPLITUDE * np.cos(2 * np.pi * self.turns[i] / TURN))
@@ -157,7 +160,7 @@ class Track:
         return shape * gain >> 15
 
     def _mix(self, i: int, since: Samples, picked: Samples) -> Samples:
-        """Envelope samples (n, 2) times the oscillator."""
+        """Return the real part of envelope samples (n, 2) multiplied by the oscillator."""
         real, imaginary = self._oscillator(i, since)
         return (real * picked[:, 0] - imaginary * picked[:, 1]) >> 16
 
@@ -169,7 +172,7 @@ class Track:
 
 
 def oscillator(turns: Samples) -> tuple[Samples, Samples]:
-    """Cosine and sine of phases in 2**-32 of a turn, 16 bits each.
+    """Return cosine and sine, 16 bits each, of phases in 2**-32 of a turn.
 
     >>> [part.tolist() for part in oscillator(np.array([0, 1 << 30, 1 << 31]))]
     [[32767, 0, -32767], [0, 32767, 0]]
@@ -188,9 +191,9 @@ def play(
     *,
     is_last_kept: bool = False,
 ) -> Track:
-    """Return the track of words that take effect at `times` (ticks of the processor), after the last run's.
+    """Return the track of words that take effect at `times` (ticks of the processor), after the state `standing`.
 
-    `is_last_kept`: the last word stays in force when the run has ended, as it does in a readout.
+    With `is_last_kept`, the last word stays in force after the run, as in a readout.
     """
     ready = np.ceil(times * generator.ticks_per_time - 1e-9).astype(np.int64)
     if standing is not None:
@@ -210,7 +213,7 @@ def play(
 
 
 def _long_ago(standing: Standing) -> int:
-    """Return the time when the current word began: just now if it has ended, else before a plant's memory."""
+    """Return a start for the pulse of the previous run: it ends at 0, or, if periodic, starts long before."""
     length = max(int(standing.wave.length[0]), 1)
     return -length * (1 << 20) if standing.wave.is_periodic[0] else -length
 
@@ -222,9 +225,9 @@ def _join(before: Waves, after: Waves) -> Waves:
 def _start(
     ready: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], is_periodic: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
-    """Begin of each pulse: when it is ready and the one before has ended.
+    """Return the start of each pulse: when it is ready and the previous pulse has ended.
 
-    Without periodic ones start[i] = max over j <= i of ready[j] + the lengths from j to i - 1.
+    Without periodic pulses, start[i] = max over j <= i of (ready[j] + sum of the lengths from j to i - 1).
     """
     if is_periodic.any():
         return _start_one_by_one(ready, lengths, is_periodic)
@@ -240,15 +243,15 @@ def _start_one_by_one(
     for i, (at, length) in enumerate(zip(ready.tolist(), lengths.tolist(), strict=True)):
         if i and is_periodic[i - 1]:
             period = int(lengths[i - 1])
-            begun = int(starts[i - 1])
-            free = begun + max(-(-(at - begun) // period), 1) * period
+            start = int(starts[i - 1])
+            free = start + max(-(-(at - start) // period), 1) * period
         starts[i] = max(at, free)
         free = int(starts[i]) + length
     return starts
 
 
 def _turns(waves: Waves, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the oscillator counts samples from the run's beginning, or from the last pulse that set it back."""
+    """Return the phase at the start of each pulse; it counts samples since the run's start or the last reset."""
     marks = np.where(waves.is_reset, starts, -FOREVER)
     origins = np.maximum.accumulate(marks) if len(marks) else marks
     since = starts - np.where(origins == -FOREVER, 0, origins)
@@ -258,7 +261,7 @@ def _turns(waves: Waves, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]
 
 @cache
 def whole_ratio(ratio: float) -> tuple[int, int]:
-    """Return a ratio of two converters' rates in whole numbers.
+    """Return the ratio of two sample rates as a fraction of integers with a denominator of at most 1000.
 
     >>> whole_ratio(9584.64 / 2457.6)
     (39, 10)
@@ -269,9 +272,9 @@ def whole_ratio(ratio: float) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class TimeLine:
-    """Tracks by number of the generator, and the envelope memories (length, 2) that they play from.
+    """Signals of all generators: tracks by number of the generator, and envelope memories (length, 2).
 
-    A generator that the board has not is silent: a plant may have more inputs than the board outputs.
+    A generator that the board does not have is silent, because a plant may have more inputs than the board has outputs.
     """
 
     generators: Sequence[Generator]
@@ -279,40 +282,40 @@ class TimeLine:
     envelopes: Sequence[npt.NDArray[np.int16]]
 
     def rate_hz(self, generator: int) -> float:
-        """Return samples per second of a generator's converter."""
+        """Return the sample rate of a generator's converter in Hz."""
         return self.generators[generator if generator < len(self.generators) else 0].rate_hz
 
     def samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
-        """Return samples as `Outputs` says."""
+        """Return samples of a generator, as `Outputs.samples` specifies."""
         track = self.tracks.get(generator)
         if track is None:
             return np.zeros(count)
         return track.samples(self.envelopes[generator], first, count)
 
     def signature(self, generator: int, first: int, count: int) -> tuple[Any, ...]:
-        """Equal for stretches with equal samples, see `Track.signature`."""
+        """Return the signature of a section, see `Track.signature`."""
         track = self.tracks.get(generator)
         return () if track is None else track.signature(first, count)
 
     def signatures(self, generator: int, firsts: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
-        """Return (stretches, columns) for many stretches at once, see `Track.signatures`."""
+        """Return the signatures of many sections, see `Track.signatures`."""
         track = self.tracks.get(generator)
         return np.zeros((len(firsts), 1), np.int64) if track is None else track.signatures(firsts, count)
 
 
 @dataclass(slots=True)
 class Recorder:
-    """Outputs that remember which stretches they were asked for."""
+    """Outputs that record which sections were requested."""
 
     outputs: Outputs
     asked: list[tuple[int, int, int]] = field(default_factory=list)
-    """Generator, first sample, count."""
+    """Requests as (generator, first sample, count)."""
 
     def rate_hz(self, generator: int) -> float:
-        """Return the same as the outputs say."""
+        """Return the sample rate of a generator's converter in Hz."""
         return self.outputs.rate_hz(generator)
 
     def samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
-        """Return the same as the outputs say; remembered."""
+        """Return samples of the outputs, and record the request."""
         self.asked.append((generator, first, count))
         return self.outputs.samples(generator, first, count)

@@ -1,9 +1,9 @@
-"""Words on a generator's port, decoded: both processors' forms become one table of columns.
+"""Decoding of the words on a generator's port; the formats of both processors become one table of columns.
 
-A generator of type `axis_signal_gen_v6` takes 160 bits from version 1 of the processor: freq (32), phase (32),
-envelope address (16 of 32), gain (16 of 32), and 32 of configuration: length (16), output (2), periodic, zero
-after the end, phase reset. Version 2 sends freq, phase, address, gain, length and configuration (16) apart; its
-upper byte of configuration is the lane of a multiplexer, where one stands before the generators.
+A generator of type `axis_signal_gen_v6` receives 160 bits from version 1 of the processor: freq (32), phase (32),
+envelope address (16 of 32), gain (16 of 32), and 32 bits of configuration: length (16), output (2), periodic, zero
+after the end, phase reset. Version 2 sends freq, phase, address, gain, length and configuration (16) separately; the
+upper byte of the configuration is the lane of a multiplexer before the generators, if there is one.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ import numpy as np
 import numpy.typing as npt
 
 PRODUCT, OSCILLATOR, INPUT, ZERO = range(4)
-"""What goes out: oscillator times envelope, the oscillator, the envelope, nothing. Readouts: the same with the
-signal in the place of the envelope."""
+"""Output of a generator: oscillator times envelope, oscillator, envelope, or zero. For readouts, the input signal takes
+the place of the envelope."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """Columns (n,), one row a word."""
+    """Decoded words, as columns (n,)."""
 
     freq: npt.NDArray[np.int64]
     phase: npt.NDArray[np.int64]
     address: npt.NDArray[np.int64]
-    """Of the envelope, in ticks of the generator's fabric."""
+    """Address of the envelope, in ticks of the generator's fabric clock."""
     gain: npt.NDArray[np.int64]
     length: npt.NDArray[np.int64]
-    """Ticks of the generator's fabric."""
+    """Length in ticks of the generator's fabric clock."""
     source: npt.NDArray[np.int64]
     is_periodic: npt.NDArray[np.bool_]
     is_held: npt.NDArray[np.bool_]
-    """The last sample stands after the end."""
+    """True if the last sample is held after the end."""
     is_reset: npt.NDArray[np.bool_]
-    """The oscillator begins again with this word."""
+    """True if the word resets the phase of the oscillator."""
     lane: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.freq)
 
     def rows(self, chosen: npt.NDArray[Any]) -> Waves:
-        """Return some of the rows, by numbers or by a mask."""
+        """Return some of the rows, selected by numbers or a mask."""
         return Waves(*(getattr(self, name)[chosen] for name in self.__slots__))
 
     def contents(self) -> list[bytes]:
-        """Return all that a row says, to compare rows by."""
+        """Return the content of each row as bytes, for comparisons."""
         table = np.column_stack([getattr(self, name).astype(np.int64) for name in self.__slots__])
         return [row.tobytes() for row in table]
 
 
 def decode(words: npt.NDArray[np.uint32], version: int) -> Waves:
-    """Return words (n, 6) of a processor of this version."""
+    """Decode words (n, 6) of a processor of version 1 or 2."""
     return _decode_1(words.astype(np.int64)) if version == 1 else _decode_2(words.astype(np.int64))
 
 
@@ -88,7 +88,7 @@ def _waves(
 
 
 def sign_16(words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the lowest 16 bits as a number with a sign.
+    """Return the lowest 16 bits as a signed number.
 
     >>> sign_16(np.array([1, 0xFFFF, 0x8000])).tolist()
     [1, -1, -32768]

@@ -1,4 +1,4 @@
-"""Compilation of the inner machine, where numba is installed."""
+"""Compilation of the inner machine, if numba is installed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ COMPILED = machine_code.AVAILABLE
 
 
 def compile_function(function: Callable[P, R]) -> Callable[P, R]:
-    """Return the function, compiled where numba is installed.
+    """Return the function, compiled if numba is installed.
 
-    It must allocate nothing: that frees it from counting references to its arrays at each call of a part of it,
-    which would take six times as long as the work.
+    The function must not allocate memory: it is compiled without reference counting of arrays, which would take six
+    times as long as the work itself.
     """
     return machine_code.compile_function(function, error_model="python", _nrt=False)

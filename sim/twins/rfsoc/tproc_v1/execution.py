@@ -1,4 +1,4 @@
-"""One run of a program on the inner machine: room for events, answers to `read`, what stopped it, its `Run`."""
+"""Execution of one program on the inner machine: event buffers, input ports, errors, and the resulting `Run`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sim.twins.rfsoc.processor import COUNT, PIN, WRITE, ProgramError, ReadInput, Run, endless
+from sim.twins.rfsoc.processor import COUNT, PIN, WRITE, ProgramError, ReadInput, Run, describe_endless
 from sim.twins.rfsoc.tproc_v1 import machine
 from sim.twins.rfsoc.tproc_v1.compiled import COMPILED
 from sim.twins.rfsoc.tproc_v1.instructions import CHANNEL, FIELDS, OPER, A
@@ -20,28 +20,28 @@ Array: TypeAlias = npt.NDArray[np.int64]
 CHANNELS = 8
 INPUTS = 4
 UPPER = 0b1010
-"""The operation that makes `read` take the upper half."""
+"""Operation code with which `read` returns the upper half."""
 READ_TICKS = 2
 FIRST_ROOM = 256
-"""Events for which there is room at first; the room doubles when it is used up."""
+"""Initial capacity for events; it doubles when it is exhausted."""
 _REASONS = {
-    machine.UNKNOWN: "opcode {opcode:#04x} is none of the timed processor's (version 1), where the board would stop "
-    "without a word; compile the program again, and see that every way through it comes to `end`",
-    machine.OVERFLOW: "`pushi` on a full stack, where the board would stop without a word; pop as often as you push",
-    machine.UNDERFLOW: "`popi` from an empty stack, where the board would stop without a word; push before you pop",
+    machine.UNKNOWN: "opcode {opcode:#04x} is not valid for the timed processor (version 1); a board would stop "
+    "without an error; compile the program again, and make sure that every path reaches `end`",
+    machine.OVERFLOW: "`pushi` on a full stack; a board would stop without an error; pop as often as you push",
+    machine.UNDERFLOW: "`popi` from an empty stack; a board would stop without an error; push before you pop",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """After how much a program is held to be endless."""
+    """Numbers of instructions and of events after which a program counts as endless."""
 
     instructions: int
     events: int
 
 
 class Execution:
-    """A program on its way from its first instruction to `end`; `memories` are changed in place."""
+    """The execution of a program from its first instruction to `end`; `memories` are changed at the end."""
 
     def __init__(
         self, words: npt.NDArray[np.uint64], code: Array, memories: Memories, data_ports: Collection[int]
@@ -58,10 +58,10 @@ class Execution:
         self._sent = _numbers(np.zeros(FIRST_ROOM * machine.SENT_STRIDE, np.int64))
         self._stored = _numbers(np.zeros(FIRST_ROOM * machine.STORED_STRIDE, np.int64))
         self.has_read = False
-        """Whether the program took a word of an input port, so that another run may go another way."""
+        """True if the program has read an input port, so that another run may differ."""
 
     def so_far(self) -> Run:
-        """Return everything sent and stored until now, some of it to take effect later; `end` is the present tick."""
+        """Return all events up to now, including those that take effect later; `end` is the current tick."""
         sent = _array(self._sent)[: self._state[machine.SENT] * machine.SENT_STRIDE]
         stored = _array(self._stored)[: self._state[machine.STORED] * machine.STORED_STRIDE]
         return as_run(
@@ -72,28 +72,28 @@ class Execution:
         )
 
     def complete(self, read: ReadInput, limits: Limits) -> Run:
-        """Carry on to the end. Raises `ProgramError`; what the program did to the memories until then stays."""
+        """Execute the program to its end. Raise `ProgramError`; changes of the memories up to an error are kept."""
         try:
-            while (status := self._carry_out(limits.instructions)) != machine.ENDED:
-                self._attend(status, read, limits)
+            while (status := self._execute(limits.instructions)) != machine.ENDED:
+                self._handle_stop(status, read, limits)
         finally:
-            self._keep()
+            self._store_memories()
         self._state[machine.TICK] += 1
         return self.so_far()
 
-    def _attend(self, status: int, read: ReadInput, limits: Limits) -> None:
+    def _handle_stop(self, status: int, read: ReadInput, limits: Limits) -> None:
         if status == machine.READING:
             self._take_input(read)
         elif status == machine.FULL and self._events() < limits.events:
-            self._make_room()
+            self._grow_buffers()
         else:
             raise self._error(status)
 
     def _events(self) -> int:
         return int(self._state[machine.SENT] + self._state[machine.STORED])
 
-    def _carry_out(self, limit: int) -> int:
-        return machine.carry_out(
+    def _execute(self, limit: int) -> int:
+        return machine.execute(
             self._code,
             self._registers,
             self._data,
@@ -106,7 +106,7 @@ class Execution:
         )
 
     def _take_input(self, read: ReadInput) -> None:
-        """Execute `read`: ports 4 to 7 do not exist, and give 0."""
+        """Execute `read`; ports 4 to 7 do not exist and are 0."""
         at = self._state[machine.PC] * FIELDS
         channel, half = int(self._code[at + CHANNEL]), int(self._code[at + OPER] == UPPER)
         tick = int(self._state[machine.TICK]) + 1
@@ -117,14 +117,14 @@ class Execution:
         self._state[machine.STEPS] += 1
         self.has_read = True
 
-    def _make_room(self) -> None:
+    def _grow_buffers(self) -> None:
         if (self._state[machine.SENT] + 1) * machine.SENT_STRIDE > len(self._sent):
             self._sent = _double(self._sent)
         else:
             self._stored = _double(self._stored)
 
-    def _keep(self) -> None:
-        """Hand what outlives the run back."""
+    def _store_memories(self) -> None:
+        """Copy registers, data and stack, which outlive the run, back to the memories."""
         self._memories.registers[:] = self._registers
         self._memories.data[:] = self._data
         self._memories.stack[:] = self._stack
@@ -144,17 +144,17 @@ class Execution:
         return ProgramError(f"at address {address}, word {word:#018x}: {reason}")
 
     def _endless(self, status: int) -> str:
-        """Return the message for a run that was stopped for its length."""
+        """Return the message for a run that was stopped because of its length, otherwise an empty text."""
         steps = int(self._state[machine.STEPS])
-        done = {
+        progress = {
             machine.LIMIT: f"{steps} instructions",
             machine.FULL: f"{self._events()} words sent and stored",
         }
-        return endless(done[status], steps) if status in done else ""
+        return describe_endless(progress[status], steps) if status in progress else ""
 
 
 def _numbers(array: Array) -> Any:
-    """Return numbers as the machine wants them: an array when it is compiled, else a list, faster to index."""
+    """Return numbers as the machine needs them: an array if compiled, otherwise a list, which is faster to index."""
     return array if COMPILED else array.tolist()
 
 
@@ -170,7 +170,7 @@ def _double(numbers: Any) -> Any:
 
 def _empty_queues() -> Array:
     queues = np.zeros((CHANNELS, machine.QUEUE_STRIDE), np.int64)
-    queues[:, machine.LAST] = -3  # the first word has none before it
+    queues[:, machine.LAST] = -3  # so that the first word is not delayed
     return queues.reshape(-1)
 
 
@@ -185,8 +185,8 @@ def as_run(
 ) -> Run:
     """Return the run of `sent` (words, 7: channel, time, five parts) and `stored` (words, 3: address, time, word).
 
-    Words to `data_ports` are levels of pins, all others go to generators and readouts. Words of different ports
-    that take effect at one tick stand in the order in which the program sent them.
+    Words to `data_ports` are levels of pins; all others go to generators and readouts. Words that take effect at the
+    same tick stay in the order in which the program sent them.
     """
     in_time = sent[np.argsort(sent[:, 1], kind="stable")]
     on_pins = np.isin(in_time[:, 0], list(data_ports))

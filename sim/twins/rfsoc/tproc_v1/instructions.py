@@ -1,4 +1,4 @@
-"""The instruction set of the processor: one table, and words of 64 bits turned into fields by it.
+"""The instruction set of the processor: the table of instructions, and the decoding of 64-bit words into fields.
 
 Bits of an instruction (firmware `axis_tproc64x32_x8_v1`, `ctrl.sv` and `tproc64x32_x8.v`):
 
@@ -7,7 +7,7 @@ Bits of an instruction (firmware `axis_tproc64x32_x8_v1`, `ctrl.sv` and `tproc64
     52..50  channel        35..31  C, read second               20..16  F     15..0   address of a jump
     49..46  operation
 
-The immediate has 31 bits and is extended with its sign to 32. All registers of an instruction are on its page.
+The immediate has 31 bits and is sign-extended to 32. All registers of an instruction are on its page.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 
 class Kind(IntEnum):
-    """Kind of an instruction; several opcodes differ in nothing but their second operand."""
+    """Kind of an instruction; several opcodes differ only in their second operand."""
 
     UNKNOWN = 0
     CALCULATE = 1  # A = B oper (C or immediate)
@@ -41,15 +41,15 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One line of the table."""
+    """An entry of the instruction table."""
 
     name: str
     opcode: int
     kind: Kind
     immediate: bool
-    """The operand is the immediate, not a register; a word to a channel has then 32 bits, not 160."""
+    """True if the operand is the immediate; a word to a channel then has 32 bits instead of 160."""
     ticks: int
-    """From its own decoding to the next one's: the states that `ctrl.sv` passes through at least."""
+    """Ticks from its decoding to that of the next instruction: the minimum number of states of `ctrl.sv`."""
 
 
 _TABLE = (
@@ -79,19 +79,19 @@ _TABLE = (
 )
 
 INSTRUCTIONS = {instruction.opcode: instruction for instruction in _TABLE}
-"""By opcode."""
+"""Instructions by opcode."""
 
 FIELDS = 16
-"""Numbers per decoded instruction, in the order below. Machine code kept on disk has it and the kinds built in, and is
-made again when `machine.py` is touched."""
+"""Numbers of a decoded instruction, in the order below. Compiled code on disk depends on this constant and on `Kind`,
+but is rebuilt only when `machine.py` changes."""
 KIND, TICKS, IMMEDIATE, OPER, CHANNEL, A, B, C, D, E, F, G, IMM, TARGET = range(14)
 
 
 def decode(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """Return (words, `FIELDS`) what each word says.
+    """Return the fields of words, (words, `FIELDS`).
 
-    Registers are numbered through all pages (page x 32 + register), the immediate is the 32-bit word that the
-    machine sees (0 to 2**32 - 1). An unknown opcode is `Kind.UNKNOWN`: no error, as long as it is not carried out.
+    Registers are numbered through all pages (page x 32 + register); the immediate is an unsigned 32-bit word. An
+    unknown opcode becomes `Kind.UNKNOWN`, which is an error only when it is executed.
 
     >>> regwi_page_1_register_3_minus_2 = 0x19 << 56 | 1 << 53 | 3 << 41 | 0x7FFFFFFE
     >>> fields = decode(np.array([regwi_page_1_register_3_minus_2], np.uint64))[0]

@@ -1,7 +1,7 @@
-"""The inner machine: carries instructions out, counting ticks. Compiled where numba is installed.
+"""The inner machine, which executes instructions and counts ticks; compiled if numba is installed.
 
-All functions work on flat sequences of whole numbers (arrays when compiled, lists otherwise), so that both ways
-run the same text; words are kept as 0 to 2**32 - 1. Imported only when a program is run: numba takes its time.
+All functions use flat sequences of integers (arrays if compiled, otherwise lists), so that the same source runs in both
+ways; words are stored as 0 to 2**32 - 1. Imported only when a program is run, because importing numba is slow.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ CLOCK = (1 << 48) - 1
 """Times have 48 bits."""
 
 PC, TICK, OFFSET, DEPTH, STEPS, SENT, STORED = range(7)
-"""What `state` holds: address and tick at which the next instruction is decoded, the offset of time, words on the
-stack, instructions so far, words sent to channels, words stored in memory."""
+"""Indices of `state`: address and tick of the decoding of the next instruction, time offset, words on the stack,
+instructions executed, words sent to channels, words stored in memory."""
 STATE_SIZE = 7
 
 STACK_SIZE = 255
 QUEUE_SIZE = 15
-"""Words that a channel's queue holds, besides the one that waits for its time."""
+"""Capacity of a channel's queue, besides the word that waits for its time."""
 QUEUE_STRIDE = QUEUE_SIZE + 2
-"""Per channel: ticks at which the last words left the queue (a ring), how many words went through, and the tick
-at which the last one took effect."""
+"""Numbers for each channel: ticks at which the last words left the queue (a ring), count of words that passed, and tick
+at which the last word took effect."""
 COUNT, LAST = QUEUE_SIZE, QUEUE_SIZE + 1
 
 SENT_STRIDE = 7  # channel, time, five words
 STORED_STRIDE = 3  # address, time, word
 
 GOING, ENDED, READING, UNKNOWN, ASTRAY, OVERFLOW, UNDERFLOW, LIMIT, FULL = range(9)
-"""Why the machine stopped: not yet; `end`; a word of an input port is wanted; an opcode that is none; an address
-behind the program; a full or an empty stack; too many instructions; no room for more events."""
+"""Reason why the machine stopped: none (it continues); `end`; it needs a word of an input port; an unknown opcode; an
+address beyond the program; a full or an empty stack; too many instructions; no capacity for more events."""
 
 _ASSIGN, _FETCH, _STORE = int(Kind.ASSIGN), int(Kind.FETCH), int(Kind.STORE)
 _CALCULATE, _PUSH, _POP = int(Kind.CALCULATE), int(Kind.PUSH), int(Kind.POP)
@@ -51,14 +51,14 @@ _F, _G, _IMM, _TARGET = field.F, field.G, field.IMM, field.TARGET
 
 @compile_function
 def sign(word: int, bits: int) -> int:
-    """Return the lowest bits of a word as a number with a sign."""
+    """Return the lowest bits of a word as a signed number."""
     half = 1 << (bits - 1)
     return ((word & (2 * half - 1)) ^ half) - half
 
 
 @compile_function
 def calculate(oper: int, a: int, b: int) -> int:
-    """Return the arithmetic unit: bit-wise operations below 8, arithmetic from 8 on, zero for what is neither."""
+    """Return the result of the arithmetic unit: bit-wise below 8, arithmetic from 8, and zero for an invalid code."""
     result = 0
     if oper == 8:
         result = a + b
@@ -83,7 +83,7 @@ def calculate(oper: int, a: int, b: int) -> int:
 
 @compile_function
 def holds(oper: int, a: int, b: int) -> bool:
-    """Return True if a comparison, with sign, is true; one that is none is never true."""
+    """Return True if a signed comparison is true; an invalid code is never true."""
     left, right = sign(a, 32), sign(b, 32)
     if oper < 2:
         return left > right or (oper == 1 and left == right)
@@ -94,20 +94,20 @@ def holds(oper: int, a: int, b: int) -> bool:
 
 @compile_function
 def operand(code: Sequence[int], at: int, regs: Numbers, register: int) -> int:
-    """Return the immediate, or this register field's register."""
+    """Return the immediate or the value of a register, as the instruction selects."""
     return code[at + _IMM] if code[at + _IMMEDIATE] else regs[code[at + register]]
 
 
 @compile_function
 def assign(regs: Numbers, register: int, word: int) -> None:
-    """Write a register; number 0 of each page stays zero."""
+    """Write a register; register 0 of each page stays zero."""
     if register & 31:
         regs[register] = word
 
 
 @compile_function
 def take_word(code: Sequence[int], at: int, regs: Numbers, memory: Numbers) -> None:
-    """Execute an instruction that gives a register a value of registers, immediate or memory."""
+    """Execute an instruction that assigns a register: immediate, calculation, or word of memory."""
     kind = code[at + _KIND]
     if kind == _ASSIGN:
         word = code[at + _IMM]
@@ -122,7 +122,7 @@ def take_word(code: Sequence[int], at: int, regs: Numbers, memory: Numbers) -> N
 def store(
     code: Sequence[int], at: int, regs: Numbers, memory: Numbers, state: Numbers, stored: Numbers
 ) -> None:
-    """Store a word in memory; it is there from the tick of the next decoding on."""
+    """Store a word in memory, readable from the tick at which the next instruction is decoded."""
     address = operand(code, at, regs, _B) & (len(memory) - 1)
     word = regs[code[at + _C]]
     memory[address] = word
@@ -133,7 +133,7 @@ def store(
 
 @compile_function
 def use_stack(code: Sequence[int], at: int, regs: Numbers, stack: Numbers, state: Numbers) -> int:
-    """Execute `pushi` and `popi`; return whether the stack is full or empty instead."""
+    """Execute `pushi` or `popi`; return GOING, or OVERFLOW or UNDERFLOW if the stack is full or empty."""
     depth = state[DEPTH]
     if code[at + _KIND] == _PUSH:
         if depth == STACK_SIZE:
@@ -151,11 +151,10 @@ def use_stack(code: Sequence[int], at: int, regs: Numbers, stack: Numbers, state
 
 @compile_function
 def pass_queue(queues: Numbers, channel: int, entered: int, due: int) -> int:
-    """Put a word that is due at a time into a channel's queue at `entered`, or as soon as the queue has room.
+    """Put a word into a channel's queue at tick `entered`, or when the queue has space; return the tick of entry.
 
-    Returns the tick of entering; the word's time is then the channel's `LAST`. The word comes out two ticks
-    after it entered, or three after the one before took effect, and then takes effect when it is due or, if
-    that has passed, at once.
+    The time of the word becomes the channel's `LAST`. The word leaves the queue two ticks after it entered, or three
+    ticks after the previous word took effect; it takes effect when it is due or, if that tick has passed, at once.
     """
     base = channel * QUEUE_STRIDE
     slot = base + queues[base + COUNT] % QUEUE_SIZE
@@ -169,7 +168,7 @@ def pass_queue(queues: Numbers, channel: int, entered: int, due: int) -> int:
 
 @compile_function
 def send(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Numbers, sent: Numbers) -> None:
-    """Send a word of 160 bits, or of 32, to a channel at its time."""
+    """Send a word of 160 or 32 bits to a channel; if the queue is full, the instruction takes longer."""
     channel = code[at + _CHANNEL]
     due = (state[OFFSET] + operand(code, at, regs, _C)) & CLOCK
     earliest = state[TICK] - 2
@@ -187,7 +186,7 @@ def send(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Nu
 
 @compile_function
 def wait(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Numbers) -> None:
-    """Go on only when the channel has done all that was sent to it before, and the time has come."""
+    """Wait until all earlier words of the channel have taken effect, and the time has come."""
     channel = code[at + _CHANNEL]
     due = (state[OFFSET] + operand(code, at, regs, _C)) & CLOCK
     pass_queue(queues, channel, state[TICK] - 5, due)
@@ -196,7 +195,7 @@ def wait(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Nu
 
 @compile_function
 def jump(code: Sequence[int], at: int, regs: Numbers, state: Numbers) -> None:
-    """Execute `loopnz` and `condj`."""
+    """Execute `loopnz` or `condj`."""
     b = regs[code[at + _B]]
     oper = code[at + _OPER]
     if code[at + _KIND] == _BRANCH:
@@ -221,7 +220,7 @@ def step(
     sent: Numbers,
     stored: Numbers,
 ) -> int:
-    """Execute one instruction, of whatever kind but `READ`, `END` and `UNKNOWN`."""
+    """Execute one instruction of any kind except `READ`, `END` and `UNKNOWN`; return the status."""
     kind = code[at + _KIND]
     state[PC] += 1
     state[TICK] += code[at + _TICKS]
@@ -244,7 +243,7 @@ def step(
 
 @compile_function
 def stop_at(kind: int) -> int:
-    """Why the machine leaves an instruction of this kind to others, if it does."""
+    """Return the reason to stop before an instruction of a kind (END, READ, unknown), or GOING."""
     if kind == _END:
         return ENDED
     if kind == _READ:
@@ -253,7 +252,7 @@ def stop_at(kind: int) -> int:
 
 
 @compile_function
-def carry_out(
+def execute(
     code: Sequence[int],
     regs: Numbers,
     memory: Numbers,
@@ -264,9 +263,9 @@ def carry_out(
     stored: Numbers,
     limit: int,
 ) -> int:
-    """Carry instructions out until something stops the machine, and say what.
+    """Execute instructions until something stops the machine, and return the reason.
 
-    The state is then that before the instruction that stopped it (after it for a stack that is full or empty).
+    The state is then that before the instruction that stopped it (after it for a full or empty stack).
     """
     status = GOING
     while status == GOING:

@@ -1,4 +1,4 @@
-"""Memories, which outlive a run."""
+"""Memories of the processor, which outlive a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STACK_WORDS = 255
 
 @dataclass(slots=True)
 class Memories:
-    """8 pages of 32 registers, data memory, the stack and how much of it is in use; words are 0 to 2**32 - 1."""
+    """8 pages of 32 registers, data memory, and the stack with its depth; words are 0 to 2**32 - 1."""
 
     registers: npt.NDArray[np.int64]
     data: npt.NDArray[np.int64]
@@ -28,7 +28,7 @@ class Memories:
         return cls(registers, data, stack)
 
     def fingerprint(self) -> bytes:
-        """Equal where the contents are."""
+        """Return a digest of the contents: registers, data, and the used part of the stack."""
         digest = blake2b(self.depth.to_bytes(2), digest_size=16)
         for words in (self.registers, self.data, self.stack[: self.depth]):
             digest.update(words.tobytes())

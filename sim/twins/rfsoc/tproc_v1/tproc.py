@@ -1,4 +1,4 @@
-"""The processor as the board sees it: memories to load, a program to run."""
+"""The processor with the interface that the board uses: loading of memories, and execution of a program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 INSTRUCTION_LIMIT = 50_000_000
 SLOW_LIMIT = 2_000_000
-"""Without numba: what takes a few seconds then."""
+"""Default limit without numba, which takes a few seconds."""
 EVENT_LIMIT = 10_000_000
 
 
@@ -27,9 +27,9 @@ class TprocV1:
     """The timed processor `axis_tproc64x32_x8` with its memories.
 
     `pmem_words` and `dmem_words` (a power of two) are the sizes of its memories, in words of 64 and of 32 bits.
-    `data_ports` are the channels that lead to pins: a word to them is a `PIN` of the run, a word to any other is a
-    `WRITE`. A program that has not ended after `instruction_limit` instructions (unless given, as many as take a few
-    seconds), or wants room for more events when it has sent and stored `event_limit` words, is held to be endless.
+    `data_ports` are the channels that drive pins: a word to them is a `PIN` of the run, a word to any other a `WRITE`.
+    A program counts as endless after `instruction_limit` instructions (by default, as many as take a few seconds), or
+    if it needs more capacity after `event_limit` words sent and stored.
     """
 
     def __init__(
@@ -54,20 +54,20 @@ class TprocV1:
 
     @property
     def version(self) -> int:
-        """A number for all that the next run depends on: program, memory, registers, stack.
+        """Number that depends on everything that the next run depends on: program, memory, registers, stack.
 
-        It is the same whenever these are the same, so that a shot counter cleared before each round does not make
-        the rounds differ. After a run that took words of an input port it is a new one.
+        Equal contents have equal numbers, so that rounds whose shot counter is cleared before each have the same
+        number. After a run that has read an input port, the number changes.
         """
         digest = blake2b(self._program + self._memories.fingerprint(), digest_size=8)
         digest.update(self._reads.to_bytes(8))
         return int.from_bytes(digest.digest())
 
     def load_bin_program(self, binprog: Any, *, load_mem: bool = True) -> None:
-        """Take a program of 64-bit words, in place of the one before.
+        """Load a program of 64-bit words in place of the previous one.
 
-        Raises `ProgramError` for a program that does not fit, and for one of the other processor. `load_mem` means
-        nothing here: the program brings no contents for data memory.
+        Raise `ProgramError` for a program that does not fit, or that is for the other processor. `load_mem` has no
+        effect, because a program has no contents for data memory.
         """
         if isinstance(binprog, Mapping):
             raise ProgramError(
@@ -83,26 +83,26 @@ class TprocV1:
         self._set_program(words)
 
     def reload_mem(self) -> None:
-        """Do nothing: there is no memory here that a program brings contents for (as in QICK's driver)."""
+        """Do nothing, as QICK's driver: a program has no contents for data memory."""
 
     def load_mem(self, mem_sel: str, data: npt.NDArray[np.int32], addr: int = 0) -> None:
-        """Write words of 32 bits into data memory. Raises `ProgramError` for another memory or a block too long."""
+        """Write 32-bit words into data memory. Raise `ProgramError` for another memory or too long a block."""
         words = np.asarray(data).astype(np.int64) & 0xFFFF_FFFF
         self._block(mem_sel, len(words), addr)[:] = words
 
     def read_mem(self, mem_sel: str, length: int, addr: int = 0) -> npt.NDArray[np.int32]:
-        """Return `length` words of data memory, with sign. Raises as `load_mem`."""
+        """Return `length` words of data memory as signed numbers. Raise `ProgramError` as `load_mem` does."""
         return self._block(mem_sel, length, addr).astype(np.uint32).view(np.int32)
 
     def reset(self) -> None:
-        """Set registers to zero and empty the stack; program and data memory stay."""
+        """Set registers to zero and empty the stack; keep program and data memory."""
         self._memories.registers[:] = 0
         self._memories.depth = 0
 
     def run(self, read: ReadInput) -> Run:
-        """Carry the program out from its beginning. Raises `ProgramError`, see `Processor`.
+        """Execute the program from its beginning. Raise `ProgramError`, see `Processor`.
 
-        `read` is asked when the program comes to the instruction of that name; it may look at `so_far()`.
+        `read` is called at every `read` instruction, and may call `so_far()`.
         """
         from sim.twins.rfsoc.tproc_v1 import compiled
         from sim.twins.rfsoc.tproc_v1.execution import Execution, Limits
@@ -117,7 +117,7 @@ class TprocV1:
             self._execution = None
 
     def so_far(self) -> Run:
-        """Return what the program has sent and stored so far, and the present tick, while `run` reads an input."""
+        """Return all events of the program so far, and the current tick as `end`, while `run` reads an input."""
         if self._execution is None:
             raise ProgramError(
                 "no program is running: call so_far() only from the function that answers `read`"

@@ -1,13 +1,13 @@
-"""Integers of the machine: columns of a decoded instruction, cells of the state, records, and why it stops."""
+"""Integer constants of the machine: columns of a decoded instruction, cells of the state, records, and stop codes."""
 
 from __future__ import annotations
 
 from collections.abc import MutableSequence
 
-# The seven headers of words; an eighth is none.
+# The seven valid headers of words.
 CFG, BRANCH, CONTROL, PERIPHERAL_HEADER, REGISTER, MEMORY, PORT_HEADER = range(7)
 
-# What an instruction does besides computing, writing a register and setting flags.
+# Actions of an instruction besides computing, writing a register and setting flags.
 (
     NOTHING,
     JUMP,
@@ -31,8 +31,8 @@ CFG, BRANCH, CONTROL, PERIPHERAL_HEADER, REGISTER, MEMORY, PORT_HEADER = range(7
 ) = range(19)
 FIRST_REFUSED = UNKNOWN
 
-# Columns of a row. "LEFT" and "RIGHT" are the inputs of the arithmetic unit, "PLACE" and "OFFSET" those of addresses;
-# FIELD is PLACE read as a register even where it is a literal, as the pipeline does.
+# Columns of a row. LEFT and RIGHT are the inputs of the arithmetic unit, PLACE and OFFSET those of addresses; FIELD is
+# PLACE interpreted as a register even if it is a literal, as the pipeline does.
 (
     ACTION,
     OPERATION,
@@ -70,15 +70,16 @@ DATA_REGISTERS, WAVE_REGISTERS = 32, 64
 
 
 Cells = MutableSequence[int]
-"""A list of integers, or an array of them when compiled."""
+"""A list of integers, or an array if compiled."""
 
 MASK = 0xFFFF_FFFF
 LONG = (1 << 48) - 1
 WAVE_WORDS = 6
 RECORD = 9
-"""Numbers of a record: kind, port, time, and six words."""
+"""Length of a record: kind, port, time, and six words."""
 ROOM = 4096
-"""Records kept before `execute` stops to have them taken away; an instruction makes two at most."""
+"""Capacity for records; when it is exhausted, `execute` stops so that they are collected. An instruction makes at most
+two records."""
 DATA_PIN, TRIGGER_PIN, WAVE_OUT, COUNTER = range(4)
 
 # Cells of the state that are not registers.
@@ -118,19 +119,19 @@ DATA_PIN, TRIGGER_PIN, WAVE_OUT, COUNTER = range(4)
     RECORDS,
     INPUT_PORT,
 ) = (*range(9), *range(10, 35))
-# HOST takes two cells: the two registers that the host writes. READY_... are cycles of the core.
+# HOST has two cells: the two registers that the host writes. READY_... are cycles of the core.
 STACK = 35
 STACK_DEPTH = 7
-"""The hardware has eight words and a pointer of three bits: with the eighth call it believes itself empty."""
+"""The hardware has eight words but a 3-bit pointer: after the eighth call, it treats the stack as empty."""
 STATE = STACK + STACK_DEPTH
 REGISTERS = WAVE_REGISTERS + 8
 QUEUES = 128
-"""64 of waves, 32 of data ports, 32 of triggers."""
+"""Number of queues: 64 for waves, 32 for data ports, 32 for triggers."""
 SPACING = 3
-"""Ticks between two words out of one queue: the dispatcher looks at its comparator every third tick."""
+"""Minimum ticks between two words of a queue: the dispatcher evaluates its comparator every third tick."""
 
-# Why `execute` stopped; beyond READ lie the refusals. From FIRST_REFUSED (12) on the codes are actions of a row
-# that nobody carries out.
+# Reasons why `execute` stopped; those after READ are errors. Codes from FIRST_REFUSED (12) are actions of a row that
+# are not simulated.
 GO, END, PAUSE, FULL, READ, OUTSIDE, STUCK, TOO_DEEP, TOO_SHALLOW, TOO_EARLY, FLAG_SOURCE, DATA_SOURCE = (
     range(12)
 )

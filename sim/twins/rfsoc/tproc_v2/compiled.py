@@ -1,4 +1,4 @@
-"""Machine code of `machine`, made by numba when it is installed and worth the seconds that it takes."""
+"""Compilation of `machine` by numba, if it is installed and the run is long enough to justify the compile time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ready: list[Callable[..., int]] = []
 def executor() -> Callable[..., int] | None:
     """Return `machine.execute` for arrays of 64-bit integers, or None without numba.
 
-    The functions of `machine` stay as they are: copies of them, each of which finds compiled copies under the names
-    that it calls, are given to numba. It compiles on the first call.
+    The functions of `machine` stay unchanged: numba compiles copies of them, which call each other's compiled copies
+    by name. Compilation happens on the first call.
     """
-    from lightbed import compiled as machine_code  # here: numba takes its time
+    from lightbed import compiled as machine_code  # imported here because importing numba is slow
 
     if not machine_code.AVAILABLE:
         return None
@@ -36,5 +36,5 @@ def executor() -> Callable[..., int] | None:
 
 
 def ready() -> bool:
-    """Return True if machine code is there already, so that even a short program may use it."""
+    """Return True if compiled code exists already, so that even a short program should use it."""
     return bool(_ready)

@@ -1,4 +1,4 @@
-"""One run of the machine: its cells, as lists or as arrays, and what it has sent so far."""
+"""Execution of one program on the machine: its cells, as lists or arrays, and its records so far."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sim.twins.rfsoc.tproc_v2.machine import tick
 
 
 class Execution:
-    """The cells of a machine under way. `dmem` and `wmem` are flat rows of numbers without sign."""
+    """The cells of a running machine. `dmem` and `wmem` are flat sequences of unsigned numbers."""
 
     def __init__(
         self,
@@ -44,18 +44,18 @@ class Execution:
 
     @property
     def steps(self) -> int:
-        """Instructions carried out so far."""
+        """Number of instructions executed so far."""
         return int(self._state[cells.STEPS])
 
     def compile(self, execute: Callable[..., int]) -> None:
-        """Go on with machine code, which works on arrays."""
+        """Continue with compiled code, which needs arrays."""
         for name in ("_code", "_reg", "_state", "dmem", "wmem", "_ring", "_pushed", "_records"):
             setattr(self, name, np.array(getattr(self, name), np.int64))
         self._execute = execute
         self.compiled = True
 
     def go(self, pause_at: int) -> int:
-        """Run until the machine stops, at the latest after `pause_at` instructions in all; returns its stop code."""
+        """Run until the machine stops, at the latest after `pause_at` instructions in total; return the stop code."""
         self._state[cells.PAUSE_AT] = pause_at
         return int(
             self._execute(
@@ -71,24 +71,24 @@ class Execution:
         )
 
     def feed(self, read: ReadInput) -> None:
-        """Give the program the two halves of the input port that it asked for."""
+        """Write the two halves of the input port that the program reads into its registers."""
         port, now = int(self._state[cells.INPUT_PORT]), int(tick(self._state))
         for half in (0, 1):
             self._reg[8 + half] = read(port, half, now) & cells.MASK
 
     def collect(self) -> None:
-        """Take the records away that the machine has made."""
+        """Move the records of the machine to the result, and clear them."""
         used = int(self._state[cells.RECORDS])
         part = np.array(self._records[: used * cells.RECORD], np.int64)
         self._parts.append(part.reshape(used, cells.RECORD))
         self._state[cells.RECORDS] = 0
 
     def registers(self) -> list[int]:
-        """Return all registers, special ones first, then data, then wave."""
+        """Return all registers: special, then data, then wave registers."""
         return [int(value) for value in self._reg]
 
     def run(self) -> Run:
-        """Return everything sent, each kind in the order of its times."""
+        """Return all collected events as a `Run`, each kind in order of time."""
         table = np.concatenate(self._parts)
         return Run(
             writes=_writes(table[table[:, 0] == cells.WAVE_OUT]),
@@ -99,7 +99,7 @@ class Execution:
 
 
 def _order(table: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the words by time; words of the same tick stay in the order in which the program sent them."""
+    """Return records sorted by time; records of the same tick stay in the order in which the program sent them."""
     return table[np.argsort(table[:, 2], kind="stable")]
 
 

@@ -1,7 +1,7 @@
-"""Decoding of an instruction word into a row of plain integers, which `machine` carries out.
+"""Decoding of an instruction word into a row of integers, which `machine` executes.
 
-The decoder keeps what the hardware does rather than what a mnemonic promises: RET pays no heed to its condition, and
-WMEM_WR with a port takes its time from `s14` though the assembler accepts a literal one.
+The decoder follows the hardware rather than the mnemonics: RET ignores its condition, and WMEM_WR with a port takes its
+time from `s14`, although the assembler accepts a literal time.
 
 The layout of a word is that of QICK's assembler (`tprocv2_assembler.py`) and the firmware's decoder (`qcore_cpu.sv`):
 
@@ -11,10 +11,10 @@ The layout of a word is that of QICK's assembler (`tprocv2_assembler.py`) and th
 The data part depends on DF: 1 two registers and 16 signed bits, 2 one register and 24 signed bits, 3 a literal of 32
 bits.
 
-The firmware stalls an instruction while one before it is still on its way through the stages
-(`qcore_ctrl_hazard.sv`). Here each instruction knows which of a few things it needs, and leaves behind when each of
-them will be there again, in cycles of the core after its own. Some stalls look only at the destination's address, hence
-befall even instructions whose condition did not hold.
+The firmware stalls an instruction while an earlier one that it depends on is still in the pipeline
+(`qcore_ctrl_hazard.sv`). Here, each instruction knows which resources it needs, and after how many cycles of the core
+each resource that it uses is ready again. Some stalls depend only on the address of the destination, and therefore
+also follow instructions whose condition did not hold.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ from sim.twins.rfsoc.tproc_v2.cells import (
 
 WRITABLE = frozenset({0, 1, 2, 12, 13, 14, 15})
 SIMULATED_STATUS = 0x700F
-"""Bits of `s_status` that mean something here: the arithmetic units, and three that are always zero."""
+"""Simulated bits of `s_status`: those of the arithmetic units, and three that are always zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """An instruction cut at the borders of its fields; the names are the hardware's."""
+    """The fields of an instruction, with the names of the hardware."""
 
     header: int
     ai: int
@@ -96,12 +96,12 @@ class Word:
 
     @property
     def loads_wave(self) -> bool:
-        """REG_WR r_wave: six registers at once from the wave memory."""
+        """True for REG_WR r_wave, which loads six registers from the wave memory."""
         return self.header == REGISTER and bool(self.so) and not self.to
 
     @property
     def conditional(self) -> bool:
-        """True if the three bits are a condition; for waves and ports they are switches."""
+        """True if `cond` is a condition; for waves and ports, its bits are switches."""
         if self.header in {CFG, BRANCH, CONTROL, PERIPHERAL_HEADER}:
             return True
         return (self.header == REGISTER and not self.loads_wave) or (self.header == MEMORY and not self.so)
@@ -117,7 +117,7 @@ def bits(word: int, high: int, low: int) -> int:
 
 
 def _literal(word: int, df: int) -> int:
-    """Return the literal as 32 bits without sign, extended as DF says."""
+    """Return the literal as an unsigned 32-bit number, sign-extended depending on DF."""
     if df == 0:
         return bits(word, 55, 45)
     if df == 3:
@@ -158,13 +158,13 @@ EFFECTS = {
     "input": ((READY_INPUT, 3),),
     "load": ((READY_LOADED, 2),),
     "random read": ((CYCLE, 2),),
-    # By the address of the destination alone:
+    # These depend only on the address of the destination:
     "s_rand": ((CYCLE, 4),),
     "s_cfg": ((READY_FLAG, 5), (READY_UNIT, 4)),
     "s_addr": ((READY_ADDRESS, 4),),
     "w": ((READY_WAVE, 4),),
 }
-"""Which cells of the state an effect sets, and to how many cycles after the instruction's own."""
+"""For each effect: the cells of the state that it sets, and to how many cycles after that of the instruction."""
 
 BY_ADDRESS = {1: "s_rand", 2: "s_cfg", 15: "s_addr"}
 _FLAT = [(effect, cell, delay) for effect, cells in EFFECTS.items() for cell, delay in cells]
@@ -174,7 +174,7 @@ _BITS = {effect: sum(1 << n for n, row in enumerate(_FLAT) if row[0] == effect) 
 
 
 def needs(word: Word, *, to_memory: bool) -> int:
-    """Return bits of the cells from READY_FLAG on for which the instruction waits before it is taken up."""
+    """Return a bit mask of the cells, from READY_FLAG, that an instruction waits for before it starts."""
     sources = {word.left, word.right}
     waits = {
         READY_FLAG: word.conditional and word.cond,
@@ -184,18 +184,18 @@ def needs(word: Word, *, to_memory: bool) -> int:
         READY_UNIT: sources & {6, 7, 10, 11},
         READY_INPUT: sources & {8, 9},
     }
-    return sum(1 << (cell - READY_FLAG) for cell, wanted in waits.items() if wanted)
+    return sum(1 << (cell - READY_FLAG) for cell, is_needed in waits.items() if is_needed)
 
 
 def leaves(word: Word) -> int:
-    """Return bits of EFFECT_CELL for an instruction whose condition did not hold."""
+    """Return a bit mask of the effects (EFFECT_CELL) of an instruction whose condition does not hold."""
     by_address = "w" if word.rd >> 5 == WAVE_REGISTERS >> 5 else BY_ADDRESS.get(word.rd)
     bits = _BITS[by_address] if by_address else 0
     return bits | (_BITS["random read"] if 1 in {word.left, word.right} else 0)
 
 
 def sets(word: Word, *, to_port: bool, source: int) -> int:
-    """Return bits of EFFECT_CELL for an instruction that was carried out."""
+    """Return a bit mask of the effects (EFFECT_CELL) of an executed instruction."""
     effects = {
         "flags": word.uf and word.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER},
         "unit": word.header in {CONTROL, PERIPHERAL_HEADER},
@@ -208,7 +208,7 @@ def sets(word: Word, *, to_port: bool, source: int) -> int:
 
 
 def _read_index(address: int, registers: int) -> int:
-    """Return the register of a 7-bit source: 0..15 special, 32.. data, 64.. wave; the fourth bank reads zero."""
+    """Return the register of a 7-bit source: 0..15 special, 32.. data, 64.. wave; the fourth bank is always zero."""
     bank, number = address >> 5, address & 31
     if bank == 1:
         return DATA_REGISTERS + (number & (registers - 1))
@@ -228,7 +228,7 @@ def _write_index(address: int, registers: int) -> int:
 
 
 def _place_index(address: int, registers: int) -> int:
-    """Return the same as `_read_index` for the 6-bit addresses, which know special and data registers only."""
+    """Return the register of a 6-bit address, which can be a special or data register only."""
     return _read_index(address & 63, registers)
 
 
@@ -245,7 +245,7 @@ def _control(word: Word) -> tuple[int, int]:
 
 
 def _action(word: Word) -> tuple[int, int]:
-    """Return the effect of the word besides computing, and its number among its kind."""
+    """Return the action of a word besides computing, and its operation number."""
     if word.header == CONTROL:
         return _control(word)
     if word.header == PERIPHERAL_HEADER:
@@ -261,14 +261,14 @@ def _action(word: Word) -> tuple[int, int]:
 
 
 def _alu(word: Word) -> int:
-    """Sixteen operations for REG_WR op, the four even ones of every other instruction."""
+    """Return the operation of the arithmetic unit: one of 16 for REG_WR op, one of 4 for other instructions."""
     if word.header == REGISTER and not word.so and not word.to:
         return word.low
     return (word.low & 3) << 1
 
 
 def _reads_status(word: Word) -> bool:
-    """Return True if it looks at bits of `s_status` that belong to ports and peripherals."""
+    """Return True if an instruction reads bits of `s_status` that belong to ports or peripherals."""
     if S_STATUS not in {word.left, word.right}:
         return False
     masked = word.right != S_STATUS and word.df == 2 and _alu(word) == AND
@@ -276,7 +276,7 @@ def _reads_status(word: Word) -> bool:
 
 
 def _register_write(word: Word, registers: int) -> tuple[int, int]:
-    """Return the register that is written (-1: none) and its source."""
+    """Return the register that an instruction writes (-1 for none) and the source of the value."""
     if word.header == REGISTER and not word.loads_wave:
         return _write_index(word.rd, registers), word.so << 1 | word.to
     also = word.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER} and word.wr
@@ -284,7 +284,7 @@ def _register_write(word: Word, registers: int) -> tuple[int, int]:
 
 
 def _wave_switches(word: Word) -> tuple[int, int, int]:
-    """Return (to a port, to the wave memory, to the wave registers)."""
+    """Return whether a wave is written to a port, to the wave memory, and to the wave registers."""
     loads = int(word.loads_wave)
     stores = int(word.header == MEMORY and word.so == 1)
     sends = int(word.header == PORT_HEADER and word.so == 1)
@@ -295,9 +295,10 @@ def _wave_switches(word: Word) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=65536)
 def decode(word: int, registers: int = 32) -> tuple[int, ...]:
-    """Return one row for one 72-bit word; `registers` is how many data registers the firmware was built with.
+    """Return the row of a 72-bit word; `registers` is the number of data registers of the firmware.
 
-    Every word decodes: what the machine cannot do is refused when it is carried out, not when it is loaded.
+    Every word can be decoded: instructions that are not simulated are refused when they are executed, not when they
+    are loaded.
     """
     w = cut(word)
     action, operation = _action(w)
@@ -337,7 +338,7 @@ def decode(word: int, registers: int = 32) -> tuple[int, ...]:
 
 
 def name(word: int) -> str:
-    """Return the assembler's name of a refused instruction, for messages."""
+    """Return the assembler's name of an instruction that is not simulated, for messages."""
     action, operation = _action(cut(word))
     if action == TIME_CHANGE:
         return "TIME rst" if operation & 1 else "TIME updt"

@@ -1,10 +1,10 @@
-"""The machine itself: plain functions over flat arrays of integers, so that numba may compile them as they stand.
+"""The machine: functions over flat arrays of integers, which numba can compile unchanged.
 
-Called with Python lists they run as they are; `compiled` makes machine code of the very same functions for arrays of
-64-bit integers. Hence no objects, no exceptions and no unbounded integers in here: registers hold 0..2**32-1, times fit
-48 bits, and what the machine cannot settle by itself ends `execute` with a stop code for `processor` to handle.
+With Python lists, the functions run as they are; `compiled` compiles the same functions for arrays of 64-bit integers.
+Therefore this module uses no objects, exceptions or unbounded integers: registers are 0..2**32-1, times have 48 bits,
+and `execute` returns a stop code when `processor` has to act.
 
-Widths and signs of the arithmetic are the firmware's (AB_alu, arith, div_r and LFSR in `_qproc_ips.sv`).
+Widths and signs of the arithmetic are those of the firmware (AB_alu, arith, div_r and LFSR in `_qproc_ips.sv`).
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ from sim.twins.rfsoc.tproc_v2.cells import (
 )
 from sim.twins.rfsoc.tproc_v2.instruction import EFFECT_CELL, EFFECT_DELAY
 
-# -- arithmetic, of 32 bits without sign
+# -- unsigned 32-bit arithmetic
 
 
 def sign(value: int) -> int:
-    """Return 32 bits as a number with sign.
+    """Return 32 bits as a signed number.
 
     >>> sign(0xFFFF_FFFE)
     -2
@@ -125,7 +125,7 @@ def sign(value: int) -> int:
 
 
 def wrap(value: int, width: int) -> int:
-    """Return the low bits of a number as a number with sign.
+    """Return the low bits of a number as a signed number.
 
     >>> wrap(5, 3)
     -3
@@ -135,7 +135,9 @@ def wrap(value: int, width: int) -> int:
 
 
 def alu(operation: int, a: int, b: int) -> int:
-    """Return the arithmetic unit: even operations count, odd ones are logic. Shifts look at four bits of `b`.
+    """Return the result of the arithmetic unit: arithmetic for even operations, logic for odd ones.
+
+    Shifts use four bits of `b`.
 
     >>> hex(alu(2, 3, 5))
     '0xfffffffe'
@@ -163,7 +165,7 @@ def alu(operation: int, a: int, b: int) -> int:
 
 
 def logic(which: int, a: int, b: int) -> int:
-    """NOT, OR, XOR, CAT, a reserved one (zero), parity, shift left, shift right."""
+    """Return the result of a logic operation: NOT, OR, XOR, CAT, reserved (zero), parity, shift left, shift right."""
     if which == 0:
         result = ~a
     elif which == 1:
@@ -184,16 +186,16 @@ def logic(which: int, a: int, b: int) -> int:
 
 
 def parity(a: int) -> int:
-    """Return 1 for an odd number of ones among 32 bits."""
+    """Return 1 if a 32-bit number has an odd number of ones, otherwise 0."""
     for shift in (16, 8, 4, 2, 1):
         a ^= a >> shift
     return a & 1
 
 
 def multiply(operation: int, a: int, b: int, c: int, d: int) -> int:
-    """Return the multiplier: (A, D+A or D-A) x B, then nothing, +C or -C.
+    """Return the result of the multiplier: (A, D+A or D-A) x B, plus nothing, +C or -C.
 
-    27 x 18 bits with sign, sum of 46; the inner sum wraps at 27 bits, as the block's adder does.
+    The factors have 27 and 18 bits, signed, the result has 46; the inner sum wraps at 27 bits, as in the DSP block.
 
     >>> multiply(4, 2, 10, 7, 3)  # PTP: (3 + 2) * 10 + 7
     57
@@ -212,7 +214,7 @@ def multiply(operation: int, a: int, b: int, c: int, d: int) -> int:
 
 
 def quotient(a: int, b: int) -> int:
-    """Return the divider's result: 31 bits without sign, at most 2**31 - 1, which a division by zero gives.
+    """Return the quotient of the divider: at most 2**31 - 1, which is also the result of a division by zero.
 
     >>> quotient(17, 5), quotient(17, 0) == 2**31 - 1
     (3, True)
@@ -222,7 +224,7 @@ def quotient(a: int, b: int) -> int:
 
 
 def next_random(lfsr: int) -> int:
-    """Return the next word of the random register: shift left, in comes the inverted parity of bits 31, 21, 1 and 0.
+    """Return the next word of the random register: shifted left, with the inverted parity of bits 31, 21, 1, 0 as LSB.
 
     >>> next_random(0), next_random(1)
     (1, 2)
@@ -231,18 +233,18 @@ def next_random(lfsr: int) -> int:
     return (lfsr << 1 | new) & MASK
 
 
-# -- multiplier and divider: their results stand beside the registers until they are ready
+# -- multiplier and divider: their results are kept in the state until they are ready
 
 DIVIDE_CYCLES = 34
 MULTIPLY_CYCLES = 6
-"""From the instruction that starts a unit to the first that finds the result: states of div_r and arith."""
+"""Cycles from the instruction that starts a unit to the first that can read its result: states of div_r and arith."""
 READY_MULTIPLIER, NEW_PRODUCT, READY_DIVIDER, NEW_QUOTIENT = 1, 2, 4, 8
 """Bits of `s_status`."""
 EVER = 1 << 60
 
 
 def start_divider(over: int, under: int, reg: Cells, state: Cells) -> None:
-    """Take numerator and denominator; a division under way is lost, but in its last cycle it is the new one."""
+    """Start a division, which replaces an unfinished one; in the last cycle of a division, the new one is ignored."""
     deliver(state[CYCLE] + 1, reg, state)
     if state[DIVIDED_AT] - state[CYCLE] == 2:
         return
@@ -253,7 +255,7 @@ def start_divider(over: int, under: int, reg: Cells, state: Cells) -> None:
 
 
 def start_multiplier(operation: int, a: int, b: int, c: int, d: int, reg: Cells, state: Cells) -> None:
-    """Take the four inputs."""
+    """Start a multiplication with four inputs."""
     product = multiply(operation, a, b, c, d)
     state[PRODUCT_LOW] = product & MASK
     state[PRODUCT_HIGH] = product >> 32 & MASK
@@ -262,7 +264,7 @@ def start_multiplier(operation: int, a: int, b: int, c: int, d: int, reg: Cells,
 
 
 def deliver(now: int, reg: Cells, state: Cells) -> None:
-    """Put into the registers what is ready by a cycle of the core."""
+    """Write the results that are ready at a cycle of the core into the registers."""
     if 0 < state[DIVIDED_AT] <= now:
         reg[4] = state[QUOTIENT]
         reg[5] = state[REMAINDER]
@@ -279,21 +281,21 @@ def deliver(now: int, reg: Cells, state: Cells) -> None:
         state[MULTIPLIED_AT] = 0
 
 
-# -- time: the place on the time line, stalls (`qcore_ctrl_hazard.sv`), queues (`qproc_dispatcher.sv`)
+# -- time: the current tick, stalls (`qcore_ctrl_hazard.sv`), queues (`qproc_dispatcher.sv`)
 
 
 def tick(state: Cells) -> int:
-    """Return the core's place on the time line."""
+    """Return the current tick of the timing clock."""
     return state[CYCLE] * state[TICKS] // state[CYCLES]
 
 
 def wait_until(time: int, state: Cells) -> None:
-    """Stall the core until a tick; nothing happens when that has passed."""
+    """Stall the core until a tick; do nothing if the tick has passed."""
     state[CYCLE] = max(state[CYCLE], -(-time * state[CYCLES] // state[TICKS]))
 
 
 def stall(needs: int, state: Cells) -> None:
-    """Insert bubbles of the pipeline before an instruction whose inputs are still on their way."""
+    """Stall an instruction until the resources that it needs are ready."""
     cell = READY_FLAG
     while needs:
         if needs & 1:
@@ -303,7 +305,7 @@ def stall(needs: int, state: Cells) -> None:
 
 
 def stall_for_load(code: Cells, row: int, state: Cells) -> None:
-    """Insert one bubble for an instruction that uses what the one before it reads from data memory."""
+    """Stall for one cycle if an instruction uses the register that the previous one loads from data memory."""
     if state[READY_LOADED] > state[CYCLE]:
         for column in (LEFT, RIGHT, FIELD, OFFSET):
             if code[row + column] == state[LOADED]:
@@ -311,7 +313,7 @@ def stall_for_load(code: Cells, row: int, state: Cells) -> None:
 
 
 def settle(sets: int, cycle: int, state: Cells) -> None:
-    """Note when what an instruction of this cycle leaves behind will be there."""
+    """Set the cycles at which the resources used by an instruction of this cycle are ready again."""
     effect = 0
     while sets:
         if sets & 1:
@@ -322,7 +324,7 @@ def settle(sets: int, cycle: int, state: Cells) -> None:
 
 
 def record(kind: int, port: int, time: int, value: int, state: Cells, records: Cells) -> None:
-    """Note one thing that the world outside can see."""
+    """Append a record of an event that is visible outside."""
     base = state[RECORDS] * RECORD
     records[base] = kind
     records[base + 1] = port
@@ -332,10 +334,10 @@ def record(kind: int, port: int, time: int, value: int, state: Cells, records: C
 
 
 def send(queue: int, scheduled: int, state: Cells, ring: Cells, pushed: Cells) -> int:
-    """Put a word into the queue of its port; returns the tick at which it leaves.
+    """Put a word into the queue of its port, and return the tick at which it leaves.
 
-    That is the scheduled one, unless the core comes later than that, or the word before has not left for long
-    enough. A full queue holds the core until its oldest word has left.
+    The word leaves at the scheduled tick, or later if the core is late or the previous word left less than `SPACING`
+    ticks before. A full queue stalls the core until its oldest word has left.
     """
     count, depth = pushed[queue], state[DEPTH]
     base = queue * depth
@@ -350,7 +352,7 @@ def send(queue: int, scheduled: int, state: Cells, ring: Cells, pushed: Cells) -
 
 
 def schedule(code: Cells, row: int, reg: Cells, state: Cells) -> int:
-    """Return the tick that an instruction for a port asks for: reference plus a literal, or plus `s_out_time`."""
+    """Return the tick that a port instruction requests: the reference plus a literal or `s_out_time`."""
     offset = code[row + LITERAL] if code[row + TIMED] else reg[14]
     return (state[START] + sign(offset)) & LONG
 
@@ -359,7 +361,7 @@ def schedule(code: Cells, row: int, reg: Cells, state: Cells) -> int:
 
 
 def operand(index: int, reg: Cells, state: Cells) -> int:
-    """Return a register's value; `s_usr_time` is not one but the time since the reference."""
+    """Return the value of a register; that of `s_usr_time` is the time since the reference."""
     if index == S_TIME:
         return (tick(state) - state[START]) & MASK
     if 3 <= index <= S_STATUS:
@@ -368,7 +370,7 @@ def operand(index: int, reg: Cells, state: Cells) -> int:
 
 
 def holds(condition: int, reg: Cells, state: Cells) -> bool:
-    """Return the truth of a condition: always, Z, S, NZ, NS, F, NF, never."""
+    """Return True if a condition holds: always, Z, S, NZ, NS, F, NF, never."""
     if condition == 0:
         return True
     if condition == 7:
@@ -382,12 +384,15 @@ def holds(condition: int, reg: Cells, state: Cells) -> bool:
         value = int(reg[S_STATUS] & 0b1010 != 0)
     else:
         value = state[FLIPFLOP]
-    wanted = 1 if condition in (1, 2, 5) else 0
-    return value == wanted
+    expected = 1 if condition in (1, 2, 5) else 0
+    return value == expected
 
 
 def configure(value: int, reg: Cells, state: Cells) -> int:
-    """Write `s_cfg`: where flag and core data come from; its upper half clears what the units have ready."""
+    """Write `s_cfg`, which selects the sources of flag and core data; its upper half clears bits of `s_status`.
+
+    Return GO, or FLAG_SOURCE or DATA_SOURCE for a source that is not simulated.
+    """
     deliver(state[CYCLE], reg, state)
     reg[2] = value & 0xFF
     cleared = (value >> 16 & 1) << 1 | (value >> 17 & 1) << 3
@@ -403,7 +408,7 @@ def configure(value: int, reg: Cells, state: Cells) -> int:
 
 
 def put(target: int, value: int, reg: Cells, state: Cells, records: Cells) -> int:
-    """Write a register. Two of the special ones are read from outside: their changes are recorded."""
+    """Write a register, and record changes of the two special registers that are readable from outside."""
     if target > S_ADDRESS or target == 14:
         reg[target] = value
     elif target == S_ADDRESS:
@@ -424,7 +429,7 @@ def put(target: int, value: int, reg: Cells, state: Cells, records: Cells) -> in
 
 
 def polls_time(code: Cells, row: int, target: int, state: Cells) -> bool:
-    """Return True if a taken jump only waits for the clock: back to itself, or to the TEST of the same before it."""
+    """Return True if a taken jump only polls the time: it jumps to itself, or to an equal TEST directly before it."""
     if code[row + CONDITION] != 2 or code[row + LEFT] != S_TIME or code[row + ALU] != SUBTRACT:
         return False
     if target == state[PC]:
@@ -435,7 +440,7 @@ def polls_time(code: Cells, row: int, target: int, state: Cells) -> bool:
 
 
 def call(target: int, state: Cells) -> int:
-    """Push the address of the next instruction and go."""
+    """Push the address of the next instruction and jump; return TOO_DEEP if the stack is full."""
     if state[LIFO] == STACK_DEPTH:
         return TOO_DEEP
     state[STACK + state[LIFO]] = state[PC] + 1
@@ -444,7 +449,7 @@ def call(target: int, state: Cells) -> int:
 
 
 def back(state: Cells) -> int:
-    """Return from a call."""
+    """Return from a call; the result is TOO_SHALLOW if the stack is empty."""
     if state[LIFO] == 0:
         return TOO_SHALLOW
     state[LIFO] -= 1
@@ -452,14 +457,14 @@ def back(state: Cells) -> int:
 
 
 def leap(target: int, state: Cells) -> int:
-    """Go on elsewhere: the two instructions fetched meanwhile are thrown away."""
+    """Jump in three cycles, because the two instructions fetched meanwhile are discarded."""
     state[PC] = target
     state[CYCLE] += 3
     return GO
 
 
 def branch(code: Cells, row: int, result: int, reg: Cells, state: Cells) -> int:
-    """Jump, call, return. A jump to itself is the end, and a wait for the clock is waited at once."""
+    """Execute a jump, call or return. A jump to itself ends the program; a loop that polls the time is skipped."""
     action = code[row + ACTION]
     if action == RETURN:
         return back(state)
@@ -475,7 +480,7 @@ def branch(code: Cells, row: int, result: int, reg: Cells, state: Cells) -> int:
 
 
 def stand(condition: int, reg: Cells, state: Cells) -> int:
-    """Execute a jump to itself that changes nothing: the end, or a wait that only a unit at work can end."""
+    """Execute a jump to itself without a change of flags: the end, or a wait that only an arithmetic unit can end."""
     if condition and (state[DIVIDED_AT] or state[MULTIPLIED_AT]):
         return leap(state[PC], state)
     deliver(EVER, reg, state)
@@ -483,10 +488,10 @@ def stand(condition: int, reg: Cells, state: Cells) -> int:
 
 
 def spin(missing: int, period: int, state: Cells) -> None:
-    """Skip whole passes of a loop that waits for the clock, except the last, which finds the time reached."""
+    """Skip all passes of a loop that polls the time, except the last, which finds that the time is reached."""
     if missing > 0:
-        wanted = -(-(tick(state) + missing) * state[CYCLES] // state[TICKS])
-        state[CYCLE] += max(0, -((state[CYCLE] + 3 - wanted) // period) * period)
+        cycle = -(-(tick(state) + missing) * state[CYCLES] // state[TICKS])
+        state[CYCLE] += max(0, -((state[CYCLE] + 3 - cycle) // period) * period)
 
 
 # -- transfers between registers, memories and ports; commands to the units
@@ -495,17 +500,17 @@ def spin(missing: int, period: int, state: Cells) -> None:
 def move_wave(
     code: Cells, row: int, reg: Cells, state: Cells, wmem: Cells, ring: Cells, pushed: Cells, records: Cells
 ) -> int:
-    """Execute all that moves six words at once (port, wave memory, wave registers); memory is read first."""
+    """Move six words between port, wave memory and wave registers; the memory is read before it is written."""
     size = len(wmem) // WAVE_WORDS
     place = (code[row + PLACE] if code[row + PLACE_LITERAL] else reg[code[row + PLACE]]) % size * WAVE_WORDS
     base = state[RECORDS] * RECORD + 3
     own = code[row + FROM_REGISTERS]
     for word in range(WAVE_WORDS):
-        kept = reg[WAVE_REGISTERS + word] & narrow(word)
-        moved = kept if own else wmem[place + word]
+        register = reg[WAVE_REGISTERS + word] & narrow(word)
+        moved = register if own else wmem[place + word]
         records[base + word] = moved
         if code[row + TO_MEMORY]:
-            wmem[place + word] = kept
+            wmem[place + word] = register
         if code[row + TO_REGISTERS]:
             reg[WAVE_REGISTERS + word] = moved
     if not code[row + TO_PORT]:
@@ -520,7 +525,7 @@ def move_wave(
 
 
 def narrow(word: int) -> int:
-    """Return a register as a wave keeps it: 24 bits of the envelope's address, 16 of the configuration."""
+    """Return the mask of a word in a wave: 24 bits for the envelope address, 16 for the configuration, otherwise 32."""
     if word == 2:
         return 0xFF_FFFF
     return 0xFFFF if word == 5 else MASK
@@ -529,7 +534,7 @@ def narrow(word: int) -> int:
 def move_pin(
     code: Cells, row: int, reg: Cells, state: Cells, ring: Cells, pushed: Cells, records: Cells
 ) -> int:
-    """Send a word to a data port, or a level to a trigger port (port numbers from 32 on)."""
+    """Send a word to a data port, or a level to a trigger port (port numbers from 32)."""
     scheduled = schedule(code, row, reg, state)
     if scheduled >> 47:
         return TOO_EARLY
@@ -554,7 +559,7 @@ def calculate(code: Cells, row: int, data: int, reg: Cells, state: Cells) -> Non
 
 
 def control(code: Cells, row: int, reg: Cells, state: Cells) -> None:
-    """Execute a command to time reference (unsigned numbers), flag, multiplier or divider."""
+    """Execute a command for the time reference (unsigned), the flag, the multiplier or the divider."""
     action, operation = code[row + ACTION], code[row + OPERATION]
     data = code[row + LITERAL] if code[row + DATA_LITERAL] else operand(code[row + RIGHT], reg, state)
     if action == REFERENCE:
@@ -572,7 +577,7 @@ def control(code: Cells, row: int, reg: Cells, state: Cells) -> None:
 
 
 def read_data(code: Cells, row: int, result: int, reg: Cells, dmem: Cells) -> int:
-    """Return the value for a register: result, word of the data memory, or literal."""
+    """Return the value to write to a register: result, word of the data memory, or literal."""
     source = code[row + SOURCE]
     if source == FROM_DMEM:
         return dmem[data_address(code, row, reg) % len(dmem)]
@@ -580,7 +585,7 @@ def read_data(code: Cells, row: int, result: int, reg: Cells, dmem: Cells) -> in
 
 
 def data_address(code: Cells, row: int, reg: Cells) -> int:
-    """Return an address of data memory: literal or register, plus another register."""
+    """Return an address of the data memory: a literal or register, plus another register."""
     place = code[row + PLACE] if code[row + PLACE_LITERAL] else reg[code[row + PLACE]]
     return place + reg[code[row + OFFSET]]
 
@@ -600,7 +605,7 @@ def act(
     pushed: Cells,
     records: Cells,
 ) -> int:
-    """Execute everything but branches."""
+    """Execute the action of an instruction other than a branch; return a stop code or GO."""
     action = code[row + ACTION]
     if action == WAVE:
         return move_wave(code, row, reg, state, wmem, ring, pushed, records)
@@ -618,7 +623,7 @@ def act(
 
 
 def leave_out(code: Cells, row: int, state: Cells) -> int:
-    """Pass an instruction whose condition does not hold; a return goes back all the same."""
+    """Skip an instruction whose condition does not hold; RET ignores its condition and returns anyway."""
     cycle = state[CYCLE]
     if code[row + ACTION] == RETURN:
         stop = back(state)
@@ -641,7 +646,7 @@ def conclude(
     state: Cells,
     records: Cells,
 ) -> int:
-    """Write register and flags; a refused instruction keeps the program counter, for the message."""
+    """Write register and flags. After a refused instruction, reset the program counter to it, for the message."""
     if code[row + TARGET] >= 0 and stop in (GO, READ):
         state[LOADED] = code[row + TARGET]
         stop = put(code[row + TARGET], value, reg, state, records) or stop
@@ -664,7 +669,7 @@ def step(
     pushed: Cells,
     records: Cells,
 ) -> int:
-    """Carry one instruction out; returns GO or why not to go on."""
+    """Execute one instruction, and return GO or the reason to stop."""
     row = state[PC] * WIDTH
     stall(code[row + NEEDS], state)
     stall_for_load(code, row, state)
@@ -701,7 +706,7 @@ def execute(
     pushed: Cells,
     records: Cells,
 ) -> int:
-    """Go on from where the state says until something is for the processor to handle; returns what."""
+    """Execute instructions from the current state until the processor has to act, and return the stop code."""
     stop = GO
     while stop == GO:
         if state[PC] >= state[LENGTH]:

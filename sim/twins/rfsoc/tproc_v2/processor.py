@@ -1,4 +1,4 @@
-"""`TprocV2`: the second timed processor with its memories, ready for the board to run."""
+"""`TprocV2`: the second timed processor with its memories, with the interface that the board uses."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.twins.rfsoc.not_simulated import NotSimulated
-from sim.twins.rfsoc.processor import ProgramError, ReadInput, Run, endless
+from sim.twins.rfsoc.processor import ProgramError, ReadInput, Run, describe_endless
 from sim.twins.rfsoc.tproc_v2 import cells, compiled, instruction
 from sim.twins.rfsoc.tproc_v2.execution import Execution
 from sim.twins.rfsoc.tproc_v2.instruction import decode
 
 COLUMNS = {"pmem": 3, "dmem": 1, "wmem": 6}
-KEPT = {
+MASKS = {
     "pmem": np.array([0xFFFF_FFFF, 0xFFFF_FFFF, 0xFF], np.uint32),
     "dmem": np.array([0xFFFF_FFFF], np.uint32),
     "wmem": np.array([0xFFFF_FFFF, 0xFFFF_FFFF, 0xFF_FFFF, 0xFFFF_FFFF, 0xFFFF_FFFF, 0xFFFF], np.uint32),
 }
-"""The bits of each column that the memory has."""
+"""Mask of the bits of each column that a memory stores."""
 PATIENCE = 500_000
-"""Instructions of one run after which compiling (seconds, once) costs less than going on without."""
+"""Instructions of a run after which compilation (some seconds, once) takes less time than continuing without it."""
 LIMIT = 10_000_000
 SLOW_LIMIT = 2_000_000
-"""Without numba. Either takes a few seconds."""
+"""Default limit without numba. Both limits take a few seconds."""
 _REASONS = {
-    cells.STUCK: "waits for a flag that nothing can change any more: set it first, or update flags in the jump",
-    cells.TOO_DEEP: f"is a call inside {cells.STACK_DEPTH} others: the stack of return addresses holds no more",
-    cells.TOO_SHALLOW: "returns though nothing was called: end the main program with end() before its subroutines",
+    cells.STUCK: "waits for a flag that nothing can change: set it before, or update flags in the jump",
+    cells.TOO_DEEP: f"is a call inside {cells.STACK_DEPTH} others, and the stack of return addresses is full",
+    cells.TOO_SHALLOW: "returns without a call: end the main program with end() before its subroutines",
     cells.TOO_EARLY: (
-        "sends a word at a time before the start, which the processor would never come to: delay the reference first"
+        "sends a word at a time before the start, which the processor never reaches: delay the reference first"
     ),
     cells.UNKNOWN: "is not a valid instruction: load a program made by QICK's assembler of tProc v2",
 }
@@ -50,10 +50,10 @@ _SIMULATED = {
 
 
 class Memories:
-    """Program, data and wave memory, as the DMA writes and reads them; `version` counts the changes of their content.
+    """Program, data and wave memory, as DMA writes and reads them; `version` counts changes of their contents.
 
-    A block has eight words of 32 bits a line, as QICK hands it over: an instruction fills three of them, a wave six
-    (168 bits: the envelope's address has 24, the configuration 16), and the data memory takes single words.
+    A block from QICK has lines of eight 32-bit words: an instruction uses three of them, a wave six (168 bits: the
+    envelope address has 24, the configuration 16). The data memory uses single words.
     """
 
     def __init__(self, pmem_words: int, dmem_words: int, wmem_words: int) -> None:
@@ -62,9 +62,9 @@ class Memories:
         self.version = 0
 
     def write(self, name: str, data: Any, address: int = 0) -> None:
-        """Write a block: (n, 8) of int32 for programs and waves (fewer columns pass too), (n,) for data.
+        """Write a block: (n, 8) of int32 for programs and waves (at least the used columns), (n,) for data.
 
-        Raises `ProgramError` when there is no such memory or the block does not fit.
+        Raise `ProgramError` for an unknown memory, or a block that does not fit.
         """
         lines = self._lines(name, data)
         bank = self._part(name, len(lines), address)
@@ -73,17 +73,17 @@ class Memories:
             self.version += 1
 
     def read(self, name: str, length: int, address: int = 0) -> npt.NDArray[np.int32]:
-        """Read a block: (n, 3) for programs, (n, 6) for waves, (n,) for data."""
+        """Return a block: (n, 3) for programs, (n, 6) for waves, (n,) for data. Raise `ProgramError`."""
         block = self._part(name, length, address).view(np.int32).copy()
         return block.ravel() if name == "dmem" else block
 
     def numbers(self, name: str) -> list[int]:
-        """Return the whole of a memory as one row of numbers without sign."""
+        """Return the contents of a memory as a flat list of unsigned numbers."""
         row: list[int] = self._banks[name].ravel().tolist()
         return row
 
     def keep(self, name: str, numbers: Any) -> None:
-        """Take over what a program left in a memory."""
+        """Replace the contents of a memory by those after a run."""
         self.write(name, np.asarray(numbers, np.int64).reshape(-1, COLUMNS[name]))
 
     def instructions(self, count: int) -> list[int]:
@@ -113,15 +113,15 @@ class Memories:
                 f"a block for {name} must have at least {columns} words per line, not shape {block.shape}: "
                 "pass (n, 8) for programs and waves, (n,) for data"
             )
-        return (block[:, :columns] & KEPT[name]).astype(np.uint32)
+        return (block[:, :columns] & MASKS[name]).astype(np.uint32)
 
 
 class TprocV2:
     """The processor `qick_processor` of QICK firmware: a `processor.Processor`.
 
-    `dreg_qty` and `fifo_depth` are what the firmware was built with; `ticks_per_cycle` is the ratio of the timing
-    clock to the core's; `limit` bounds the instructions of a run, so that a program without end is an error and
-    does not hang (unless given, as many as take a few seconds).
+    `dreg_qty` and `fifo_depth` are build parameters of the firmware; `ticks_per_cycle` is the ratio of the timing clock
+    to the core clock. `limit` is the maximum number of instructions of a run, so that an endless program raises an
+    error (by default, as many as take a few seconds).
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class TprocV2:
 
     @classmethod
     def from_config(cls, tproccfg: Mapping[str, Any], *, limit: int | None = None) -> TprocV2:
-        """Make a processor from the entry of `soccfg["tprocs"]`: sizes, queue depth and clocks are there."""
+        """Return a processor with the sizes, queue depth and clocks of an entry of `soccfg["tprocs"]`."""
         return cls(
             tproccfg["pmem_size"],
             tproccfg["dmem_size"],
@@ -163,9 +163,9 @@ class TprocV2:
 
     # ------------------------------------------------------------------------------------- memories
     def load_bin_program(self, binprog: Any, *, load_mem: bool = True) -> None:
-        """Take a compiled program: a mapping of pmem, dmem and wmem to blocks, or to None.
+        """Load a compiled program: a mapping of pmem, dmem and wmem to blocks or None.
 
-        Raises `ProgramError` when it does not fit.
+        Raise `ProgramError` if it does not fit.
         """
         self.load_mem("pmem", binprog["pmem"])
         self._loaded = dict(binprog)
@@ -174,28 +174,31 @@ class TprocV2:
             self.reload_mem()
 
     def reload_mem(self) -> None:
-        """Write waveform and data memory as loaded, over what the program changed."""
+        """Restore waveform and data memory to the contents that the program was loaded with."""
         for name in ("wmem", "dmem"):
             if self._loaded[name] is not None:
                 self.load_mem(name, self._loaded[name])
 
     def load_mem(self, mem_sel: str, data: Any, addr: int = 0) -> None:
-        """Write a block of "pmem", "dmem" or "wmem"; raises `ProgramError` when it does not fit."""
+        """Write a block of "pmem", "dmem" or "wmem". Raise `ProgramError` if it does not fit."""
         self._memories.write(mem_sel, data, addr)
         if mem_sel == "pmem":
             self._resize(max(self._length, addr + len(data)))
 
     def read_mem(self, mem_sel: str, length: int, addr: int = 0) -> npt.NDArray[np.int32]:
-        """Read a block: (n, 3) for "pmem", (n, 6) for "wmem", (n,) for "dmem"."""
+        """Return a block: (n, 3) for "pmem", (n, 6) for "wmem", (n,) for "dmem". Raise `ProgramError`."""
         return self._memories.read(mem_sel, length, addr)
 
     def _resize(self, length: int) -> None:
         self._changes += length != self._length
         self._length = length
 
-    # --------------------------------------------------------------------------------- what the host sets
+    # ------------------------------------------------------------------------------- settings of the host
     def set_lfsr(self, mode: int) -> None:
-        """Set how the random register steps: 0 not at all, 2 with each read of `s1`, 3 with each write of `s0`."""
+        """Set when the random register steps: 0 never, 2 at each read of `s1`, 3 at each write of `s0`.
+
+        Raise `NotSimulated` for 1 (free-running).
+        """
         if mode == 1:
             raise NotSimulated(
                 "the free-running random register", "use mode 2 (step on read) or 3 (step on write)"
@@ -204,38 +207,38 @@ class TprocV2:
         self._random_mode = mode
 
     def set_host_words(self, first: int, second: int) -> None:
-        """Set the two registers that the host writes and programs read as `s_core_r1` and `s_core_r2`."""
+        """Set the two registers that programs read as `s_core_r1` and `s_core_r2`."""
         words = (first & cells.MASK, second & cells.MASK)
         self._changes += words != self._host
         self._host = words
 
-    # ---------------------------------------------------------------------------------------- running
+    # -------------------------------------------------------------------------------------- execution
     @property
     def version(self) -> int:
-        """Changes with every change of program, memory, or what the host set: a run may be reused while it stands."""
+        """Number that changes with program, memory and settings; a run may be reused while it is the same."""
         return self._changes + self._memories.version
 
     @property
     def registers(self) -> dict[str, int]:
-        """Registers as the last run left them, by the assembler's names (s0.., r0.., w0..), without sign."""
+        """Registers after the last run, unsigned, by their names in the assembler (s0.., r0.., w0..)."""
         names = [*(f"s{n}" for n in range(32)), *(f"r{n}" for n in range(32)), *(f"w{n}" for n in range(8))]
         return dict(zip(names, self._registers, strict=True))
 
     def reset(self) -> None:
-        """Set registers to zero and the program counter to the beginning; memories and the random register stay."""
+        """Set registers and program counter to zero; keep the memories and the random register."""
         self._registers = [0] * cells.REGISTERS
 
     def run(self, read: ReadInput) -> Run:
-        """Carry the loaded program out from its beginning to its end.
+        """Execute the loaded program from its beginning to its end.
 
-        Raises `ProgramError` for a word that is no instruction, an address outside the program, waits that nothing
-        can end, and programs longer than the limit; `NotSimulated` for instructions of parts that the twin lacks.
+        Raise `ProgramError` for an invalid instruction, an address outside the program, a wait that nothing can end,
+        and a program that exceeds the limit; raise `NotSimulated` for features that the twin lacks.
         """
         execution = self._start()
         stop = cells.GO
         while stop != cells.END:
-            stop = execution.go(self._pause(execution))
-            self._attend(stop, execution, read)
+            stop = execution.go(self._get_pause(execution))
+            self._handle_stop(stop, execution, read)
         self._finish(execution)
         return execution.run()
 
@@ -259,13 +262,13 @@ class TprocV2:
             self._compile(execution)
         return execution
 
-    def _pause(self, execution: Execution) -> int:
-        """After how many instructions to look whether compiling pays; never more than the limit."""
-        most = self._most(execution)
-        return most if execution.steps >= PATIENCE or execution.compiled else min(PATIENCE, most)
+    def _get_pause(self, execution: Execution) -> int:
+        """Return the number of instructions after which to compile, or, if that is done, the limit."""
+        limit = self._get_limit(execution)
+        return limit if execution.steps >= PATIENCE or execution.compiled else min(PATIENCE, limit)
 
-    def _most(self, execution: Execution) -> int:
-        """Return the limit: as given, else by how fast it goes."""
+    def _get_limit(self, execution: Execution) -> int:
+        """Return the limit of instructions: the configured one, or the default with or without compiled code."""
         return self._limit or (LIMIT if execution.compiled else SLOW_LIMIT)
 
     def _compile(self, execution: Execution) -> None:
@@ -273,23 +276,23 @@ class TprocV2:
         if executor is not None:
             execution.compile(executor)
 
-    def _attend(self, stop: int, execution: Execution, read: ReadInput) -> None:
-        """Do what the machine stopped for, or say why it cannot go on."""
+    def _handle_stop(self, stop: int, execution: Execution, read: ReadInput) -> None:
+        """Do what the machine stopped for, or raise the error that stopped it."""
         if stop in {cells.END, cells.FULL}:
             execution.collect()
         elif stop == cells.READ:
             execution.feed(read)
-        elif stop == cells.PAUSE and execution.steps < self._most(execution):
+        elif stop == cells.PAUSE and execution.steps < self._get_limit(execution):
             self._compile(execution)
         elif stop == cells.PAUSE:
-            reported = endless(f"{execution.steps} instructions", execution.steps)
+            reported = describe_endless(f"{execution.steps} instructions", execution.steps)
             raise ProgramError(f"at address {execution.address}: {reported}; does it end with end()?")
         else:
             word = self._memories.instructions(self._length)[execution.address : execution.address + 1]
             raise refusal(stop, execution.address, word[0] if word else None, self._length)
 
     def _finish(self, execution: Execution) -> None:
-        """Take over registers and memories; a change of what the next run reads is a new version."""
+        """Store registers and memories after a run; `version` changes if the next run depends on a change."""
         self._registers = execution.registers()
         self._changes += self._random != self._registers[1]
         self._random = self._registers[1]
@@ -298,7 +301,7 @@ class TprocV2:
 
 
 def refusal(stop: int, address: int, word: int | None, length: int) -> Exception:
-    """Return the exception for a stop code, at an address whose instruction is `word` (None: outside the program)."""
+    """Return the exception for a stop code at an address with instruction `word` (None if outside the program)."""
     if word is None:
         return ProgramError(
             f"address {address} is outside the program, which has {length} words: end it with end(), "

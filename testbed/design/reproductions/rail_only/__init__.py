@@ -71,7 +71,7 @@ def _describe_traffic(table: Table) -> dict[str, Any]:
     """Return by model the bytes of a GPU by kind, the share of tensor parallelism, and that of silent pairs of GPUs."""
     sections = {}
     for model in table.values("model"):
-        part = table.where(model=model)
+        part = table.select_rows(model=model)
         sent = dict(zip(map(str, part.values("kind")), part.numbers("gb_per_gpu"), strict=True))
         gpus = part.numbers("gpus")[0]
         sections[str(model)] = {

@@ -43,7 +43,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
         formula = slowdown(platform.domain, domains, platform)
         rows.append((platform.name, domains, formula, two_s / spine_s - 1, one_s / spine_s - 1))
         progress(number, len(cases), f"{platform.name}, {domains} domains")
-    return Table.of(_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def _run(graph: TaskGraph, fabric: Fabric) -> float:
@@ -81,11 +81,11 @@ def _two_steps(gpus: int, platform: Platform) -> TaskGraph:
 def _compare(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for name, published in PUBLISHED.items():
-        part = table.where(platform=name)
+        part = table.select_rows(platform=name)
         domains = (
             DOMAINS_OF_FIGURE if DOMAINS_OF_FIGURE in part.values("domains") else part.values("domains")[-1]
         )
-        row = part.where(domains=domains)
+        row = part.select_rows(domains=domains)
         note = f"{domains:g} domains; the published number of domains is not known"
         value = 100 * row.number("formula")
         lines += [
@@ -124,13 +124,13 @@ def _draw(table: Table) -> Plot:
         for row in table.records
         for name, label in names.items()
     ]
-    per_cent = Table.of(("platform", "domains", "how", "longer"), rows)
+    per_cent = Table.from_rows(("platform", "domains", "how", "longer"), rows)
     panels = tuple(
         Panel(
             str(name),
             "domains of 8 GPUs",
             "longer than with a spine (%)",
-            series_of(per_cent.where(platform=name), "how", "domains", "longer"),
+            series_of(per_cent.select_rows(platform=name), "how", "domains", "longer"),
         )
         for name in table.values("platform")
     )

@@ -47,7 +47,7 @@ def _make(_scale: Scale, progress: Progress) -> Table:
                         (fit.name, sums, chunks, efficiency, job.name, job.published_s or 0.0, ours_s)
                     )
     progress(len(rows), len(rows), "fits")
-    return Table.of(_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def _megascale_mfu() -> float:
@@ -58,14 +58,14 @@ def _megascale_mfu() -> float:
 
 def select_main_fit(table: Table) -> Table:
     """Return the rows with recomputation, two chunks a stage, and the efficiency that fits the 310.1B job."""
-    return table.where(fit=GPT_310B.name, sums=SUMS, chunks=CHUNKS)
+    return table.select_rows(fit=GPT_310B.name, sums=SUMS, chunks=CHUNKS)
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
     main = select_main_fit(table)
     others = [
         row
-        for row in table.where(sums=SUMS, chunks=CHUNKS).records
+        for row in table.select_rows(sums=SUMS, chunks=CHUNKS).records
         if row["fit"] not in (GPT_310B.name, row["model"])
     ]
     lines = [_compare_row(row, "main fit") for row in main.records]

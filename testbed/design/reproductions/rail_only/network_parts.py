@@ -45,7 +45,7 @@ def _make(_scale: Scale, progress: Progress) -> Table:
         rows.append((gpus, radix, FULL, *count_parts(gpus, gpus, radix), 0.0, 0.0))
         rows.append((gpus, radix, RAIL, *count_parts(gpus, gpus // DOMAIN, radix), *saved))
     progress(len(rows), len(rows), "counts")
-    return Table.of(_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
@@ -73,7 +73,7 @@ def _draw(table: Table) -> Plot:
             f"{gpus:g} GPUs",
             "radix of a switch",
             name,
-            series_of(table.where(gpus=gpus), "design", "radix", name),
+            series_of(table.select_rows(gpus=gpus), "design", "radix", name),
             "bars",
         )
         for gpus in table.values("gpus")

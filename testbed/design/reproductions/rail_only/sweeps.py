@@ -56,7 +56,7 @@ def _make(_scale: Scale, progress: Progress) -> Table:
         for batch in BATCHES:
             add("batch", replace(GPT_1T, batch=batch), replace(DGX_A100, domain=domain))
     progress(len(rows), len(rows), "sweeps")
-    return Table.of(_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def _find_best_s(job: Megatron, platform: Platform, accounting: Accounting) -> float:
@@ -70,7 +70,7 @@ def _find_best_s(job: Megatron, platform: Platform, accounting: Accounting) -> f
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
-    part = table.where(sweep="domain")
+    part = table.select_rows(sweep="domain")
     ideal_s = part.number("iteration_s", domain=DOMAINS[-1])
     note = "the slides have the curves, but no values"
     return tuple(
@@ -86,8 +86,8 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _draw(table: Table) -> Plot:
-    domain = table.where(sweep="domain")
-    bandwidth = table.where(sweep="bandwidth")
+    domain = table.select_rows(sweep="domain")
+    bandwidth = table.select_rows(sweep="bandwidth")
     panels = [
         Panel(
             "domain size",
@@ -102,7 +102,7 @@ def _draw(table: Table) -> Plot:
             f"domains of {size:g} GPUs",
             "rail (Gbit/s)",
             "iteration (s)",
-            series_of(bandwidth.where(domain=size), "domain_gbps", "rail_gbps", "iteration_s"),
+            series_of(bandwidth.select_rows(domain=size), "domain_gbps", "rail_gbps", "iteration_s"),
             logarithmic="x",
         )
         for size in bandwidth.values("domain")
@@ -112,7 +112,7 @@ def _draw(table: Table) -> Plot:
             "batch",
             "samples of an iteration",
             "iteration (s)",
-            series_of(table.where(sweep="batch"), "domain", "batch", "iteration_s"),
+            series_of(table.select_rows(sweep="batch"), "domain", "batch", "iteration_s"),
             logarithmic="x",
         )
     )

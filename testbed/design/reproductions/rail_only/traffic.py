@@ -41,13 +41,13 @@ def _make(_scale: Scale, progress: Progress) -> Table:
         (job.name, kind, size / 1e9, pairs, job.gpus) for job in JOBS for kind, size, pairs in traffic_of(job)
     ]
     progress(len(rows), len(rows), "traffic")
-    return Table.of(_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for job in JOBS:
-        part = table.where(model=job.name)
+        part = table.select_rows(model=job.name)
         sent = part.numbers("gb_per_gpu")
         silent = 1 - sum(part.numbers("pairs_per_gpu")) / (job.gpus - 1)
         share = part.number("gb_per_gpu", kind=TENSOR) / sum(sent)
@@ -59,7 +59,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
                 f"{job.name}: pairs of GPUs without traffic", Published("> 99 %", "S"), 100 * silent, "", " %"
             ),
         ]
-    part = table.where(model=GPT_1T.name)
+    part = table.select_rows(model=GPT_1T.name)
     data, tensor = (part.number("gb_per_gpu", kind=kind) for kind in (DATA, TENSOR))
     inside = 100 * tensor / (tensor + data)
     return (
@@ -90,7 +90,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 def _draw(table: Table) -> Plot:
     names = tuple(str(name).removeprefix("GPT ") for name in table.values("model"))
-    series = tuple(Series(kind, names, table.where(kind=kind).numbers("gb_per_gpu")) for kind in KINDS)
+    series = tuple(Series(kind, names, table.select_rows(kind=kind).numbers("gb_per_gpu")) for kind in KINDS)
     bars = Panel("by kind of parallelism", "parameters", "GB sent by a GPU", series, "bars", logarithmic="y")
     return Plot("Traffic of GPT jobs, by the model", (bars, _heat_map()), wide=2)
 

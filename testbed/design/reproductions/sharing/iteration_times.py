@@ -35,7 +35,7 @@ from testbed.design.sharing.cassini.prediction import predict_under
 from testbed.design.sharing.cassini.schedule import Scheduler
 from testbed.design.sharing.jobs import LabLinks, place_jobs
 from testbed.design.sharing.packet_level import PacketLink, SendingJob, run_packets
-from testbed.node.transport import DATA, PAYLOAD, sender
+from testbed.node.transport import DATA, PAYLOAD, make_sender
 
 HOSTS = ("a", "b")
 RATE_GBPS = 0.1
@@ -60,7 +60,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
                 lost = -1 if one.lost is None else one.lost
                 rows.append((jobs.name, policy, source, one.job, one.mean_ms, one.p99_ms, lost))
         progress(number, len(steps), f"{jobs.name}, {policy}")
-    return Table.of(_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def model_figures(chosen: JobSet, policy: Policy, iterations: int) -> list[Figures]:
@@ -75,7 +75,7 @@ def model_figures(chosen: JobSet, policy: Policy, iterations: int) -> list[Figur
         slots = [one.slot_ms for one in schedule.predicted]
     weights = (WEIGHT, *(1.0,) * (len(jobs) - 1)) if policy == "weights" else ()
     mltcp = (SLOPE, INTERCEPT) if policy == "mltcp" else None
-    periodic_jobs = place_jobs(jobs, links.of(placement))
+    periodic_jobs = place_jobs(jobs, links.find_jobs_by_link(placement))
     predictions = predict_under(periodic_jobs, [RATE_GBPS], iterations, weights, mltcp, starts, slots)
     return [Figures(one.job, one.mean_ms, one.p99_ms, None) for one in predictions]
 
@@ -88,7 +88,7 @@ def packet_by_packet(chosen: JobSet, iterations: int) -> list[Figures]:
         SendingJob(
             PERIOD_MS * 1e-3 * (1 - fraction),
             int(PERIOD_MS * 1e-3 * fraction / packet_s),
-            sender("reno", SLOPE, INTERCEPT),
+            make_sender("reno", SLOPE, INTERCEPT),
             place * STAGGER_MS * 1e-3,
         )
         for place, fraction in enumerate(chosen.fractions)
@@ -141,7 +141,7 @@ def _headlines(table: Table) -> list[Comparison]:
 
 
 def _rows(table: Table, jobs: JobSet, policy: str, source: str) -> Table:
-    return table.where(jobs=jobs.name, policy=policy, source=source)
+    return table.select_rows(jobs=jobs.name, policy=policy, source=source)
 
 
 def _mean(table: Table, jobs: JobSet, policy: str, source: str) -> float:

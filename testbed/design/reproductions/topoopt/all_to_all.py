@@ -48,12 +48,12 @@ def _make(scale: Scale, progress: Progress) -> Table:
             execution = run(job, name, degree, RATE_GBPS)
         rows.append((degree, batch, all_to_all_share(job.traffic), name, execution.iteration_s * 1e3))
         progress(number, len(cases), f"d = {degree}, batch {batch}, {name}")
-    return Table.of(_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def slowdown(table: Table, degree: float, batch: float, slow: str, fast: str) -> float:
     """Return the iteration time on one fabric over that on another."""
-    case = table.where(degree=degree, batch=batch)
+    case = table.select_rows(degree=degree, batch=batch)
     return case.number("iteration_ms", fabric=slow) / case.number("iteration_ms", fabric=fast)
 
 
@@ -61,13 +61,13 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     batches, degrees = table.numbers("batch"), table.numbers("degree")
     small, large = sorted(set(batches))[:2][-1], max(batches)
     few, many = min(degrees), max(degrees)
-    share = table.where(batch=large).numbers("all_to_all_share")[0]
+    share = table.select_rows(batch=large).numbers("all_to_all_share")[0]
     recalled = "follows from the recalled prices: they give the Fat-tree this much rate"
     simulated = "links for pairs as the planner chooses them, by simulation"
     spread = "the published rule buys links for pairs, which spread demand does not repay"
     less = Published("less than at d = 4", "S")
 
-    def over(
+    def compare_pair(
         slow: str, fast: str, batch: float, degree: float, published: Published, note: str
     ) -> Comparison:
         pair = "the same with links split by bytes" if slow == SPLIT else f"{slow} over {fast}"
@@ -82,14 +82,17 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
             "bytes sent over bytes of the tensors reduced",
             " %",
         ),
-        over("TopoOpt", "ideal switch", small, few, Published("equal", "S", 1.0), ""),
-        over("Fat-tree", "TopoOpt", small, few, Published("2.7 x", "S", 2.7), recalled),
-        *(over(tree, "TopoOpt", small, few, Published("2.7 x", "S", 2.7), "") for tree in list(READINGS)[1:]),
-        over("TopoOpt", "Fat-tree", large, few, Published("1.1 x", "S", 1.1), ""),
-        over("TopoOpt", f"Fat-tree, {NIC_ONCE}", large, few, Published("1.1 x", "S", 1.1), ""),
-        over("TopoOpt", "Fat-tree", large, many, less, simulated),
-        over("TopoOpt", f"Fat-tree, {NIC_ONCE}", large, many, less, simulated),
-        over(SPLIT, "Fat-tree", large, many, less, spread),
+        compare_pair("TopoOpt", "ideal switch", small, few, Published("equal", "S", 1.0), ""),
+        compare_pair("Fat-tree", "TopoOpt", small, few, Published("2.7 x", "S", 2.7), recalled),
+        *(
+            compare_pair(tree, "TopoOpt", small, few, Published("2.7 x", "S", 2.7), "")
+            for tree in list(READINGS)[1:]
+        ),
+        compare_pair("TopoOpt", "Fat-tree", large, few, Published("1.1 x", "S", 1.1), ""),
+        compare_pair("TopoOpt", f"Fat-tree, {NIC_ONCE}", large, few, Published("1.1 x", "S", 1.1), ""),
+        compare_pair("TopoOpt", "Fat-tree", large, many, less, simulated),
+        compare_pair("TopoOpt", f"Fat-tree, {NIC_ONCE}", large, many, less, simulated),
+        compare_pair(SPLIT, "Fat-tree", large, many, less, spread),
     )
 
 
@@ -99,7 +102,7 @@ def _draw(table: Table) -> Plot:
             f"degree {degree:g}",
             "batch per device",
             "iteration time (ms)",
-            series_of(table.where(degree=degree), "fabric", "batch", "iteration_ms")[::-1],
+            series_of(table.select_rows(degree=degree), "fabric", "batch", "iteration_ms")[::-1],
             logarithmic="xy",
         )
         for degree in table.values("degree")

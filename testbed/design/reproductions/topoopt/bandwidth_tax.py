@@ -47,14 +47,14 @@ def _make(scale: Scale, progress: Progress) -> Table:
         execution = all_to_all_run(scale.nodes, batch, degree, RATE_GBPS).fastest
         rows.append((degree, batch, execution.bandwidth_tax, tax_tensors_once(execution)))
         progress(place, len(cases), f"d = {degree}, batch {batch}")
-    return Table.of(_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
     batch = min(table.numbers("batch"))
     lines = []
     for degree in sorted(set(table.numbers("degree"))):
-        row = table.where(degree=degree, batch=batch)
+        row = table.select_rows(degree=degree, batch=batch)
         published = _PUBLISHED.get(degree, NOTHING)
         lines += [
             Comparison(f"batch {batch:g}, d = {degree:g}", published, row.number("tax"), "bytes on the wire"),
@@ -69,7 +69,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _draw(table: Table) -> Plot:
-    named = Table.of(
+    named = Table.from_rows(
         ("degree", "batch", "tax"),
         [(f"degree {row['degree']:g}", f"{row['batch']:g}", row["tax"]) for row in table.records],
     )

@@ -19,7 +19,7 @@ from testbed.design.reproductions.figure import (
 )
 from testbed.design.reproductions.topoopt.jobs import default_job, run, run_on
 from testbed.design.reproductions.topoopt.setup import Scale
-from testbed.design.sharing.joined_jobs import PlacedJob, back_to_back
+from testbed.design.sharing.joined_jobs import PlacedJob, chain_iterations
 
 MODELS = {"dlrm": "DLRM", "bert": "BERT"}
 RATE_GBPS = 100.0
@@ -36,7 +36,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
         if delay_s == scale.delays_s[0]:
             once_s = run(job, "TopoOpt", degree, RATE_GBPS).iteration_s
         nodes = job.graph.nodes
-        twice = back_to_back(nodes, [PlacedJob(job.graph, np.arange(nodes))], 2)
+        twice = chain_iterations(nodes, [PlacedJob(job.graph, np.arange(nodes))], 2)
         times = {}
         for name, label in _FABRICS.items():
             chosen = build_fabric(
@@ -48,7 +48,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
         times = {ONE_SHOT: once_s} | times
         rows += [(MODELS[model], degree, delay_s * 1e3, name, time_s * 1e3) for name, time_s in times.items()]
         progress(number, len(cases), f"{MODELS[model]}, d = {degree}, dark for {delay_s * 1e3:g} ms")
-    return Table.of(_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
@@ -56,7 +56,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     for model in table.values("model"):
         for degree in table.values("degree"):
             for delay in (min(table.numbers("delay_ms")), max(table.numbers("delay_ms"))):
-                case = table.where(model=model, degree=degree, delay_ms=delay)
+                case = table.select_rows(model=model, degree=degree, delay_ms=delay)
                 once = case.number("iteration_ms", fabric=ONE_SHOT)
                 lines += [
                     Comparison(
@@ -77,7 +77,7 @@ def _draw(table: Table) -> Plot:
             f"{model}, degree {degree:g}",
             "dark time (ms)",
             "iteration time (ms)",
-            series_of(table.where(model=model, degree=degree), "fabric", "delay_ms", "iteration_ms"),
+            series_of(table.select_rows(model=model, degree=degree), "fabric", "delay_ms", "iteration_ms"),
             logarithmic="xy",
         )
         for model in table.values("model")

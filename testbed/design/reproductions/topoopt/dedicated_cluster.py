@@ -97,12 +97,12 @@ def _make(scale: Scale, progress: Progress) -> Table:
             pure = "yes" if best.pure_data_parallel else "no"
             rows.append((MODELS[model], degree, rate, fabric, time_s * 1e3, pure, best.name))
         progress(number, len(cases), f"{MODELS[model]}, d = {degree}, {rate:g} Gbit/s")
-    return Table.of(_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def ratio(table: Table, fabric: str, over: str, **case: Cell) -> float:
     """Return the iteration time on a fabric over that on another."""
-    part = table.where(**case)
+    part = table.select_rows(**case)
     return part.number("iteration_ms", fabric=fabric) / part.number("iteration_ms", fabric=over)
 
 
@@ -111,7 +111,9 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for model in table.values("model"):
         case = {"model": model, "degree": degree, "rate_gbps": rate}
-        pure = table.where(**case).where(fabric="TopoOpt").values("pure_data_parallel")[0] == "yes"
+        pure = (
+            table.select_rows(**case).select_rows(fabric="TopoOpt").values("pure_data_parallel")[0] == "yes"
+        )
         lines += [
             Comparison(
                 f"{model}: TopoOpt over ideal switch, d = {degree:g}",
@@ -138,7 +140,7 @@ def _means(table: Table, degree: float) -> Iterator[Comparison]:
     """Yield lines with the mean slowdown of each Fat-tree over the models, with the slowest and the fastest links."""
     rates = table.numbers("rate_gbps")
     for links, at in (("slowest", min(rates)), ("fastest", max(rates))):
-        fabrics = set(table.where(rate_gbps=at).values("fabric"))
+        fabrics = set(table.select_rows(rate_gbps=at).values("fabric"))
         for tree in (name for name in READINGS if name in fabrics):
             mean = geometric_mean(
                 ratio(table, tree, "TopoOpt", model=model, degree=degree, rate_gbps=at)
@@ -162,7 +164,10 @@ def _draw(table: Table) -> Plot:
             "link rate (Gbit/s)",
             "iteration time (ms)",
             series_of(
-                _select_drawn(table.where(model=model, degree=degree)), "fabric", "rate_gbps", "iteration_ms"
+                _select_drawn(table.select_rows(model=model, degree=degree)),
+                "fabric",
+                "rate_gbps",
+                "iteration_ms",
             ),
             logarithmic="xy",
         )

@@ -69,18 +69,18 @@ def _make(scale: Scale, progress: Progress) -> Table:
         for name, cost in _costs(nodes, degree, rate, equal, reading).items()
     ]
     progress(len(cases), len(cases), "costs")
-    return Table.of(_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def _ratios(table: Table, dear: str) -> list[float]:
-    ours = table.where(fabric="TopoOpt").numbers("cost_musd")
-    return [a / b for a, b in zip(table.where(fabric=dear).numbers("cost_musd"), ours, strict=True)]
+    ours = table.select_rows(fabric="TopoOpt").numbers("cost_musd")
+    return [a / b for a, b in zip(table.select_rows(fabric=dear).numbers("cost_musd"), ours, strict=True)]
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
-    present = table.where(prices=RECALLED, nic_for=EACH)
-    slow = _ratios(present.where(rate_gbps=present.values("rate_gbps")[0]), "ideal switch")
-    fast = _ratios(present.where(rate_gbps=present.values("rate_gbps")[-1]), "ideal switch")
+    present = table.select_rows(prices=RECALLED, nic_for=EACH)
+    slow = _ratios(present.select_rows(rate_gbps=present.values("rate_gbps")[0]), "ideal switch")
+    fast = _ratios(present.select_rows(rate_gbps=present.values("rate_gbps")[-1]), "ideal switch")
     ends = (
         Comparison(
             "the ideal switch, the first reading alone, slowest links",
@@ -97,7 +97,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 def _readings(table: Table, prices: str, nic_for: str) -> Iterator[Comparison]:
     """Yield lines with the two published ratios by one reading of the prices, and the Fat-tree of equal cost."""
-    part = table.where(prices=prices, nic_for=nic_for)
+    part = table.select_rows(prices=prices, nic_for=nic_for)
     reading = f"prices {prices}, a NIC {nic_for}"
     checked = "prices recalled, not checked" if prices == RECALLED else "rates of 100 Gbit/s and more"
     yield Comparison(
@@ -115,7 +115,7 @@ def _readings(table: Table, prices: str, nic_for: str) -> Iterator[Comparison]:
         " x",
     )
     for degree in part.values("degree"):
-        case = part.where(degree=degree, rate_gbps=100.0, fabric="TopoOpt")
+        case = part.select_rows(degree=degree, rate_gbps=100.0, fabric="TopoOpt")
         yield Comparison(
             f"rate of the Fat-tree of equal cost, d = {degree:g}, 100 Gbit/s; {reading}",
             NOTHING,
@@ -127,13 +127,13 @@ def _readings(table: Table, prices: str, nic_for: str) -> Iterator[Comparison]:
 
 def _draw(table: Table) -> Plot:
     """Return a plot of the cost per server, without the equal-cost Fat-tree, which has TopoOpt's line."""
-    table = table.where(prices=RECALLED, nic_for=EACH)
+    table = table.select_rows(prices=RECALLED, nic_for=EACH)
     servers = table.values("servers")[0]
-    per_server = Table.of(
+    per_server = Table.from_rows(
         ("degree", "rate", "fabric", "usd"),
         [
             (row["degree"], row["rate_gbps"], row["fabric"], float(row["cost_musd"]) * 1e6 / float(servers))
-            for row in table.where(servers=servers).records
+            for row in table.select_rows(servers=servers).records
             if row["fabric"] != "Fat-tree"
         ],
     )
@@ -142,7 +142,7 @@ def _draw(table: Table) -> Plot:
             f"degree {degree:g}",
             "link rate (Gbit/s)",
             "cost per server (USD)",
-            series_of(per_server.where(degree=degree), "fabric", "rate", "usd"),
+            series_of(per_server.select_rows(degree=degree), "fabric", "rate", "usd"),
             logarithmic="xy",
         )
         for degree in table.values("degree")

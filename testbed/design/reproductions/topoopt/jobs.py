@@ -16,7 +16,7 @@ from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.fabrics.fat_tree import equal_cost_fat_tree_gbps
 from testbed.design.fabrics.kind import ChosenFabric, FabricRequest
 from testbed.design.model import Topology
-from testbed.design.routing.route_sets import MOST_SETS, RouteSets
+from testbed.design.routing.route_sets import MAX_SETS, RouteSets
 from testbed.design.topology.finder import find
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.iteration.task_graph import iteration, traffic
@@ -124,7 +124,7 @@ def run_planned(job: Job, topology: Topology, rate_gbps: float) -> Execution:
 @cache
 def plan_routes(job: Job, topology: Topology) -> tuple[RouteSets, ...]:
     """Return the routes from which a plan chooses: in several sets, and in one."""
-    return tuple(route_job(topology, job.graph, most_paths=sets) for sets in (MOST_SETS, 1))
+    return tuple(route_job(topology, job.graph, most_paths=sets) for sets in (MAX_SETS, 1))
 
 
 def run_on(chosen: ChosenFabric, graph: TaskGraph) -> Execution:

@@ -40,7 +40,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
             for share, load in zip(quantiles.tolist(), loads.tolist(), strict=True)
         ]
         progress(place, len(cases), f"d = {degree}, batch {batch}")
-    return Table.of(_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
@@ -57,11 +57,11 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 def _draw(table: Table) -> Plot:
     def panel(batch: float) -> Panel:
-        named = Table.of(
+        named = Table.from_rows(
             ("degree", "gb", "share"),
             [
                 (f"degree {row['degree']:g}", row["gb"], row["share_of_links"])
-                for row in table.where(batch=batch).records
+                for row in table.select_rows(batch=batch).records
             ],
         )
         series = series_of(named, "degree", "gb", "share")

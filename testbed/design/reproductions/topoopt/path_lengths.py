@@ -46,7 +46,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
         points = _cumulative(*path_lengths(run(job, name, degree, RATE_GBPS).fabric))
         rows += [(name, degree, *point) for point in points]
         progress(done, len(cases), f"{name}, d = {degree}")
-    return Table.of(_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def _cumulative(lengths: NDArray[np.int64], parts: NDArray[np.float64]) -> Iterator[tuple[int, float]]:
@@ -56,7 +56,7 @@ def _cumulative(lengths: NDArray[np.int64], parts: NDArray[np.float64]) -> Itera
 
 def mean_length(table: Table, fabric: str, degree: float) -> float:
     """Return the mean path length, from the cumulative shares in the table."""
-    shares = table.where(fabric=fabric, degree=degree).numbers("share_up_to")
+    shares = table.select_rows(fabric=fabric, degree=degree).numbers("share_up_to")
     return sum(1 - share for share in shares)
 
 
@@ -77,7 +77,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _draw(table: Table) -> Plot:
-    named = Table.of(
+    named = Table.from_rows(
         ("fabric", "links", "share"),
         [
             (f"{row['fabric']}, d = {row['degree']:g}", row["links"], row["share_up_to"])

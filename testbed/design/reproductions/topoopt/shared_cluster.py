@@ -29,7 +29,7 @@ from testbed.design.reproductions.figure import (
 )
 from testbed.design.reproductions.topoopt.jobs import NIC_ONCE, READINGS, ROUNDING, default_job, run
 from testbed.design.reproductions.topoopt.setup import Scale
-from testbed.design.sharing.joined_jobs import PlacedJob, back_to_back
+from testbed.design.sharing.joined_jobs import PlacedJob, chain_iterations
 
 Floats = NDArray[np.float64]
 
@@ -73,7 +73,7 @@ def simulate_shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats
         )
         for model, own in zip(draw_models(jobs, seed), servers, strict=True)
     ]
-    shared = back_to_back(scale.shared_nodes, placed_jobs, scale.iterations)
+    shared = chain_iterations(scale.shared_nodes, placed_jobs, scale.iterations)
     tree = _tree(fabric, scale.shared_nodes, seed)
     return shared.iteration_s(simulate(shared.graph, tree, allreduce=fluid_ring, rounding=ROUNDING)).ravel()
 
@@ -92,12 +92,12 @@ def _make(scale: Scale, progress: Progress) -> Table:
         times_ms = times_s * 1e3
         rows.append((jobs, fabric, float(times_ms.mean()), float(np.percentile(times_ms, 99))))
         progress(number, len(cases), f"{jobs} jobs, {fabric}")
-    return Table.of(_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def ratio(table: Table, column: str, jobs: float, fabric: str) -> float:
     """Return the time in a column on a fabric over that on TopoOpt."""
-    part = table.where(jobs=jobs)
+    part = table.select_rows(jobs=jobs)
     return part.number(column, fabric=fabric) / part.number(column, fabric="TopoOpt")
 
 

@@ -34,12 +34,12 @@ def _make(scale: Scale, progress: Progress) -> Table:
                 for place, (model, even, uneven) in enumerate(zip(row.models, fair, unfair, strict=True), 1)
             ]
         progress(number, len(ROWS), row.name)
-    return Table.of(_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def speed_ups(table: Table, row: Row, length: str = "main") -> tuple[float, ...]:
     """Return the speed-up of each job of a row."""
-    return table.where(jobs=row.name, length=length).numbers("speed_up")
+    return table.select_rows(jobs=row.name, length=length).numbers("speed_up")
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:

@@ -39,7 +39,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
             if time <= until_ms
         ]
         progress(number, len(SHARES), shares)
-    return Table.of(_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def _simulate(weights: tuple[float, ...], iterations: int, trace_rows: int = 0) -> Contention:
@@ -51,7 +51,9 @@ def _simulate(weights: tuple[float, ...], iterations: int, trace_rows: int = 0) 
 def _compare(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for job, published in zip(("job 1", "job 2"), _DLRM.published, strict=True):
-        fair, unfair = (table.where(shares=shares, job=job).numbers("iteration_ms")[0] for shares in SHARES)
+        fair, unfair = (
+            table.select_rows(shares=shares, job=job).numbers("iteration_ms")[0] for shares in SHARES
+        )
         speed_up = Published(f"{published:g} x", "S", published)
         lines.append(Comparison(f"{job}: 50/50 over 60/40", speed_up, fair / unfair, "calibrated", " x"))
         lines.append(
@@ -66,7 +68,7 @@ def _draw(table: Table) -> Plot:
             f"bandwidth shared {shares}",
             "time (ms)",
             "rate (Gb/s)",
-            series_of(table.where(shares=shares), "job", "ms", "gbps"),
+            series_of(table.select_rows(shares=shares), "job", "ms", "gbps"),
             "steps",
         )
         for shares in SHARES

@@ -19,7 +19,7 @@ from testbed.errors import WorkloadError
 Floats = NDArray[np.float64]
 
 QUANTUM_MS = 1.0
-MOST_TICKS = 100_000
+MAX_TICKS = 100_000
 KBPS = 1e6
 """kb/s per Gb/s: demands are whole numbers of kb/s, so that sums are exact and ties are recognised."""
 
@@ -30,7 +30,7 @@ class Rounding:
 
     quantum_ms: float = QUANTUM_MS
     bins: int = 0
-    most_ticks: int = MOST_TICKS
+    most_ticks: int = MAX_TICKS
 
     def period(self, job: PeriodicJob) -> int:
         """Return the period in quanta. Raises `WorkloadError` for one that rounds to 0."""

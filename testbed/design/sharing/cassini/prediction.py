@@ -11,7 +11,7 @@ from sim.models.contention.job import FAIR, PeriodicJob, Sharing
 from sim.models.contention.simulation import Contention, Floats, Holding, Setting, simulate
 
 ITERATIONS = 600
-LEAST_ITERATIONS = 150
+MIN_ITERATIONS = 150
 WARM_UP = 60
 JOB_ITERATIONS = 200_000
 """Maximum iterations of all jobs together; with many jobs each is simulated for fewer."""
@@ -39,13 +39,13 @@ def predict(
     least mean ratio of shifted to solo times.
     """
     predictions: dict[str, Prediction] = {}
-    iterations = max(LEAST_ITERATIONS, min(ITERATIONS, JOB_ITERATIONS // max(len(jobs), 1)))
-    for group in groups(jobs):
+    iterations = max(MIN_ITERATIONS, min(ITERATIONS, JOB_ITERATIONS // max(len(jobs), 1)))
+    for group in group_by_links(jobs):
         predictions |= {one.job: one for one in _predict_group(group, capacities_gbps, starts_ms, iterations)}
     return [predictions[job.name] for job in jobs]
 
 
-def groups(jobs: Sequence[PeriodicJob]) -> list[list[PeriodicJob]]:
+def group_by_links(jobs: Sequence[PeriodicJob]) -> list[list[PeriodicJob]]:
     """Return the jobs in groups that are connected by links."""
     joined: list[tuple[set[int], list[PeriodicJob]]] = []
     for job in jobs:

@@ -40,7 +40,7 @@ class Rotation:
     proven: bool
 
 
-def best_rotation(
+def find_best_rotation(
     circle: Circle, time_limit_s: float = TIME_LIMIT_S, clock: Callable[[], float] = time.process_time
 ) -> Rotation:
     """Return the best shifts; of equal ones the smallest.
@@ -111,10 +111,10 @@ class _Search:
         depth = len(turns)
         remaining = range(depth, len(self.demands))
         # The excess is convex: a job adds at least as much to any sum as to `others`. This bounds every completion.
-        totals = {job: self._with(others, job) for job in remaining[:1]}
+        totals = {job: self._add_job(others, job) for job in remaining[:1]}
         lowest = [float(totals[depth].min()) - excess]
         for job in remaining[1:]:
-            lowest.append(float(self._with(others, job).min()) - excess)
+            lowest.append(float(self._add_job(others, job).min()) - excess)
             if excess + sum(lowest) >= self.best - _ROUNDING * self.capacity:
                 return
         excesses, rest = totals[depth], sum(lowest[1:])
@@ -134,7 +134,7 @@ class _Search:
             joined = others + np.roll(self.demands[depth], turn)
             self._descend(joined, [*turns, turn], float(excesses[turn]))
 
-    def _with(self, others: Floats, job: int) -> Floats:
+    def _add_job(self, others: Floats, job: int) -> Floats:
         return excess_of_shifts(others, self.demands[job], self.shifts[job], self.capacity)
 
     def _is_repeated(self, depth: int, turn: int, turns: Sequence[int]) -> bool:
@@ -155,7 +155,7 @@ class _Search:
             total = np.sum(rotated, axis=0)
             for job in range(1, len(self.demands)):
                 others = total - rotated[job]
-                excesses = self._with(others, job)
+                excesses = self._add_job(others, job)
                 turn = int(excesses.argmin())
                 if excesses[turn] < self.best - _ROUNDING * self.capacity:
                     self.best, has_moved = float(excesses[turn]), True

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from sim.models.contention.job import PeriodicJob
 from testbed.design.sharing.cassini.circle import Circle, Rounding, make_circle
 from testbed.design.sharing.cassini.prediction import Prediction, predict
-from testbed.design.sharing.cassini.rotation import TIME_LIMIT_S, best_rotation
+from testbed.design.sharing.cassini.rotation import TIME_LIMIT_S, find_best_rotation
 from testbed.design.sharing.jobs import LabLinks, Placement, SharedJob, place_jobs
 from testbed.errors import WorkloadError
 
 SEARCH_S = 3.0
-"""Time budget of the searches of all links together; once it is spent each gets `LEAST_S`."""
-LEAST_S = 0.005
+"""Time budget of the searches of all links together; once it is spent each gets `MIN_S`."""
+MIN_S = 0.005
 SHARE_OF_ONE = 8
 """One link gets at most one part in this many of the remaining time."""
 CYCLIC = "loop in the affinity graph"
@@ -105,12 +105,14 @@ class Scheduler:
             }
             forest = spanning_forest(contended, gains)
             graph = {link: {job: results[link].shifts[job] for job in jobs} for link, jobs in forest.items()}
-        quanta = starts(graph, {job.name: self.rounding.period(_alone(job)) for job in self.jobs})
+        quanta = compute_starts(
+            graph, {job.name: self.rounding.period(_detach_from_links(job)) for job in self.jobs}
+        )
         if not without_loop:
             # A link outside the forest does not get its best shifts, so its score is that of the starts.
             results = {link: self._reschedule_at(one, quanta) for link, one in results.items()}
         starts_ms = {name: count * self.rounding.quantum_ms for name, count in quanta.items()}
-        users = self.links.of(best.placement)
+        users = self.links.find_jobs_by_link(best.placement)
         jobs = place_jobs(self.jobs, users)
         return Schedule(
             best.placement,
@@ -131,7 +133,7 @@ class Scheduler:
         return Candidate(placement, sum(scores) / len(scores) if scores else 1.0, dropped)
 
     def _find_shared(self, placement: Placement) -> dict[str, tuple[str, ...]]:
-        return {link: jobs for link, jobs in self.links.of(placement).items() if len(jobs) > 1}
+        return {link: jobs for link, jobs in self.links.find_jobs_by_link(placement).items() if len(jobs) > 1}
 
     def _find_contended(self, placement: Placement) -> dict[str, tuple[str, ...]]:
         """Return the shared links, one for each set of jobs: equal jobs have equal best shifts."""
@@ -145,14 +147,16 @@ class Scheduler:
 
     def _make_circle(self, names: Sequence[str]) -> Circle:
         by_name = {job.name: job for job in self.jobs}
-        return make_circle([_alone(by_name[name]) for name in names], self.links.rate_gbps, self.rounding)
+        return make_circle(
+            [_detach_from_links(by_name[name]) for name in names], self.links.rate_gbps, self.rounding
+        )
 
     def _solve(self, names: tuple[str, ...]) -> LinkSchedule:
         if names not in self._known:
             circle = self._make_circle(names)
             begin = time.process_time()
-            limit_s = max(min(self.time_limit_s, self.search_s / SHARE_OF_ONE), LEAST_S)
-            rotation = best_rotation(circle, limit_s, time.process_time)
+            limit_s = max(min(self.time_limit_s, self.search_s / SHARE_OF_ONE), MIN_S)
+            rotation = find_best_rotation(circle, limit_s, time.process_time)
             self.search_s -= time.process_time() - begin
             shifts = dict(zip(names, (round(turn * circle.tick) for turn in rotation.turns), strict=True))
             score = circle.score(rotation.excess)
@@ -175,7 +179,7 @@ def _sort(jobs: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(jobs))
 
 
-def _alone(job: SharedJob) -> PeriodicJob:
+def _detach_from_links(job: SharedJob) -> PeriodicJob:
     try:
         return job.on((0,))
     except ValueError as error:
@@ -218,7 +222,7 @@ def spanning_forest(
     return {link: members[link] for link in users}
 
 
-def starts(shifts: Shifts, periods: Mapping[str, int]) -> dict[str, int]:
+def compute_starts(shifts: Shifts, periods: Mapping[str, int]) -> dict[str, int]:
     """Return the start of each job, in the unit of `shifts` and `periods`: Algorithm 1.
 
     >>> starts({"l": {"a": 0, "b": 10}, "m": {"b": 5, "c": 35}}, {"a": 40, "b": 60, "c": 60})

@@ -138,14 +138,17 @@ class _Reader:
             end |= dict.fromkeys(part.places, first - 1)
         job = TaskGraphBuilder(self._ranks)
         for part in parts:
-            part.add(job, sorted({end[before] for place in part.places for before in self._before(place)}))
+            part.add(
+                job,
+                sorted({end[before] for place in part.places for before in self._find_predecessors(place)}),
+            )
         return job.build()
 
     def _order(self, part: _Part) -> tuple[bool, Place]:
         """Return the sort key of parts, which sets the numbers of tasks; receiving nodes come last."""
         return part.places[0] in self._arrivals, part.order
 
-    def _before(self, place: Place) -> Iterable[Place]:
+    def _find_predecessors(self, place: Place) -> Iterable[Place]:
         rank, _ = place
         for number in self._nodes[place].after:
             if (rank, number) not in self._nodes:

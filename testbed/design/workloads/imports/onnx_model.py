@@ -96,10 +96,10 @@ def count_flops(call: Call, weights: Mapping[str, int], *, is_standard: bool) ->
     if not all(tensor.item_bytes for tensor in (*call.inputs[:2], *call.outputs[:1])):
         item_bytes = max((tensor.item_bytes for tensor in call.inputs), default=0) or 4
         return Counted(2.0 * sum(weights.values()) / item_bytes, "shapes unknown: 2 per weight")
-    return _by_formula(call)
+    return _count_by_formula(call)
 
 
-def _by_formula(call: Call) -> Counted:
+def _count_by_formula(call: Call) -> Counted:
     """Return the operations by the formula of the node's type, from known shapes.
 
     Attention multiplies each query with every key, and sums over the values for each output; Microsoft's `Attention`

@@ -123,7 +123,7 @@ class Pairs(NamedTuple):
 
 def traffic(workload: Workload, strategy: Strategy, cluster: Cluster) -> Traffic:
     """Return the traffic of one iteration. Raises `StrategyError` for a strategy that does not fit."""
-    return TrafficTotals.of(workload, strategy, cluster).traffic
+    return TrafficTotals.from_strategy(workload, strategy, cluster).traffic
 
 
 def edge_pairs(
@@ -165,7 +165,7 @@ class TrafficTotals:
     _trainable: tuple[bool, ...]
 
     @classmethod
-    def of(cls, workload: Workload, strategy: Strategy, cluster: Cluster) -> TrafficTotals:
+    def from_strategy(cls, workload: Workload, strategy: Strategy, cluster: Cluster) -> TrafficTotals:
         """Return the totals of a strategy. Raises `StrategyError` for one that does not fit."""
         check_strategy(workload, strategy, cluster.nodes)
         nodes = cluster.nodes

@@ -303,7 +303,7 @@ def test_a_cache_elsewhere_gets_keys_and_values_not_outputs():
     shardings = {True: data_sharding([1]), False: data_sharding([0])}
     strategy = Strategy(tuple(shardings[operator.kind == "cache"] for operator in job.operators))
     assert sent(job, strategy, 2).pairs.tolist() == [[0, 6 * 10 * 2 * 16 * 2], [0, 0]]
-    tallied = TrafficTotals.of(job, strategy, Cluster(2)).traffic
+    tallied = TrafficTotals.from_strategy(job, strategy, Cluster(2)).traffic
     assert tallied.pairs.tolist() == sent(job, strategy, 2).pairs.tolist()
 
 

@@ -46,7 +46,7 @@ def test_a_change_of_one_operator_is_as_good_as_adding_up_again(random_cases, an
     rng = np.random.default_rng(12)
     moved = 0
     for workload, strategy, cluster in random_cases(13, 60):
-        totals = TrafficTotals.of(workload, strategy, cluster)
+        totals = TrafficTotals.from_strategy(workload, strategy, cluster)
         for _ in range(5):
             place, sharding = int(rng.integers(len(workload.operators))), any_sharding(rng, cluster.nodes)
             before, totals = totals, totals.with_sharding(place, sharding)
@@ -61,7 +61,7 @@ def test_so_it_is_on_many_servers():
     nodes, rng = 128, np.random.default_rng(15)
     job = catalogue.workload("dlrm-a2a", nodes, preset="fig12", tables=6, top=(512, 512, 1))
     cluster = Cluster(nodes)
-    totals = TrafficTotals.of(job, default_strategy(job, nodes), cluster)
+    totals = TrafficTotals.from_strategy(job, default_strategy(job, nodes), cluster)
     ways = set()
     for place, operator in enumerate(job.operators):
         choices = legal_shardings(operator, nodes)

@@ -14,7 +14,7 @@ from lightning.kit.calibration.decoder import (
     rms_error,
     true_product,
 )
-from lightning.kit.calibration.drift import drift, recalibrate
+from lightning.kit.calibration.drift import measure_drift, recalibrate
 from lightning.kit.calibration.guided import run_guided
 from lightning.kit.calibration.measurement.batch import Reader
 from lightning.kit.calibration.measurement.bench import Bench
@@ -130,22 +130,22 @@ def test_after_a_drift_one_sweep_per_modulator_brings_the_accuracy_back():
     soc, run = calibrated("sim://kit?seed=31&vary=yes&drift=off")
     stale, rows = run.calibration, LightningCompute(soc, run.calibration).rows
     pairs = PAIRS[:, :512]
-    assert not drift(rows, stale).recalibrate
+    assert not measure_drift(rows, stale).recalibrate
     for i in range(4):
         soc.knobs[f"null_v_{i}"] += 0.05 * soc.knobs[f"v_pi_{i}"]
     assert accuracy(np.clip(np.rint(answers((soc, run), shots=4, count=512)), 0, 255), *pairs) < 95.0
-    asked = drift(rows, stale)
+    asked = measure_drift(rows, stale)
     assert asked.recalibrate
     assert "lightning calibrate" in str(asked)
     fresh = recalibrate(rows, stale)
     again = LightningCompute(soc, fresh, shots=4).analogue_product(*pairs)
     assert accuracy(np.clip(np.rint(again), 0, 255), *pairs) >= 99.7
-    assert not drift(rows, fresh).recalibrate
+    assert not measure_drift(rows, fresh).recalibrate
     soc.knobs["laser_dbm"] -= 0.5
-    assert drift(rows, fresh).recalibrate
+    assert measure_drift(rows, fresh).recalibrate
     dimmer = recalibrate(rows, fresh)
     assert dimmer.decoder.gain[0] / fresh.decoder.gain[0] == pytest.approx(10**-0.05, rel=2e-3)
-    assert not drift(rows, dimmer).recalibrate
+    assert not measure_drift(rows, dimmer).recalibrate
 
 
 @pytest.mark.long

@@ -59,7 +59,7 @@ def test_a_trace_must_hold_the_pattern():
 
 
 def test_a_window_follows_the_latest_light_and_delays_the_others():
-    window = Window.after((146.0, 151.2, 146.4, 149.0), length=8)
+    window = Window.for_arrival((146.0, 151.2, 146.4, 149.0), length=8)
     assert window.delays == (5, 0, 5, 2)
     assert window.offset == 152 + window.lead
     assert window.pulse == 8 + 2 * window.lead

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lightning.kit.calibration.encoder import dim, encoder
+from lightning.kit.calibration.encoder import dim, make_encoder
 from lightning.kit.calibration.fringe import Fringe, fit
 
 WORDS = np.linspace(-6_000, 32_766, 256).round()
@@ -66,7 +66,7 @@ def test_too_few_or_broken_points_are_refused():
 
 def test_the_encoder_is_linear_within_half_a_word():
     curve = fit(WORDS, fringe_levels(WORDS, 20_000.0, 250.0, 0.0, 1.0))
-    coded = encoder(curve)
+    coded = make_encoder(curve)
     steepest = np.pi / 2 / 20_000.0 * 0.5
     assert np.abs(coded.operands - np.arange(256) / 255).max() <= steepest * 1.01
     assert coded.words[0] == 250
@@ -78,17 +78,17 @@ def test_the_encoder_is_linear_within_half_a_word():
 
 def test_a_modulator_that_the_words_do_not_open_fully_is_used_as_far_as_it_goes():
     curve = Fringe((0.0, np.pi / 2), 0.0, 50_000.0, 0.0, 1.0, 0.0)
-    coded = encoder(curve)
+    coded = make_encoder(curve)
     assert coded.words[255] == 32_766
     assert coded.top == pytest.approx(np.sin(np.pi / 2 * 32_766 / 50_000) ** 2)
     assert coded.operands[255] == pytest.approx(1.0)
     with pytest.raises(ValueError, match=r"words up to 32766 open the modulator to only 0\.065 of its range"):
-        encoder(Fringe((0.0, np.pi / 2), 0.0, 200_000.0, 0.0, 1.0, 0.0))
+        make_encoder(Fringe((0.0, np.pi / 2), 0.0, 200_000.0, 0.0, 1.0, 0.0))
 
 
 def test_a_dimmed_encoder_gives_operands_in_the_unit_of_the_full_one():
     curve = Fringe((0.0, np.pi / 2), 0.0, 20_000.0, 0.0, 1.0, 0.0)
-    full = encoder(curve)
+    full = make_encoder(curve)
     half = dim(curve, full, 0.5)
     assert half.words[255] == 10_000
     assert half.operands[255] == pytest.approx(0.5, abs=1e-4)

@@ -10,7 +10,7 @@ import pytest
 from lightning import errors
 from lightning.kit.calibration.decoder import accuracy, fit_decoder, true_product
 from lightning.kit.calibration.document import Calibration, Modulator, Timing
-from lightning.kit.calibration.drift import Monitor, drift, recalibrate
+from lightning.kit.calibration.drift import Monitor, measure_drift, recalibrate
 from lightning.kit.calibration.measurement import pairs
 from lightning.kit.calibration.measurement.transfer import coarse_peaks, sweep_all
 from lightning.kit.calibration.noise import NoiseModel
@@ -26,7 +26,7 @@ class Device:
 
 def calibrated(kit, seed=0):
     sweeps = sweep_all(kit, coarse_peaks(kit))
-    coded = pairs.encoders(sweeps, full_scale=kit.end, idle=kit.offset)
+    coded = pairs.make_encoders(sweeps, full_scale=kit.end, idle=kit.offset)
     decoder, _ = pairs.train(kit, coded, full_scale=kit.end, rng=np.random.default_rng(seed), shots=16)
     modulators = [
         Modulator(
@@ -186,9 +186,9 @@ def test_one_sweep_per_modulator_after_a_drift_in_either_direction(numeric_kit):
             null + direction * 0.05 * half for null, half in zip(kit.null, kit.half_wave, strict=True)
         )
         before = kit.rows_read
-        assert drift(kit, old).rms > 5.0
+        assert measure_drift(kit, old).rms > 5.0
         fresh = recalibrate(kit, old, shots=1)
-        assert drift(kit, fresh).rms < 0.3
+        assert measure_drift(kit, fresh).rms < 0.3
         assert kit.rows_read - before == 3 * 50 * 16 + 4 * 256 + 16
 
 
@@ -212,7 +212,7 @@ def test_no_calibration_comes_of_sweeps_that_clip(numeric_kit):
     kit = numeric_kit(sigma=10.0)
     old = calibrated(kit)
     kit.strength = tuple(0.9 * strength for strength in kit.strength)
-    assert drift(kit, recalibrate(kit, old)).rms < 0.3
+    assert measure_drift(kit, recalibrate(kit, old)).rms < 0.3
 
 
 def test_a_stronger_pair_is_dimmed_in_sums(numeric_kit):

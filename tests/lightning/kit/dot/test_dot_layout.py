@@ -130,7 +130,7 @@ def test_the_default_symbol_in_figures():
 
 def test_alignment_makes_all_light_arrive_in_the_same_sample():
     arrival = (145.974, 146.131, 140.009, 146.991)
-    found = Alignment.of(Timing(arrival, 2.6, 0), 16)
+    found = Alignment.from_timing(Timing(arrival, 2.6, 0), 16)
     samples = [
         16 * (ticks + delay) + shift
         for ticks, delay, shift in zip(arrival, found.delays, found.shifts, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sim.models.contention.mltcp import gaps, iterations_until_apart, shift
+from sim.models.contention.mltcp import compute_gaps, compute_shift, iterations_until_apart
 
 STARTS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5)
 ITERATIONS = {
@@ -16,7 +16,7 @@ ITERATIONS = {
 
 
 def test_the_gaps_of_the_trace():
-    assert [round(gap, 4) for gap in gaps(0.01, 1.0, 1.75, 0.25, 5)] == [
+    assert [round(gap, 4) for gap in compute_gaps(0.01, 1.0, 1.75, 0.25, 5)] == [
         0.01,
         0.0748,
         0.3926,
@@ -34,7 +34,9 @@ def test_iterations_until_the_jobs_are_apart(constants, expected):
 def test_fixed_points_and_their_gains():
     slope, intercept, burst, small = 1.75, 0.25, 3.0, 1e-7
 
-    assert shift(0.0, burst, slope, intercept) == shift(burst, burst, slope, intercept) == 0.0
-    assert 1 + shift(small, burst, slope, intercept) / small == pytest.approx(1 + slope / intercept, rel=1e-5)
-    error = small + shift(burst - small, burst, slope, intercept) * -1
+    assert compute_shift(0.0, burst, slope, intercept) == compute_shift(burst, burst, slope, intercept) == 0.0
+    assert 1 + compute_shift(small, burst, slope, intercept) / small == pytest.approx(
+        1 + slope / intercept, rel=1e-5
+    )
+    error = small + compute_shift(burst - small, burst, slope, intercept) * -1
     assert error / small == pytest.approx(intercept / (intercept + slope), rel=1e-5)

@@ -16,7 +16,7 @@ from sim.models.network.fabrics import (
     fat_tree,
     ideal_switch,
 )
-from sim.models.network.fabrics.circulants import even_uses
+from sim.models.network.fabrics.circulants import balance_strides
 from sim.models.network.fabrics.cost import circuit_switch_cost, fat_tree_cost, patch_panel_cost, prices
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
@@ -107,7 +107,7 @@ def test_spread_and_hash_agree_where_nothing_collides():
     ("nodes", "strides"), [(12, (1, 5, 7, 11)), (16, (1, 3, 13, 15)), (31, (1, 12, 19, 30))]
 )
 def test_the_routes_of_a_circulant_load_strides_alike(nodes, strides):
-    load = even_uses(nodes, strides, np.ones(len(strides))).sum(axis=(0, 1))
+    load = balance_strides(nodes, strides, np.ones(len(strides))).sum(axis=(0, 1))
     assert load.max() <= 1.1 * load.min()
 
 

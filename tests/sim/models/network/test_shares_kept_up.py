@@ -15,7 +15,7 @@ from sim.models.network.engine.program import (
     fresh_neighbours,
     fresh_state,
 )
-from sim.models.network.execution.flows import _nothing
+from sim.models.network.execution.flows import _program_without_tasks
 
 shares = library("sim.models.network.engine.shares")  # in machine code
 shares_numpy = library("sim.models.network.engine.shares_numpy")
@@ -30,7 +30,7 @@ class Crossing:
         ]
         first = np.concatenate([[0], np.cumsum([route.size for route in routes])])
         self.near = fresh_neighbours(Routes(first, np.concatenate(routes)), np.zeros(links, dtype=bool))
-        self.state = fresh_state(_nothing(messages), links)
+        self.state = fresh_state(_program_without_tasks(messages), links)
         self.capacity = random.choice([0.3, 1.0, 1.0, 2.5, 7.0], links)
         self.waiting = list(range(messages))
 

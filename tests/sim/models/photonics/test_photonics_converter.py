@@ -131,7 +131,7 @@ def test_saturation_is_odd_monotone_and_bounded(device, volts, more):
 def test_a_small_signal_passes_an_amplifier_with_the_slope_of_its_output(device, over):
     place, little = over * device.saturation_v / device.gain, 1e-6 * device.saturation_v / device.gain
     up, down = (amplify_v(device, place + sign * little) for sign in (1, -1))
-    assert amplifier.small_signal(device, place) == pytest.approx(
+    assert amplifier.small_signal_gain(device, place) == pytest.approx(
         (up - down) / (2 * little), rel=1e-5, abs=1e-7 * abs(device.gain)
     )
 

@@ -107,7 +107,7 @@ def test_linear_is_the_mean_over_a_sample_of_a_converter_that_holds():
 def test_ten_metres_of_fibre():
     fibre = Fibre(length_m=10.0)
     assert fibre.delay_s == pytest.approx(48.97e-9, rel=1e-4)
-    assert fibre.passed == pytest.approx(10 ** (-0.0002), rel=1e-9)
+    assert fibre.transmission == pytest.approx(10 ** (-0.0002), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -170,4 +170,4 @@ def test_a_beat_far_above_the_pole_is_smaller_by_the_poles_gain():
     pole_hz, offset_hz, rate_hz = 1e9, 5e9, 1e12
     beat = np.cos(2 * math.pi * offset_hz * np.arange(20_000) / rate_hz)
     through = pole.response(beat, pole.memory(pole_hz, rate_hz))[10_000:]
-    assert through.max() == pytest.approx(wavelengths.beat_through(offset_hz, pole_hz), rel=5e-3)
+    assert through.max() == pytest.approx(wavelengths.beat_transmission(offset_hz, pole_hz), rel=5e-3)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sim.models.photonics import converter as adc
 from sim.models.photonics import pole
 from sim.models.photonics.constants import ELEMENTARY_CHARGE_C
-from sim.models.photonics.link import Link, budget, decimate, signal_to_noise_db
+from sim.models.photonics.link import Link, budget, deviation_of_mean, signal_to_noise_db
 
 MEASURED_SIGMA = 1.6569279459762971  # of 255, published with the prototype's emulation
 
@@ -61,7 +61,7 @@ def test_defaults_give_the_figures_of_the_specification():
 )
 def test_one_sample_and_the_mean_of_eight_at_full_half_and_no_light(level, one_sample, mean_of_eight):
     assert round(budget(Link(), level).total, 3) == one_sample
-    assert round(decimate(Link(), level), 3) == mean_of_eight
+    assert round(deviation_of_mean(Link(), level), 3) == mean_of_eight
 
 
 @pytest.mark.long
@@ -71,7 +71,7 @@ def test_the_simulated_chain_has_the_noise_of_the_budget(level):
     codes = codes_of_the_chain(level)
     assert codes.std() == pytest.approx(budget(Link(), level).total, rel=0.012)
     means = codes[: len(codes) // 8 * 8].reshape(-1, 8).mean(axis=1)
-    assert means.std() == pytest.approx(decimate(Link(), level), rel=0.025)
+    assert means.std() == pytest.approx(deviation_of_mean(Link(), level), rel=0.025)
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_half_of_the_range_doubles_the_converters_part_alone():
 
 
 def test_a_mean_of_one_is_a_sample():
-    assert decimate(Link(), 0.7, count=1) == pytest.approx(budget(Link(), 0.7).total)
+    assert deviation_of_mean(Link(), 0.7, count=1) == pytest.approx(budget(Link(), 0.7).total)
 
 
 def test_signal_to_noise_of_full_light():
@@ -139,4 +139,4 @@ def test_levels_and_counts_that_are_none_are_refused():
     with pytest.raises(ValueError, match="level"):
         budget(Link(), 1.01)
     with pytest.raises(ValueError, match="count"):
-        decimate(Link(), 1.0, count=0)
+        deviation_of_mean(Link(), 1.0, count=0)

@@ -174,5 +174,5 @@ def test_what_is_no_correlation_is_refused(correlation):
 @pytest.mark.parametrize("correlation", [0.0, 0.00547, 0.5])
 def test_the_mean_of_eight_samples(correlation):
     drawn = noise.draw_correlated_normals(np.random.default_rng(10), (125_000, 8), correlation)
-    theory = pole.decimate_deviation(1.0, correlation, 8)
+    theory = pole.deviation_of_mean(1.0, correlation, 8)
     assert drawn.mean(axis=1).std() == pytest.approx(theory, rel=0.01)  # five sigma

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.models.photonics.link import Link, budget, decimate
+from sim.models.photonics.link import Link, budget, deviation_of_mean
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "photonics.md"
 
@@ -28,7 +28,7 @@ def test_the_page_has_full_half_and_no_light():
 def test_the_budget_on_the_page_is_computed(row):
     level = float(Fraction(row[0]))
     b = budget(Link(), level)
-    computed = (*b.noises.values(), b.converter, b.total, decimate(Link(), level))
+    computed = (*b.noises.values(), b.converter, b.total, deviation_of_mean(Link(), level))
     assert row[1:] == [f"{value:.3f}" for value in computed]
 
 

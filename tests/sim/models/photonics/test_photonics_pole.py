@@ -95,7 +95,7 @@ def test_both_readings_of_4_ghz_leave_neighbours_at_3_072_gsps_all_but_independe
 
 @pytest.mark.parametrize("kept", [-0.1, 1.1])
 def test_memories_that_are_none_are_refused(kept):
-    with pytest.raises(ValueError, match="kept"):
+    with pytest.raises(ValueError, match="decay"):
         pole.response([1.0], kept)
 
 

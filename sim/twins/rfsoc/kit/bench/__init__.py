@@ -1,11 +1,11 @@
-"""Laboratory instruments around a simulated photonic kit: laser, bias supply and optical power meter, on TCP sockets.
+"""Laboratory instruments of a simulated photonic kit: laser, bias supply and optical power meter, on TCP sockets.
 
-instrument   what they have in common: numbers, refusals, the time that settling takes
-laser        a tunable laser, in the words of Santec's TSL series
-supply       a supply of four bias voltages, in Keysight's words
-meter        an optical power meter, in Thorlabs' words
+instrument   common parts: parameters, errors, settling time
+laser        a tunable laser, with commands of Santec's TSL series
+supply       a supply of four bias voltages, with Keysight's commands
+meter        an optical power meter, with Thorlabs' commands
 
-Here are the three on their sockets, in a thread of their own.
+This module serves the three instruments on sockets, in a separate thread.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _STYLES: Mapping[Role, Style] = {
     "bias": Style(answer_end="\n"),
     "meter": Style(answer_end="\n"),
 }
-_LONGEST_WAIT_S = 10.0
+_TIMEOUT_S = 10.0
 
 
 class Bench:
     """Laser, bias supply and power meter of one kit.
 
-    They listen once somebody asks where, on ports of the loopback interface, until `close`. `faults` and `transcripts`
-    of each, by role, are for tests: a fault lies in wait on the line of its instrument.
+    They serve on ports of the loopback interface, from the first call of `resources` until `close`. `faults` and
+    `transcripts`, by role, let tests set line faults of an instrument and read its bytes.
     """
 
     def __init__(self, state: KitState, serial: str, *, clock: Clock | None = None) -> None:
@@ -65,7 +65,7 @@ class Bench:
         self._thread: threading.Thread | None = None
 
     def resources(self) -> dict[str, str]:
-        """Role to VISA resource of every instrument; begins to serve them when it is asked first."""
+        """Return the VISA resource of every instrument by role; the first call starts the instruments."""
         with self._starting:
             if self._thread is None:
                 self._start()
@@ -73,21 +73,21 @@ class Bench:
         return {role: f"TCPIP::127.0.0.1::{port}::SOCKET" for role, port in ports.items()}
 
     def close(self) -> None:
-        """Disconnect everybody and stop serving; asked again, `resources` begins again on other ports.
+        """Disconnect all clients and stop serving; a later call of `resources` starts again on other ports.
 
-        Returns when all are disconnected, except in the bench's own thread, which cannot wait for itself.
+        Return when all clients are disconnected, except in the bench's own thread, which cannot wait for itself.
         """
         with self._starting:
             thread, self._thread = self._thread, None
             if thread is not None:
                 self.signal_end()
                 if thread is not threading.current_thread():
-                    thread.join(_LONGEST_WAIT_S)
+                    thread.join(_TIMEOUT_S)
 
     def signal_end(self) -> None:
-        """Tell the thread to disconnect everybody and end, without waiting: for the garbage collector.
+        """Make the thread disconnect all clients and end, without waiting for it.
 
-        It comes at any time, in any thread.
+        A finalizer calls this; the garbage collector can do so at any time and in any thread.
         """
         loop, stop = self._loop, self._stop
         if loop is not None and stop is not None:
@@ -95,17 +95,17 @@ class Bench:
                 loop.call_soon_threadsafe(stop.set)
 
     def unplug(self, role: Role) -> None:
-        """Take one instrument off the network: nobody can connect, and whoever was connected is cut off."""
-        self._of_listener(role, _cut_off)
+        """Disconnect one instrument from the network: refuse new clients, and break all connections."""
+        self._call_listener(role, _cut_off)
 
     def plug_in(self, role: Role) -> None:
-        """Put it back, at the same address."""
-        self._of_listener(role, _accept)
+        """Connect an instrument to the network again, at the same address."""
+        self._call_listener(role, _accept)
 
-    def _of_listener(self, role: Role, act: Callable[[Listener], Coroutine[Any, Any, None]]) -> None:
+    def _call_listener(self, role: Role, act: Callable[[Listener], Coroutine[Any, Any, None]]) -> None:
         self.resources()
         if self._loop is not None:
-            asyncio.run_coroutine_threadsafe(act(self._listeners[role]), self._loop).result(_LONGEST_WAIT_S)
+            asyncio.run_coroutine_threadsafe(act(self._listeners[role]), self._loop).result(_TIMEOUT_S)
 
     def _start(self) -> None:
         self._sockets = {role: bind_socket("127.0.0.1", 0) for role in ROLES}
@@ -114,7 +114,7 @@ class Bench:
             target=lambda: asyncio.run(self._serve(serving)), name=f"bench of {self._serial}", daemon=True
         )
         self._thread.start()
-        if not serving.wait(_LONGEST_WAIT_S):
+        if not serving.wait(_TIMEOUT_S):
             raise TimeoutError(f"the bench of {self._serial} did not start: is the machine overloaded?")
 
     async def _serve(self, serving: threading.Event) -> None:

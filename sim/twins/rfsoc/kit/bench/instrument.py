@@ -1,4 +1,4 @@
-"""Common parts of the laboratory instruments: parameters, refusals, and the time that settling takes."""
+"""Common parts of the laboratory instruments: parameters, common commands, and settling time."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sim.twins.rfsoc.kit.state import KitState
 _TRUTHS = {"1": True, "ON": True, "0": False, "OFF": False}
 
 Schedule = Callable[[float, Callable[[], None]], object]
-"""(seconds, act): do it so much later."""
+"""Calls a function after a delay in seconds."""
 
 
-def sole(texts: Sequence[str]) -> str:
-    """Return the parameter, which must be the only one. Raises `ScpiError`."""
+def get_single(texts: Sequence[str]) -> str:
+    """Return the only parameter of a command. Raise `ScpiError` unless there is exactly one."""
     if len(texts) != 1:
         raise ScpiError(-108 if texts else -109)
     return texts[0]
 
 
-def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """Return a finite number between two ends; raise `ScpiError`, -224 (no number) or -222 (outside)."""
+def parse_number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
+    """Return a finite number from `low` to `high`. Raise `ScpiError`: -224 if it is not a number, -222 if outside."""
     try:
         value = float(text)
     except ValueError:
@@ -37,8 +37,8 @@ def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
     return value
 
 
-def truth(text: str) -> bool:
-    """Return `1`, `ON`, `0` or `OFF`. Raises `ScpiError`."""
+def parse_bool(text: str) -> bool:
+    """Return True for `1` or `ON`, and False for `0` or `OFF`. Raise `ScpiError` (-224) for other texts."""
     try:
         return _TRUTHS[text.upper()]
     except KeyError:
@@ -60,7 +60,7 @@ def common_commands(identity: str, errors: ErrorQueue) -> dict[str, Handler]:
 
 
 class Settling:
-    """Settings that are heard at once and reach the light a little later, all at the same moment."""
+    """Settings that a query returns at once, and that take effect on the light together after a settling time."""
 
     def __init__(self, state: KitState, schedule: Schedule, seconds: float) -> None:
         self._state = state
@@ -71,20 +71,20 @@ class Settling:
 
     @property
     def is_done(self) -> bool:
-        """True if the light is as it was set."""
+        """True if all settings have taken effect."""
         return not self._pending
 
     def setting(self, name: str) -> Any:
-        """Return the setting of a knob, whether the light has followed or not."""
+        """Return the setting of a knob, even if it has not taken effect yet."""
         return self._pending.get(name, getattr(self._state.now.parameters, name))
 
     def set(self, **settings: object) -> None:
-        """Set knobs; the light follows when all has been quiet for the time it takes to settle."""
+        """Set knobs; they take effect when no knob has been set for the settling time."""
         self._pending |= settings
         self._changes += 1
         self._schedule(self._seconds, partial(self._settle, self._changes))
 
     def _settle(self, change: int) -> None:
-        if change == self._changes:  # otherwise something was set since: its own visit will come
+        if change == self._changes:  # otherwise a later setting has its own call pending
             settings, self._pending = self._pending, {}
             self._state.change(partial(turn, settings=settings))

@@ -1,8 +1,8 @@
-"""A tunable laser with the words of Santec's TSL-550/570/710/770 (command set "legacy": wavelengths in nm).
+"""A tunable laser with the commands of Santec's TSL-550/570/710/770 (command set "legacy": wavelengths in nm).
 
-Known from public drivers: headers, `0` opens the shutter and `1` closes it, `*OPC?` answers 0 while it settles, lines
-may end in CR. Assumptions: how long it settles, what an out-of-range setting answers (-222), the exact text of alerts.
-Its two lines, 0.8 nm apart, have the same power and are switched together.
+Known from public drivers: headers, `0` opens the shutter and `1` closes it, `*OPC?` answers 0 while the laser settles,
+lines may end with CR. Assumptions: the settling time, the error of an out-of-range setting (-222), the text of alerts.
+The two spectral lines, 0.8 nm apart, have the same power and are switched together.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 from sim.twins.frontends.scpi import ErrorQueue, Handler
-from sim.twins.rfsoc.kit.bench.instrument import Settling, common_commands, number, sole, truth
+from sim.twins.rfsoc.kit.bench.instrument import (
+    Settling,
+    common_commands,
+    get_single,
+    parse_bool,
+    parse_number,
+)
 from sim.twins.rfsoc.kit.state import KitState
 
 POWER_DBM = (-15.0, 13.0)
@@ -21,7 +27,7 @@ _DARK_DBM = -99.0
 
 
 class LaserTwin:
-    """The commands of the laser on the kit's light."""
+    """Commands of the laser of a kit."""
 
     def __init__(self, state: KitState, settling: Settling, errors: ErrorQueue) -> None:
         self._state = state
@@ -30,15 +36,15 @@ class LaserTwin:
         self._milliwatt = False
 
     def table(self, serial: str) -> Mapping[str, Handler]:
-        """Return commands by header."""
+        """Return the command handlers by header."""
         return {
             **common_commands(f"SANTEC,TSL-770,{serial},0001.000.0001", self._errors),
             "*OPC?": lambda *_: str(int(self._settling.is_done)),
             "SYSTem:ALERt?": lambda *_: self._alert(),
-            "[SOURce:]POWer:STATe": lambda _, texts: self._settling.set(laser=truth(sole(texts))),
+            "[SOURce:]POWer:STATe": lambda _, texts: self._settling.set(laser=parse_bool(get_single(texts))),
             "[SOURce:]POWer:STATe?": lambda *_: str(int(self._settling.setting("laser"))),
             "[SOURce:]POWer:SHUTter": lambda _, texts: self._settling.set(
-                shutter_open=not truth(sole(texts))
+                shutter_open=not parse_bool(get_single(texts))
             ),
             "[SOURce:]POWer:SHUTter?": lambda *_: str(int(not self._settling.setting("shutter_open"))),
             "[SOURce:]POWer:UNIT": lambda _, texts: self._choose_unit(texts),
@@ -47,7 +53,7 @@ class LaserTwin:
             "[SOURce:]POWer[:LEVel]?": lambda *_: self._power(self._settling.setting("laser_dbm")),
             "[SOURce:]POWer:ACTual[:LEVel]?": lambda *_: self._power(self._actual_dbm()),
             "[SOURce:]WAVelength": lambda _, texts: self._settling.set(
-                wavelength_nm=round(number(sole(texts), *WAVELENGTH_NM), 4)
+                wavelength_nm=round(parse_number(get_single(texts), *WAVELENGTH_NM), 4)
             ),
             "[SOURce:]WAVelength?": lambda *_: f"{self._settling.setting('wavelength_nm'):+.4f}",
             "[SOURce:]WAVelength:MINimum?": lambda *_: f"{WAVELENGTH_NM[0]:+.4f}",
@@ -59,11 +65,11 @@ class LaserTwin:
         return "No07.,Inter lock detection" if dropped else "No alerts."
 
     def _choose_unit(self, texts: Sequence[str]) -> None:
-        self._milliwatt = truth(sole(texts))
+        self._milliwatt = parse_bool(get_single(texts))
 
     def _set_power(self, texts: Sequence[str]) -> None:
         low, high = (_milliwatt(end) if self._milliwatt else end for end in POWER_DBM)
-        value = number(sole(texts), low, high)
+        value = parse_number(get_single(texts), low, high)
         self._settling.set(laser_dbm=10.0 * math.log10(value) if self._milliwatt else value)
 
     def _power(self, power_dbm: float) -> str:

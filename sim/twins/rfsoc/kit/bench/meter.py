@@ -1,9 +1,9 @@
-"""An optical power meter with the words of Thorlabs' PM100/PM103 (`MEAS:POW?`), on the tap before the detector.
+"""An optical power meter with the commands of Thorlabs' PM100/PM103 (`MEAS:POW?`), at the tap before the detector.
 
-It is slow: it reads the light while the generators rest, which is when nobody acquires. It divides by the responsivity
-at the wavelength it is set to, which grows with wavelength, so that a wrong one gives a wrong power. Known from public
-drivers: the headers. Assumptions: a noise of 20 pW for one reading, 1/sqrt(n) of it for the mean of n, and that a mean
-takes no longer.
+The meter is slow: it reads the light while the generators are idle. It divides by the responsivity at the wavelength
+that it is set to, which is proportional to the wavelength, so a wrong setting results in a wrong power. Known from
+public drivers: the headers. Assumptions: noise of 20 pW for one reading, reduced by sqrt(n) for a mean of n readings,
+and no additional time for a mean.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
-from sim.twins.rfsoc.kit.bench.instrument import common_commands, number, sole
+from sim.twins.rfsoc.kit.bench.instrument import common_commands, get_single, parse_number
 from sim.twins.rfsoc.kit.optics import tap_power_w
 from sim.twins.rfsoc.kit.state import KitState
 
@@ -22,11 +22,11 @@ WAVELENGTH_NM = (800.0, 1700.0)
 AVERAGES = (1.0, 10_000.0)
 READING_NOISE_W = 20e-12
 _NOT_A_NUMBER = "9.91000000E+37"
-"""SCPI-99 volume 1, 7.2.1.5."""
+"""Not a number, as defined in SCPI-99 volume 1, 7.2.1.5."""
 
 
 class MeterTwin:
-    """The commands of the power meter on the kit's tap."""
+    """Commands of the power meter at the tap of a kit."""
 
     def __init__(self, state: KitState, rng: np.random.Generator, errors: ErrorQueue) -> None:
         self._state = state
@@ -37,7 +37,7 @@ class MeterTwin:
         self._averages = 1
 
     def table(self, serial: str) -> Mapping[str, Handler]:
-        """Return commands by header."""
+        """Return the command handlers by header."""
         return {
             **common_commands(f"Thorlabs,PM103E,{serial},1.2.0", self._errors),
             "MEASure[:SCALar][:POWer]?": lambda *_: self._read(),
@@ -51,16 +51,16 @@ class MeterTwin:
         }
 
     def _choose_unit(self, texts: Sequence[str]) -> None:
-        text = sole(texts)
+        text = get_single(texts)
         if text.upper() not in ("W", "DBM"):
             raise ScpiError(-224, text[:40])
         self._unit = text.upper()
 
     def _set_wavelength(self, texts: Sequence[str]) -> None:
-        self._wavelength_nm = number(sole(texts), *WAVELENGTH_NM)
+        self._wavelength_nm = parse_number(get_single(texts), *WAVELENGTH_NM)
 
     def _set_averages(self, texts: Sequence[str]) -> None:
-        self._averages = round(number(sole(texts), *AVERAGES))
+        self._averages = round(parse_number(get_single(texts), *AVERAGES))
 
     def _read(self) -> str:
         power_w = self._power_w()

@@ -1,8 +1,8 @@
-"""A supply of four voltages with the words of Keysight's N6700, with lists of channels (`VOLT 3.1,(@1:4)`).
+"""A supply of four voltages with the commands of Keysight's N6700, including channel lists (`VOLT 3.1,(@1:4)`).
 
-Output n feeds the bias electrode of modulator n - 1; switched off it gives 0 V. Known from the vendor's published
-command summaries: the commands used here. Assumptions: outputs of 0 to 20.4 V in steps of 1 mV, which settle
-before the next command is heard.
+Output n drives the bias electrode of modulator n - 1; an output that is off supplies 0 V. Known from the vendor's
+command summaries: all commands here. Assumptions: outputs of 0 to 20.4 V in steps of 1 mV, which settle before the
+next command is executed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
-from sim.twins.rfsoc.kit.bench.instrument import common_commands, number, truth
+from sim.twins.rfsoc.kit.bench.instrument import common_commands, parse_bool, parse_number
 from sim.twins.rfsoc.kit.parameters import MODULATORS
 from sim.twins.rfsoc.kit.state import KitState
 
@@ -22,56 +22,56 @@ _LIST = re.compile(r"\(@(\d{1,3}(?::\d{1,3})?(?:,\d{1,3}(?::\d{1,3})?)*)\)")
 
 
 class SupplyTwin:
-    """The commands of the supply on the kit's biases."""
+    """Commands of the bias supply of a kit."""
 
     def __init__(self, state: KitState, errors: ErrorQueue) -> None:
         self._state = state
         self._errors = errors
-        self._kept_v: dict[int, float] = {}
-        """What outputs that are off will give again."""
+        self._stored_v: dict[int, float] = {}
+        """Voltage settings of outputs that are off, by channel."""
 
     def table(self, serial: str) -> Mapping[str, Handler]:
-        """Return commands by header."""
+        """Return the command handlers by header."""
         volts = "[SOURce:]VOLTage[:LEVel][:IMMediate][:AMPLitude]"
         return {
             **common_commands(f"Keysight Technologies,N6700C,{serial},E.02.07.3067", self._errors),
             "SYSTem:CHANnel[:COUNt]?": lambda *_: str(MODULATORS),
             volts: lambda _, texts: self._set(texts),
-            f"{volts}?": lambda _, texts: _each(
-                texts, lambda channel: _volts(self._kept_v.get(channel, self._given_v(channel)))
+            f"{volts}?": lambda _, texts: _read_channels(
+                texts, lambda channel: _volts(self._stored_v.get(channel, self._read_v(channel)))
             ),
             "OUTPut[:STATe]": lambda _, texts: self._switch(texts),
-            "OUTPut[:STATe]?": lambda _, texts: _each(
-                texts, lambda channel: str(int(channel not in self._kept_v))
+            "OUTPut[:STATe]?": lambda _, texts: _read_channels(
+                texts, lambda channel: str(int(channel not in self._stored_v))
             ),
-            "MEASure[:SCALar]:VOLTage[:DC]?": lambda _, texts: _each(
-                texts, lambda channel: _volts(self._given_v(channel))
+            "MEASure[:SCALar]:VOLTage[:DC]?": lambda _, texts: _read_channels(
+                texts, lambda channel: _volts(self._read_v(channel))
             ),
         }
 
     def _set(self, texts: Sequence[str]) -> None:
         text, channels = _value_and_channels(texts)
-        volts = round(number(text, *VOLTS) * _STEPS_PER_V) / _STEPS_PER_V
+        volts = round(parse_number(text, *VOLTS) * _STEPS_PER_V) / _STEPS_PER_V
         for channel in channels:
-            if channel in self._kept_v:
-                self._kept_v[channel] = volts
+            if channel in self._stored_v:
+                self._stored_v[channel] = volts
             else:
-                self._give(channel, volts)
+                self._apply_v(channel, volts)
 
     def _switch(self, texts: Sequence[str]) -> None:
         text, channels = _value_and_channels(texts)
-        on = truth(text)
+        on = parse_bool(text)
         for channel in channels:
-            if on and channel in self._kept_v:
-                self._give(channel, self._kept_v.pop(channel))
-            elif not on and channel not in self._kept_v:
-                self._kept_v[channel] = self._given_v(channel)
-                self._give(channel, 0.0)
+            if on and channel in self._stored_v:
+                self._apply_v(channel, self._stored_v.pop(channel))
+            elif not on and channel not in self._stored_v:
+                self._stored_v[channel] = self._read_v(channel)
+                self._apply_v(channel, 0.0)
 
-    def _given_v(self, channel: int) -> float:
+    def _read_v(self, channel: int) -> float:
         return self._state.now.parameters.modulators[channel - 1].bias_v
 
-    def _give(self, channel: int, volts: float) -> None:
+    def _apply_v(self, channel: int, volts: float) -> None:
         self._state.change(lambda kit: kit.with_modulator(channel - 1, bias_v=volts))
 
 
@@ -79,21 +79,21 @@ def _volts(volts: float) -> str:
     return f"{volts:+.6E}"
 
 
-def _each(texts: Sequence[str], read: Callable[[int], str]) -> str:
-    """Return the answer to a query of a list of channels."""
-    return ",".join(read(channel) for channel in _channels(",".join(texts)))
+def _read_channels(texts: Sequence[str], read: Callable[[int], str]) -> str:
+    """Return the answer to a query with a channel list: one value for each channel."""
+    return ",".join(read(channel) for channel in _parse_channels(",".join(texts)))
 
 
 def _value_and_channels(texts: Sequence[str]) -> tuple[str, list[int]]:
     if len(texts) < 2:
         raise ScpiError(-109)
-    return texts[0], _channels(",".join(texts[1:]))
+    return texts[0], _parse_channels(",".join(texts[1:]))
 
 
-def _channels(text: str) -> list[int]:
-    """Return the channels of a list: `(@1,3:4)` is 1, 3, 4. Raises `ScpiError`.
+def _parse_channels(text: str) -> list[int]:
+    """Return the channels of a channel list. Raise `ScpiError` for an invalid list or channel.
 
-    >>> _channels("(@1,3:4)")
+    >>> _parse_channels("(@1,3:4)")
     [1, 3, 4]
     """
     match = _LIST.fullmatch(text.replace(" ", ""))

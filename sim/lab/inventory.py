@@ -1,7 +1,7 @@
-"""Labs on this machine, found by the names of what they left in the kernel; and the removal of any of them.
+"""Labs on this machine: discovery by their names in the kernel, end and removal.
 
-There is no state file to go stale: a lab's namespaces, its link on the root side and its claim all bear its id.
-A lab whose claim is held is live; any other is debris of a supervisor that was killed.
+There is no state file that could become stale: the namespaces of a lab, its link on the root side and its claim all
+have names with its id. A lab whose claim is locked is live; any other is debris of a supervisor that was killed.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class LabNames:
-    """Names of one lab in the kernel."""
+    """Names of the kernel objects of a lab."""
 
     lab_id: str
 
     @property
     def management(self) -> str:
-        """The namespace of the management bridge and of the twins' sockets."""
+        """Namespace of the management bridge and of the twins' sockets."""
         return f"{self.lab_id}-mgmt"
 
     @property
     def fabric(self) -> str:
-        """The namespace of the optical fabric."""
+        """Namespace of the optical fabric."""
         return f"{self.lab_id}-fab"
 
     @property
     def root_link(self) -> str:
-        """Our own interface in the management network."""
+        """Interface of this machine in the management network."""
         return f"{self.lab_id}-0"
 
     def host(self, name: str) -> str:
@@ -53,10 +53,11 @@ class LabNames:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundLab:
-    """One lab as it was found; of one that is not live only `id` and `namespaces` are known.
+class LabEntry:
+    """A lab on this machine; only `id` and `namespaces` are known if it is not live.
 
-    `rate_mbps` is that of its links, `user` who started it.
+    `state` is `live` or `debris`, `namespaces` their number, `rate_mbps` the rate of the links, `user` the name of
+    who started the lab.
     """
 
     id: str
@@ -71,7 +72,7 @@ class FoundLab:
 
     @property
     def is_of_others(self) -> bool:
-        """True if another user keeps it alive."""
+        """True if this is a live lab of another user."""
         return self.state == "live" and self.user not in ("", this_user())
 
     def as_json(self) -> dict[str, Any]:
@@ -79,26 +80,26 @@ class FoundLab:
         return asdict(self)
 
 
-def find_labs() -> tuple[FoundLab, ...]:
-    """Return all labs of this machine, live and debris, by id.
+def find_labs() -> tuple[LabEntry, ...]:
+    """Return all labs of this machine, live and debris, sorted by id.
 
-    Without root only one's own labs are seen: they have no namespaces, and root's are root's business.
+    Without root these are only the labs of this user, which have no namespaces.
     """
-    in_kernel = (
+    kernel_names = (
         [*netns.list_namespaces("lb"), *[name for _, name in socket.if_nameindex()]]
         if os.geteuid() == 0
         else []
     )
-    ids = {match.group(1) for name in [*in_kernel, *claim_names()] if (match := _ID.match(name))}
-    return tuple(_look(lab_id) for lab_id in sorted(ids))
+    ids = {match.group(1) for name in [*kernel_names, *claim_names()] if (match := _ID.match(name))}
+    return tuple(_read_entry(lab_id) for lab_id in sorted(ids))
 
 
-def _look(lab_id: str) -> FoundLab:
+def _read_entry(lab_id: str) -> LabEntry:
     holder = holder_of(lab_id)
     count = len(netns.list_namespaces(f"{lab_id}-"))
     if holder is None:
-        return FoundLab(lab_id, "", "debris", None, "", count)
-    return FoundLab(
+        return LabEntry(lab_id, "", "debris", None, "", count)
+    return LabEntry(
         lab_id,
         holder.lab,
         "live",
@@ -111,10 +112,10 @@ def _look(lab_id: str) -> FoundLab:
 
 
 def dismantle(lab_id: str) -> None:
-    """Remove processes, root-side link and namespaces of a lab, whatever is there of them.
+    """Remove the processes, the root-side link and the namespaces of a lab, as far as they exist.
 
-    The caller holds the lab's claim. The link goes first and by itself: a namespace takes its links along
-    only some time later, and the subnet must be free when this returns.
+    The caller holds the claim of the lab. The link is deleted explicitly and before the namespaces: the kernel removes
+    the links of a deleted namespace only some time later, but the subnet must be free when this returns.
     """
     namespaces = netns.list_namespaces(f"{lab_id}-")
     netns.end_processes(namespaces)
@@ -125,11 +126,11 @@ def dismantle(lab_id: str) -> None:
 
 
 def remove_debris(only: Iterable[str] | None = None) -> tuple[str, ...]:
-    """Remove labs whose claim is free (all, or those named), and return which they were."""
-    wanted = {lab.id for lab in find_labs() if lab.state == "debris"}
+    """Remove labs whose claim is free, all or those in `only`, and return their ids."""
+    debris = {lab.id for lab in find_labs() if lab.state == "debris"}
     if only is not None:
-        wanted &= set(only)
-    removed = tuple(lab_id for lab_id in sorted(wanted) if _remove(lab_id))
+        debris &= set(only)
+    removed = tuple(lab_id for lab_id in sorted(debris) if _remove(lab_id))
     for name in claim_names():
         if name.startswith("subnet-") and (claim := Claim.take(name)):
             claim.release()
@@ -137,7 +138,7 @@ def remove_debris(only: Iterable[str] | None = None) -> tuple[str, ...]:
 
 
 def _remove(lab_id: str) -> bool:
-    """Return True if the claim was free and the lab is gone now."""
+    """Remove a lab; return False if its claim is not free."""
     claim = Claim.take(lab_id)
     if claim is None:
         return False
@@ -149,31 +150,33 @@ def _remove(lab_id: str) -> bool:
 
 
 def end_labs(lab_ids: Iterable[str]) -> tuple[str, ...]:
-    """End live labs (ask, wait, then kill their supervisors), and remove what is left of all named.
+    """End live labs, remove the remains of all named ones, and return the ids.
 
-    Raises `LabError` with code `no_such_lab` when an id is not here; nothing is ended then.
+    A supervisor gets SIGTERM and, after `_END_TIMEOUT_S`, SIGKILL. Raise `LabError` with code `no_such_lab` for an
+    unknown id, before any lab ends.
     """
-    wanted = tuple(lab_ids)
-    here = {lab.id: lab for lab in find_labs()}
-    if unknown := [lab_id for lab_id in wanted if lab_id not in here]:
+    ids = tuple(lab_ids)
+    labs = {lab.id: lab for lab in find_labs()}
+    if unknown := [lab_id for lab_id in ids if lab_id not in labs]:
         raise LabError(
             f"no lab {', '.join(unknown)} on this machine",
-            hint=f"Running labs: {', '.join(here) or 'none'}",
+            hint=f"Running labs: {', '.join(labs) or 'none'}",
             code="no_such_lab",
         )
-    live = [here[lab_id] for lab_id in wanted if here[lab_id].state == "live"]
-    for lab in live:
+    live_labs = [labs[lab_id] for lab_id in ids if labs[lab_id].state == "live"]
+    for lab in live_labs:
         _signal(lab, signal.SIGTERM)
-    for lab in live:
+    for lab in live_labs:
         if not _wait_free(lab.id, _END_TIMEOUT_S):
             _signal(lab, signal.SIGKILL)
             _wait_free(lab.id, _END_TIMEOUT_S)
-    remove_debris(only=wanted)
-    return wanted
+    remove_debris(only=ids)
+    return ids
 
 
-def _signal(lab: FoundLab, number: signal.Signals) -> None:
-    """Signal the supervisor. It holds the claim that bears this number, so the number is still its own."""
+def _signal(lab: LabEntry, number: signal.Signals) -> None:
+    """Send a signal to the supervisor, if it is alive."""
+    # Read now: while the process holds the claim, no other process can have its pid.
     holder = holder_of(lab.id)
     if holder is not None and holder.pid:
         with suppress(ProcessLookupError):
