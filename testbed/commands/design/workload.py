@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from testbed.commands.declare import Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document
@@ -213,7 +213,8 @@ class JobDocument(Document):
 
     `graph` is set for a task graph or a folder of traces, `workload` and the keys after it for a workload.
     `estimated_nodes` counts the nodes of traces that have no duration. `rings` says how AllReduces on rings were
-    simulated: in `rounds`, or `fluid`, all rounds as one flow.
+    simulated: in `rounds`, or `fluid`, all rounds as one flow. Flows may end late by the fraction `rounding` of their
+    duration.
     """
 
     job: str
@@ -240,7 +241,8 @@ class JobDocument(Document):
     gpus: int
     degree: int
     rate_gbps: float
-    rings: str
+    rings: Literal["rounds", "fluid"]
+    rounding: float
 
 
 def job_keys(setting: FabricSetting) -> dict[str, Any]:
@@ -253,8 +255,16 @@ def job_keys(setting: FabricSetting) -> dict[str, Any]:
         "rate_gbps": setting.rate_gbps,
     }
     domain = {"hb_domain": options.hb_domain, "hb_gbps": options.hb_gbps} if options.hb_domain > 1 else {}
-    rings = "fluid" if job.is_fluid(options) else "rounds"
-    return {"job": job.name, "simulated": True, **job.about, **domain, **servers, "rings": rings}
+    rings, rounding = job.choose_precision(options)
+    return {
+        "job": job.name,
+        "simulated": True,
+        **job.about,
+        **domain,
+        **servers,
+        "rings": rings,
+        "rounding": rounding,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

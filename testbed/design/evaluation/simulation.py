@@ -44,10 +44,11 @@ def figures(chosen: ChosenFabric, execution: Execution, arithmetic_s: float | No
     """Return the figures of a simulated iteration, by name: times, bytes, links and cost.
 
     `compute_ms` is the computing of the busiest device; `mfu` the fraction of the peak of all devices that the
-    operations of the model use, None without `arithmetic_s`, the time of these at the peak; `bandwidth_tax` bytes on links between
-    hosts over bytes sent, 1 if hosts do not forward; `busiest_link` the fraction of the iteration in which the fullest
-    link was full. `bytes_in` reach hosts: `bytes_out` at their target, `bytes_forwarded` to be sent on. Circuits moved
-    `reconfigurations` times; some were dark for `outage_ms`; choosing them took `allocation_s` of processor time.
+    operations of the model use, None without `arithmetic_s`, the time of these at the peak; `bandwidth_tax` bytes on
+    links between hosts over bytes sent, 1 if hosts do not forward; `busiest_link` the fraction of the iteration in
+    which the fullest link was full. `bytes_in` reach hosts: `bytes_out` at their target, `bytes_forwarded` to be sent
+    on. Circuits moved `reconfigurations` times; some were dark for `outage_ms`; choosing them took `allocation_s` of
+    processor time.
     """
     graph = execution.graph
     computing = graph.kind == Kind.COMPUTE
