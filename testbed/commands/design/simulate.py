@@ -71,6 +71,7 @@ class SimulationDocument(Figures, JobDocument):
         yield f"cost {self.cost_usd:,} USD{' (prices recalled, not checked)' if self.prices_recalled else ''}"
         if self.routes == "found":
             yield "the plan has no routes: the simulation chose them"
+        yield from self.notes or ()
         if self.estimated_nodes is not None:
             nodes = count_noun(self.estimated_nodes, "node")
             yield f"{nodes} without a duration: estimated for a {self.device}"

@@ -212,7 +212,8 @@ class JobDocument(Document):
     """Base of documents about a simulated job: its source and its servers.
 
     `graph` is set for a task graph or a folder of traces, `workload` and the keys after it for a workload.
-    `estimated_nodes` counts the nodes of traces that have no duration. `rings` says how AllReduces on rings were
+    `estimated_nodes` counts the nodes of traces that have no duration; `notes` say what was assumed in
+    traces, or dropped. `rings` says how AllReduces on rings were
     simulated: in `rounds`, or `fluid`, all rounds as one flow. Flows may end late by the fraction `rounding` of their
     duration.
     """
@@ -221,6 +222,7 @@ class JobDocument(Document):
     simulated: bool
     graph: str | None = field(default=None, metadata=OMIT_NONE)
     estimated_nodes: int | None = field(default=None, metadata=OMIT_NONE)
+    notes: tuple[str, ...] | None = field(default=None, metadata=OMIT_NONE)
     preset: str | None = field(default=None, metadata=OMIT_NONE)
     settings: Mapping[str, str] | None = field(default=None, metadata=OMIT_NONE)
     device: str | None = field(default=None, metadata=OMIT_NONE)

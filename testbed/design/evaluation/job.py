@@ -170,7 +170,8 @@ def _trace_job(choice: WorkloadChoice) -> Job:
     traces = read_job(choice.name, device_named(device))
     job = _graph_job(Path(choice.name).resolve().name, traces.graph)
     estimated = {"estimated_nodes": traces.estimated, "device": device} if traces.estimated else {}
-    return replace(job, about={"graph": choice.name, **estimated})
+    notes = {"notes": traces.notes} if traces.notes else {}
+    return replace(job, about={"graph": choice.name, **estimated, **notes})
 
 
 def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str, hb_domain: int) -> Job:

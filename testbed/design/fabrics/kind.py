@@ -108,9 +108,9 @@ class FabricOptions:
     """Options of some fabrics; `reconfiguration_s` is how long changing circuits are dark.
 
     `fluid` simulates all rounds of a ring as one flow. By default a job of a plan is fluid, as in its planner's last
-    simulation, so that it takes the predicted time, and so are jobs of more than `ROUNDS_UP_TO` nodes, whose flows
-    are rounded; others run in rounds. With an `hb_domain` above 1 the nodes are GPUs, of which so many with consecutive numbers form a domain of
-    high bandwidth: `hb_gbps` from each GPU to the others of its domain.
+    simulation, so that it takes the predicted time; so are jobs of more than `ROUNDS_UP_TO` nodes, whose flows are
+    rounded by 1 %, too. Other jobs run in rounds. With an `hb_domain` above 1 the nodes are GPUs: this many consecutive
+    ones form a domain of high bandwidth, in which each sends at `hb_gbps`.
     """
 
     oversubscription: float = 2.0

@@ -11,6 +11,14 @@ A rank is a server. Its nodes become tasks:
 | the same on a CPU, without `comm_type` | computing on the CPU: the call of a collective that is another node |
 | others | barriers, which only keep the order |
 
+What a trace lacks is inferred, and what cannot be kept is dropped; `Traces.notes` says both:
+
+- a collective without `comm_type` has that of its name (`ncclKernel_AllReduce_RING_LL_Sum_float`);
+- a collective without `comm_size`, or of an unknown type, takes its recorded time on all its members;
+- members of a process group without a trace are left out;
+- control dependencies that close a circle are dropped. PyTorch's converter writes an operator's caller as one, and the
+  operators before it in program order as others.
+
 Members of process groups are in a file `comm_group.json` of the folder (`{"1": [0, 1]}`, as in ASTRA-sim), or in the
 metadata that PyTorch writes; a collective without `pg_name`, or of an undescribed group 0, is of all ranks. Collectives
 become tasks by their type:
@@ -32,17 +40,22 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
 from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
 from testbed.design.workloads.imports import chakra_wire as wire
 from testbed.design.workloads.imports.chakra_files import is_trace_folder, read_ranks
 from testbed.design.workloads.imports.chakra_wire import Node
+from testbed.design.workloads.imports.pytorch_trace import UNTIMED
 from testbed.design.workloads.roofline import A100, Device
 from testbed.errors import WorkloadError
 
@@ -72,13 +85,39 @@ _KNOWN = (
 )
 GROUPS_FILE = "comm_group.json"
 
+_TYPES_BY_NAME = {
+    "allreduce": wire.ALL_REDUCE,
+    "reducescatter": wire.REDUCE_SCATTER,
+    "allgather": wire.ALL_GATHER,
+    "alltoall": wire.ALL_TO_ALL,
+    "broadcast": wire.BROADCAST,
+    "barrier": wire.BARRIER,
+    "scatter": wire.SCATTER,
+    "gather": wire.GATHER,
+    "reduce": wire.REDUCE,
+}
+"""Types of collectives by a word in their names; the first that occurs counts."""
+
+_NAMED = "collectives whose type is that of their name"
+_UNKNOWN = "collectives of unknown type, which take their recorded time"
+_UNSIZED = "nodes of collectives without a size, which take their recorded time"
+_LEFT_OUT = "members of process groups that have no trace and are left out"
+_CIRCLES = "control dependencies dropped, because they close a circle"
+_ALONE = "collectives of which only one member has a trace, so they send nothing"
+_UNTIMED = "operators without a time, because the folder has no profile of their rank"
+_OUTSIDE = "control dependencies on nodes that are not in the trace"
+
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """A job from traces; `estimated` is the number of nodes whose time is estimated from their operations."""
+    """A job from traces; `estimated` is the number of nodes whose time is estimated from their operations.
+
+    `notes` say what was assumed and what was dropped.
+    """
 
     graph: TaskGraph
     estimated: int
+    notes: tuple[str, ...] = ()
 
 
 def read_traces(folder: str | Path) -> TaskGraph:
@@ -91,7 +130,7 @@ def read_job(folder: str | Path, device: Device = A100) -> Traces:
     ranks = read_ranks(Path(folder))
     try:
         reader = _Reader(ranks, read_groups(Path(folder), ranks), device)
-        return Traces(reader.graph(), reader.estimated)
+        return Traces(reader.graph(), reader.estimated, reader.notes)
     except ValueError as error:
         raise WorkloadError(f"{folder} does not contain the Chakra traces of a job: {error}") from error
 
@@ -121,6 +160,7 @@ class _Reader:
         if len(self._nodes) < sum(map(len, ranks)):
             raise ValueError("a rank has two nodes of the same number")
         self._groups, self._ranks, self._accelerator = groups, len(ranks), accelerator
+        self._counts = Counter({_UNTIMED: sum(UNTIMED in node.attributes for node in self._nodes.values())})
         self._arrivals = self._messages()
 
     @property
@@ -128,20 +168,30 @@ class _Reader:
         """Number of nodes whose time is estimated from their operations."""
         return sum(map(_is_estimated, self._nodes.values()))
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed or dropped, each with its number."""
+        return tuple(f"{text}: {count}" for text, count in self._counts.items())
+
     def graph(self) -> TaskGraph:
         """Return the task graph. Raises `ValueError` for inconsistent traces."""
         parts = sorted([*self._parts_of_nodes(), *self._collectives()], key=self._order)
-        first = 0
-        end: dict[Place, int] = {}
-        for part in parts:
-            first += part.tasks
-            end |= dict.fromkeys(part.places, first - 1)
+        part_of = {place: number for number, part in enumerate(parts) for place in part.places}
+
+        def collect(find: Callable[[Place], Iterable[Place]]) -> list[set[int]]:
+            return [{part_of[before] for place in part.places for before in find(place)} for part in parts]
+
+        edges, control = collect(self._find_predecessors), collect(self._find_control)
+        circle_of = _find_circles([one | other for one, other in zip(edges, control, strict=True)])
+        for number, before in enumerate(control):
+            closing = {other for other in before - edges[number] if circle_of[other] == circle_of[number]}
+            self._counts[_CIRCLES] += len(closing)
+            edges[number] |= before - closing
+        ends = list(itertools.accumulate(part.tasks for part in parts))
         job = TaskGraphBuilder(self._ranks)
-        for part in parts:
-            part.add(
-                job,
-                sorted({end[before] for place in part.places for before in self._find_predecessors(place)}),
-            )
+        for part, before in zip(parts, edges, strict=True):
+            part.add(job, sorted(ends[other] - 1 for other in before))
+        self._counts = +self._counts
         return job.build()
 
     def _order(self, part: _Part) -> tuple[bool, Place]:
@@ -154,9 +204,16 @@ class _Reader:
             if (rank, number) not in self._nodes:
                 raise ValueError(f"{_describe(place)} waits for node {number}, which is not in its trace")
             yield rank, number
-        yield from ((rank, number) for number in self._nodes[place].control if (rank, number) in self._nodes)
         if place in self._arrivals:
             yield self._arrivals[place]
+
+    def _find_control(self, place: Place) -> Iterable[Place]:
+        rank, _ = place
+        for number in self._nodes[place].control:
+            if (rank, number) in self._nodes:
+                yield rank, number
+            else:
+                self._counts[_OUTSIDE] += 1
 
     def _parts_of_nodes(self) -> Iterable[_Part]:
         for place, node in self._nodes.items():
@@ -215,8 +272,7 @@ class _Reader:
         )
         for place, node in self._nodes.items():
             if _is_collective(node):
-                kind = _number(place, node, "comm_type")
-                kinds[self._members(place, node), kind, _tag(node)][place[0]].append(place)
+                kinds[self._members(place, node), self._infer_type(node), _tag(node)][place[0]].append(place)
         for (members, kind, _), by_rank in kinds.items():
             counts = {rank: len(by_rank[rank]) for rank in members}
             if len(set(counts.values())) > 1:
@@ -231,14 +287,30 @@ class _Reader:
             return tuple(range(self._ranks))
         if name not in self._groups:
             raise ValueError(f"{_describe(place)} is of process group {name}: describe it in {GROUPS_FILE}")
-        members = self._groups[name]
-        if place[0] not in members or max(members) >= self._ranks:
-            raise ValueError(f"{_describe(place)} is of process group {name}, whose members are {members}")
+        if place[0] not in self._groups[name]:
+            what = f"is of process group {name}, whose members are {self._groups[name]}"
+            raise ValueError(f"{_describe(place)} {what}")
+        members = tuple(rank for rank in self._groups[name] if rank < self._ranks)
+        self._counts[_LEFT_OUT] += len(self._groups[name]) - len(members)
         return members
+
+    def _infer_type(self, node: Node) -> int:
+        """Return the type of a collective from its attribute or its name, or -1."""
+        if "comm_type" in node.attributes:
+            return _number((0, node.number), node, "comm_type")
+        name = node.name.lower().replace("_", "")
+        kind = next((kind for word, kind in _TYPES_BY_NAME.items() if word in name), -1)
+        self._counts[_UNKNOWN if kind < 0 else _NAMED] += 1
+        return kind
 
     def _collective(self, members: tuple[int, ...], kind: int, places: tuple[Place, ...]) -> _Part:
         if kind == wire.BARRIER:
             return _Part(places, 1, add_wait)
+        if kind < 0 or any("comm_size" not in self._nodes[place].attributes for place in places):
+            self._counts[_UNSIZED] += len(places) * (kind >= 0)
+            times_s = {2 * place[0]: seconds(self._nodes[place]) for place in places}
+            return _Part(places, len(places) + 2, partial(add_timed, times_s=times_s))
+        self._counts[_ALONE] += len(members) == 1
         sizes = tuple(_number(place, self._nodes[place], "comm_size") for place in places)
         first = self._nodes[places[0]]
         root = self._rank(places[0], "root_rank") if "root_rank" in first.attributes else members[0]
@@ -246,6 +318,16 @@ class _Reader:
             return _Part(places, *collective_tasks(kind, members, sizes, root, seconds(first)))
         except ValueError as error:
             raise ValueError(f"{_describe(places[0])} is a collective {error}") from error
+
+
+def _find_circles(before: Sequence[set[int]]) -> list[int]:
+    """Return the strongly connected component of each node of a graph, from the predecessors of each."""
+    heads = np.repeat(np.arange(len(before)), [len(each) for each in before])
+    tails = np.fromiter(itertools.chain.from_iterable(before), np.int64, heads.size)
+    graph = csr_array((np.ones(heads.size), (tails, heads)), shape=(len(before), len(before)))
+    _, labels = connected_components(graph, connection="strong")
+    circles: list[int] = labels.tolist()
+    return circles
 
 
 def seconds(node: Node) -> float:
@@ -369,6 +451,12 @@ def add_compute(job: TaskGraphBuilder, after: list[int], *, device: int, time_s:
 def add_transfer(job: TaskGraphBuilder, after: list[int], *, ends: tuple[int, int], size_bytes: int) -> None:
     """Add a transfer between two ranks."""
     job.transfer(*ends, size_bytes, after=after)
+
+
+def add_timed(job: TaskGraphBuilder, after: list[int], *, times_s: dict[int, float]) -> None:
+    """Add computing that begins together on several devices, and a task that waits for all of it."""
+    begin = job.barrier(after=after)
+    job.barrier(after=[job.compute(device, time_s, after=[begin]) for device, time_s in times_s.items()])
 
 
 def add_wait(job: TaskGraphBuilder, after: list[int]) -> None:

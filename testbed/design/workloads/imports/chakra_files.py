@@ -2,7 +2,8 @@
 
 A trace may be in JSON. MLCommons' jsonizer writes metadata and nodes one after the other, with the JSON keys of
 protocol buffers (`ctrlDeps`, `durationMicros`, 64-bit numbers as texts). In the form of its feeder,
-`{"workload_graph": [...]}`, nodes have `Id`, `NodeType`, `runtime`, and their attributes as further keys.
+`{"workload_graph": [...]}`, nodes have `Id`, `NodeType`, `runtime`, and their attributes as further keys. An execution
+trace of PyTorch is read too, with the profile of its rank if that is in the folder, see `pytorch_trace`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,17 @@ import json
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from testbed.design.workloads.imports.chakra_wire import COLLECTIVE, Node, Value, read_nodes
+from testbed.design.workloads.imports.pytorch_trace import (
+    is_execution_trace,
+    is_profile,
+    read_execution_trace,
+)
 from testbed.errors import WorkloadError
 
 _FILE = re.compile(r"(?P<name>.*?)\.?(?P<rank>\d+)\.(?P<form>et|json)(\.(gz|bz2|xz|zst))?")
@@ -48,11 +55,18 @@ def is_trace_folder(path: str | Path) -> bool:
 
 def read_ranks(folder: Path) -> list[list[Node]]:
     """Return the nodes of each rank. Raises `WorkloadError` with the folder or the file, and `OSError`."""
+    profiles = {rank: path for path, rank in _list_profiles(folder)}
     ranks = []
-    for path in rank_files(folder):
+    for rank, path in enumerate(rank_files(folder, profiles.values())):
         try:
             data = _decompress(path.read_bytes())
-            ranks.append(read_json(data.decode("utf-8")) if ".json" in path.suffixes else read_nodes(data))
+            if ".json" not in path.suffixes:
+                ranks.append(read_nodes(data))
+                continue
+            profile = profiles.get(rank)
+            ranks.append(
+                read_json(data.decode("utf-8"), json.loads(_read_text(profile)) if profile else None)
+            )
         except (ValueError, OSError, EOFError, RecursionError, zlib.error, lzma.LZMAError) as error:
             if isinstance(error, OSError) and error.errno:
                 raise
@@ -60,9 +74,27 @@ def read_ranks(folder: Path) -> list[list[Node]]:
     return ranks
 
 
-def rank_files(folder: Path) -> list[Path]:
-    """Return the files in the order of ranks. Raises `WorkloadError` unless each rank has one, all of one name."""
-    matches = [(path, match) for path in sorted(folder.iterdir()) if (match := _FILE.fullmatch(path.name))]
+def _read_text(path: Path) -> str:
+    return _decompress(path.read_bytes()).decode("utf-8")
+
+
+def _list_profiles(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Yield the profiles of a folder with their ranks: that of their name, as those of traces are."""
+    for path in sorted(folder.iterdir()):
+        match = _FILE.fullmatch(path.name)
+        if match and match["form"] == "json":
+            with suppress(ValueError, OSError, EOFError, RecursionError, zlib.error, lzma.LZMAError):
+                if is_profile(json.loads(_read_text(path))):
+                    yield path, int(match["rank"])
+
+
+def rank_files(folder: Path, others: Collection[Path] = ()) -> list[Path]:
+    """Return the files in the order of ranks, without `others`.
+
+    Raises `WorkloadError` unless each rank has one, all of one name.
+    """
+    files_of_ranks = [path for path in sorted(folder.iterdir()) if path not in others]
+    matches = [(path, match) for path in files_of_ranks if (match := _FILE.fullmatch(path.name))]
     form = "et" if any(match["form"] == "et" for _, match in matches) else "json"
     of_form = [(path, match) for path, match in matches if match["form"] == form]
     files = {int(match["rank"]): path for path, match in of_form}
@@ -85,19 +117,21 @@ def _decompress(data: bytes) -> bytes:
     return data
 
 
-def read_json(text: str) -> list[Node]:
-    """Return the nodes in the JSON text of a file. Raises `ValueError` for a text that is not a trace."""
+def read_json(text: str, profile: Any = None) -> list[Node]:
+    """Return the nodes in the JSON text of a file; `profile` has the times of a PyTorch execution trace.
+
+    Raises `ValueError` for a text that is not a trace.
+    """
     documents = list(_split_documents(text))
     if not documents or not all(isinstance(document, dict) for document in documents):
         raise ValueError("it is not a single JSON object")
     first = documents[0]
     if "workload_graph" in first:
         return [_read_feeder_node(node) for node in _check_list(first["workload_graph"], "workload_graph")]
-    if "nodes" in first or "schema" in first:
-        raise ValueError(
-            "it is a PyTorch execution trace, not yet a Chakra trace: link and convert it with "
-            "mlc-chakra first"
-        )
+    if is_execution_trace(first):
+        return read_execution_trace(first, profile)
+    if is_profile(first):
+        raise ValueError("it is a profile without the execution trace of its rank")
     begins_with_node = any(
         key in first for key in ("id", "name", "type")
     )  # JSON omits fields that are 0 or empty
