@@ -48,8 +48,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
 from testbed.design.workloads.imports import chakra_wire as wire
@@ -315,13 +313,18 @@ class _Reader:
         first = self._nodes[places[0]]
         root = self._rank(places[0], "root_rank") if "root_rank" in first.attributes else members[0]
         try:
-            return _Part(places, *collective_tasks(kind, members, sizes, root, seconds(first)))
+            # The recorded time of a collective is that of its network; ours has the work before it.
+            work_s = float(first.attributes.get(SECONDS, 0.0))
+            return _Part(places, *collective_tasks(kind, members, sizes, root, work_s))
         except ValueError as error:
             raise ValueError(f"{_describe(places[0])} is a collective {error}") from error
 
 
 def _find_circles(before: Sequence[set[int]]) -> list[int]:
     """Return the strongly connected component of each node of a graph, from the predecessors of each."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
     heads = np.repeat(np.arange(len(before)), [len(each) for each in before])
     tails = np.fromiter(itertools.chain.from_iterable(before), np.int64, heads.size)
     graph = csr_array((np.ones(heads.size), (tails, heads)), shape=(len(before), len(before)))

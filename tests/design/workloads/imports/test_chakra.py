@@ -170,7 +170,7 @@ def _with_inputs(folder, ranks):
         ([[Node(3, "", 8)], []], "node 3 of rank 0 is of type 8: known are 0 to 7"),
         ([[collective(5, root_rank=9)], [collective(5)]], "has root_rank 9: ranks are 0 to"),
         ([[collective(wire.ALL_REDUCE, pg_name="9")], []], "process group 9: describe it in"),
-        ([[Node(0, "", wire.COLLECTIVE)], []], "no attribute comm_type"),
+        ([[Node(0, "", wire.COLLECTIVE, (), 0, {"comm_type": -1})], []], "a wrong attribute comm_type"),
         ([[Node(4, "", wire.COMPUTE, (3,))], []], "node 4 of rank 0 waits for node 3"),
         ([[Node(4, "", wire.COMPUTE), Node(4, "", wire.COMPUTE)], []], "two nodes of the same number"),
         (

@@ -147,8 +147,8 @@ def test_traces_as_json_are_read(tmp_path, text):
     ("text", "message"),
     [
         (
-            '{"schema": "1.0.2-chakra.0.0.4", "nodes": []}',
-            "it is a PyTorch execution trace, not yet a Chakra trace: link and convert",
+            '{"schema": "1.0.2-chakra.0.0.4", "nodes": [{}]}',
+            "it is not an execution trace as PyTorch writes it",
         ),
         ("[1]", "it is not a single JSON object"),
         ("", "it is not a single JSON object"),

@@ -43,7 +43,7 @@ def test_names_are_those_of_the_functions():
         ("default:", "give default"),
         ("disaggregated:1:2", "give disaggregated or disaggregated:PREFILL_SERVERS"),
         ("pipeline:3:2", "3 stages of 6 operators on 4 servers"),
-        ("tensor", "give one of default, data, pipeline, disaggregated"),
+        ("tensor", "give one of default, data, pipeline, hybrid, disaggregated"),
     ],
 )
 def test_the_form_is_shown(text, told):

@@ -1,0 +1,169 @@
+"""Domains of high bandwidth and rails: closed forms of collectives, conservation of bytes, one rail is a switch."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.models.network.allreduce import ring
+from sim.models.network.allreduce.domains import over_domains
+from sim.models.network.allreduce.fluid import fluid
+from sim.models.network.execution import simulate
+from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
+from sim.models.network.fabrics import (
+    expander,
+    fat_tree,
+    ideal_switch,
+    join_domains,
+    rail_only,
+    rail_optimized,
+)
+from sim.models.network.latency import NO_LATENCY, Latency
+from sim.models.network.taskgraph import TaskGraphBuilder
+
+DOMAIN, DOMAINS, RAIL_GBPS, DOMAIN_GBPS = 4, 3, 200.0, 2400.0
+GPUS = DOMAIN * DOMAINS
+
+FABRICS = {
+    "rail-only": rail_only(GPUS, DOMAIN, RAIL_GBPS, DOMAIN_GBPS),
+    "rail-optimized": rail_optimized(GPUS, DOMAIN, RAIL_GBPS, DOMAIN_GBPS),
+    "ideal with domains": join_domains(ideal_switch(GPUS, RAIL_GBPS), DOMAIN, DOMAIN_GBPS),
+    "Fat-tree with domains": join_domains(fat_tree(GPUS, RAIL_GBPS), DOMAIN, DOMAIN_GBPS),
+    "oversubscribed": fat_tree(GPUS, RAIL_GBPS, oversubscription=2),
+    "hashed": fat_tree(GPUS, RAIL_GBPS, balance="hash"),
+    "expander": expander(GPUS, 4, 50, seed=1),
+}
+
+
+def all_to_all(gpus, size=100_000):
+    job = TaskGraphBuilder(gpus)
+    for source, target in product(range(gpus), repeat=2):
+        if source != target:
+            job.transfer(source, target, size)
+    return job.build()
+
+
+def seconds(graph, fabric, **options):
+    return simulate(graph, fabric, latency=NO_LATENCY, **options).iteration_s
+
+
+@pytest.mark.parametrize("name", FABRICS)
+def test_paths_lead_from_source_to_target(name):
+    fabric = FABRICS[name]
+    for source, target in product(range(GPUS), repeat=2):
+        path, at = fabric.path(source, target), source
+        for link in path:
+            assert fabric.sources[link] == at
+            at = fabric.targets[link]
+        assert at == target
+
+
+@pytest.mark.parametrize("build", [rail_only, rail_optimized])
+@pytest.mark.parametrize(("domain", "domains"), [(8, 4), (4, 8), (8, 2), (2, 2), (4, 1), (1, 4)])
+@pytest.mark.parametrize("form", [lambda one: one, fluid])
+def test_an_allreduce_takes_twice_the_published_all_gather(build, domain, domains, form):
+    gpus, size = domain * domains, 8 * domain * domains * 1000
+    job = TaskGraphBuilder(gpus)
+    job.allreduce(tuple(range(gpus)), size)
+    took_s = seconds(
+        job.build(), build(gpus, domain, RAIL_GBPS, DOMAIN_GBPS), allreduce=form(over_domains(domain))
+    )
+
+    on_rail = (domains - 1) / gpus / RAIL_GBPS
+    inside = (domain - 1) / domain / DOMAIN_GBPS
+    assert took_s == pytest.approx(2 * size * 8e-9 * (on_rail + inside), rel=1e-9)
+
+
+def test_groups_that_are_not_alike_in_their_domains_form_a_ring():
+    members = (0, 1, 4, 6, 8)
+    (own,), (plain,) = over_domains(DOMAIN)(members, 1000), ring(members, 1000)
+
+    assert (own[0].targets.tolist(), own[0].rounds) == (plain[0].targets.tolist(), plain[0].rounds)
+
+
+def test_one_rail_is_full_bisection():
+    graph = all_to_all(6)
+
+    for build in (rail_only, rail_optimized):
+        fabric = build(6, 1, RAIL_GBPS, DOMAIN_GBPS)
+        assert seconds(graph, fabric) == pytest.approx(seconds(graph, ideal_switch(6, RAIL_GBPS)))
+
+
+def test_messages_between_rails_are_forwarded_once_without_a_spine():
+    graph = all_to_all(GPUS)
+    kept, forwarded = (simulate(graph, FABRICS[name]) for name in ("rail-optimized", "rail-only"))
+
+    crossing = GPUS * (GPUS - DOMAIN) * (DOMAIN - 1) // DOMAIN
+    assert kept.bytes_forwarded == 0
+    assert forwarded.bytes_forwarded == crossing * 12 * Latency().packet_bytes
+
+
+def test_a_gpu_that_forwards_adds_its_latency():
+    job = TaskGraphBuilder(GPUS)
+    job.transfer(0, 5, 1000)
+    graph, relay_s = job.build(), 1e-3
+    direct, relayed = (
+        simulate(graph, FABRICS["rail-only"], latency=Latency(relay_s=each)).iteration_s
+        for each in (0.0, relay_s)
+    )
+
+    assert relayed - direct == pytest.approx(4 * relay_s)
+
+
+@st.composite
+def jobs(draw):
+    """Transfers and sums among nodes, some after others."""
+    job = TaskGraphBuilder(GPUS)
+    tasks: list[int] = []
+    node = st.integers(0, GPUS - 1)
+    for _ in range(draw(st.integers(1, 12))):
+        after = draw(st.lists(st.sampled_from(tasks), max_size=2, unique=True)) if tasks else []
+        size = draw(st.integers(0, 5_000_000))
+        if draw(st.booleans()):
+            tasks.append(job.transfer(draw(node), draw(node), size, after=after))
+        else:
+            members = draw(st.lists(node, min_size=2, max_size=GPUS, unique=True))
+            tasks.append(job.allreduce(tuple(members), size, after=after))
+    return job.build()
+
+
+@settings(max_examples=60, deadline=None)
+@given(jobs(), st.sampled_from(sorted(FABRICS)))
+def test_bytes_are_kept_and_no_link_carries_more_than_it_can(graph, name):
+    fabric = FABRICS[name]
+    execution = simulate(graph, fabric, allreduce=over_domains(DOMAIN), trace=True)
+
+    assert execution.bytes_in == execution.wire_bytes + execution.bytes_forwarded
+    assert execution.bytes_forwarded >= 0
+    rates = execution.trace.rates
+    assert (rates[:, 2] <= fabric.capacity_bps[rates[:, 1].astype(int)] / 8 * (1 + 1e-9)).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(jobs(), st.booleans())
+def test_moving_circuits_keep_bytes_and_count_their_moves(graph, forwarding):
+    switch = CircuitSwitch(GPUS, 3, 100, period_s=2e-3, delay_s=1e-3, forwarding=forwarding)
+    execution = simulate_circuits(graph, switch)
+
+    assert execution.bytes_in == execution.wire_bytes + execution.bytes_forwarded
+    assert execution.outage_s <= min(execution.reconfigurations * 1e-3, execution.iteration_s) + 1e-12
+    assert execution.reconfigurations > 0 or not execution.wire_bytes
+
+
+def test_domains_must_divide_the_gpus():
+    for build in (rail_only, rail_optimized):
+        with pytest.raises(ValueError, match="10 GPUs cannot be divided into domains of 4"):
+            build(10, 4, 100, 1000)
+    with pytest.raises(ValueError, match="10 GPUs cannot be divided"):
+        join_domains(ideal_switch(10, 100), 4, 1000)
+
+
+def test_rails_cost_as_many_small_networks():
+    with_spine, without = (FABRICS[name].cost for name in ("rail-optimized", "rail-only"))
+
+    assert with_spine.total_usd == pytest.approx(without.total_usd)
+    assert np.isfinite(without.total_usd)
