@@ -88,7 +88,7 @@ class Table:
 
     @classmethod
     def from_csv(cls, text: str) -> Table:
-        """Return the table of a text from `csv`; cells that parse as numbers become numbers. Raises as `from_rows` does."""
+        """Return the table of a text from `csv`; cells that parse as numbers become numbers. Raises as `from_rows`."""
         columns, *rows = csv.reader(io.StringIO(text))
         return cls.from_rows(columns, [[_number_or_word(cell) for cell in row] for row in rows])
 
