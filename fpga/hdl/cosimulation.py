@@ -1,6 +1,6 @@
 """Comparison of two simulations of one datapath, and the coverage of a run.
 
-Equal runs prove little if few interesting events happened, so `coverage` counts these events.
+Equal runs prove little if few interesting events happened, so `measure_coverage` counts these events.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ def perfectly_scaled(sums: npt.NDArray[np.float32] | Integers) -> Activations:
 def normalise_last(sums: Integers, *, perfect: bool) -> Integers:
     """Return the last layer's sums (images, ...), normalised with their signs as in the emulator.
 
-    >>> last_normalised(np.array([[1000, -7, 3]], np.int32), perfect=False).tolist()
+    >>> normalise_last(np.array([[1000, -7, 3]], np.int32), perfect=False).tolist()
     [[250, -2, 0]]
     """
     wide = sums.astype(np.int64)

@@ -102,7 +102,7 @@ def _check_banks(target: Mapping[int, int], capabilities: Capabilities, device: 
 def make_plain_ports(capabilities: Capabilities) -> dict[int, PortInfo]:
     """Return all ports as enabled, named by their number on their side.
 
-    >>> [(port.number, port.side.value, port.name) for port in plain_ports(Capabilities(1, 2)).values()]
+    >>> [(port.number, port.side.value, port.name) for port in make_plain_ports(Capabilities(1, 2)).values()]
     [(1, 'in', '1'), (2, 'out', '1'), (3, 'out', '2')]
     """
     inputs, outputs = range(1, capabilities.inputs + 1), range(1, capabilities.outputs + 1)

@@ -1,7 +1,7 @@
 """Transports from addresses: every driver gets its transport here.
 
 The only place that selects a connection (plain TCP, PyVISA, serial, TLS, SSH) and, inside
-`ocs_drivers.transports.recording.recording`, records it.
+`ocs_drivers.transports.recording.record_sessions`, records it.
 """
 
 from __future__ import annotations

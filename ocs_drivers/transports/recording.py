@@ -1,6 +1,6 @@
 """Recordings of sessions with a device, and their replay: a recording from a lab is a test anywhere.
 
-    with recording(Path("switch7.jsonl")):
+    with record_sessions(Path("switch7.jsonl")):
         with open_switch("polatis+tl1://10.0.0.7") as switch:
             switch.read()
 
@@ -38,7 +38,7 @@ _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 def redact(data: bytes, accounts: frozenset[Credentials]) -> bytes:
     """Redact passwords, authorisation headers and cookies.
 
-    >>> blank(b"ACT-USER::admin:1::secret;", frozenset())
+    >>> redact(b"ACT-USER::admin:1::secret;", frozenset())
     b'ACT-USER::admin:1::***;'
     """
     data = _TL1_LOGIN.sub(rb"\1" + _BLANK, _AUTHORIZATION.sub(rb"\1" + _BLANK, data))
@@ -54,7 +54,7 @@ def redact(data: bytes, accounts: frozenset[Credentials]) -> bytes:
 
 
 class Recorder:
-    """Writer of the bytes that all transports of one `recording` send and receive."""
+    """Writer of the bytes that all transports of one `record_sessions` send and receive."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -84,7 +84,7 @@ def record_sessions(path: Path) -> Iterator[None]:
 
 
 def record(transport: Transport, device: str) -> Transport:
-    """Return the transport, recorded if called inside `recording`."""
+    """Return the transport, recorded if called inside `record_sessions`."""
     recorder = _recorder.get()
     return transport if recorder is None else _Recorded(transport, device, recorder)
 

@@ -33,7 +33,7 @@ class Endpoint(NamedTuple):
 def parse_endpoint(address: str) -> Endpoint | None:
     """Parse `polatis+scpi://host:5025` or `TCPIP0::host::5025::SOCKET`; return None if it is neither.
 
-    >>> endpoint("polatis+tl1://10.99.0.2:3082")
+    >>> parse_endpoint("polatis+tl1://10.99.0.2:3082")
     Endpoint(language='polatis+tl1', host='10.99.0.2', port=3082)
     """
     visa = re.fullmatch(r"(?i)TCPIP\d*::([^:]+)::(\d+)::SOCKET", address)

@@ -77,7 +77,7 @@ CONTROLS: dict[str, Callable[[], Reno | Cubic]] = {"reno": Reno, "cubic": Cubic}
 class Gain:
     """MLTCP's F of the part of an iteration's bytes that has been acknowledged; the default is 1 throughout.
 
-    >>> Gain(1.75, 0.25).at(0.5)
+    >>> Gain(1.75, 0.25).evaluate(0.5)
     1.125
     """
 

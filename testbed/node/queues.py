@@ -60,11 +60,11 @@ def make_restore_commands(nic: str, shown: list[dict[str, Any]]) -> list[list[st
 
     Raises `Refused` for a kind we cannot.
 
-    >>> restoring("nic1", [{"kind": "fq_codel", "handle": "0:", "root": True, "options": {}}])
+    >>> make_restore_commands("nic1", [{"kind": "fq_codel", "handle": "0:", "root": True, "options": {}}])
     [['tc', 'qdisc', 'del', 'dev', 'nic1', 'root']]
     >>> bucket = {"rate": 12500000, "burst": 131062, "lat": 50000}
     >>> shown = [{"kind": "tbf", "handle": "8001:", "root": True, "options": bucket}]
-    >>> " ".join(restoring("nic1", shown)[0])
+    >>> " ".join(make_restore_commands("nic1", shown)[0])
     'tc qdisc replace dev nic1 root handle 8001: tbf rate 100000000bit burst 131072b latency 50000us'
     """
     root = next(row for row in shown if row.get("root"))

@@ -87,7 +87,7 @@ class Sample:
 def format_exposition(samples: Iterable[Sample]) -> str:
     r"""Return samples in the text format of Prometheus, ordered by metric and labels.
 
-    >>> print(exposition([Sample("testbed_epoch", ('a "lab"',), 3.0)]), end="")
+    >>> print(format_exposition([Sample("testbed_epoch", ('a "lab"',), 3.0)]), end="")
     # HELP testbed_epoch Number of the newest epoch.
     # TYPE testbed_epoch gauge
     testbed_epoch{lab="a \"lab\""} 3

@@ -111,7 +111,7 @@ def _percentile_95(values: Sequence[float]) -> float:
 def format_seconds(value_s: float) -> str:
     """Return a duration as text, rounded as coarsely as an expectation deserves.
 
-    >>> seconds(0.0234), seconds(7.26), seconds(1440.4)
+    >>> format_seconds(0.0234), format_seconds(7.26), format_seconds(1440.4)
     ('0.02 s', '7.3 s', '1440 s')
     """
     digits = 0 if value_s >= 10 else 1 if value_s >= 1 else 2

@@ -54,7 +54,7 @@ def status_of(error: type[Exception] | Exception) -> int:
 def redact_secrets(text: str) -> str:
     """Return a text with tokens replaced by `***`.
 
-    >>> without_secrets("not lightbed_" + "0" * 12 + "_" + "1" * 64)
+    >>> redact_secrets("not lightbed_" + "0" * 12 + "_" + "1" * 64)
     'not ***'
     """
     return _SECRET.sub("***", text)

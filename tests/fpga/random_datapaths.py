@@ -2,7 +2,7 @@
 
 Everything the language has occurs: level and accumulating counts, several of them, shared targets, gates, numbers,
 pulses, flags, chains, streams with back-pressure that are shared or joined, sums of data. The same seed gives the
-same datapath, and the same stimulus. What happened in a run is counted by `fpga.hdl.cosimulation.coverage`.
+same datapath, and the same stimulus. What happened in a run is counted by `fpga.hdl.cosimulation.measure_coverage`.
 """
 
 from __future__ import annotations

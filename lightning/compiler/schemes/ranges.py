@@ -177,11 +177,11 @@ def find_best(errors: Sequence[float], noises: Sequence[float]) -> int:
     Errors that are nearly the least count as equal, and of equal sums the first is used: without noise, the largest
     range that is not worse. Noise grows with the range, so more noise never selects a larger range.
 
-    >>> best_of([14, 10, 20, 90], [0, 0, 0, 0])
+    >>> find_best([14, 10, 20, 90], [0, 0, 0, 0])
     0
-    >>> best_of([14, 10, 20, 90], [16, 9, 4, 1])  # 15 + 16, 15 + 9, 20 + 4, 90 + 1
+    >>> find_best([14, 10, 20, 90], [16, 9, 4, 1])  # 15 + 16, 15 + 9, 20 + 4, 90 + 1
     1
-    >>> best_of([14, 10, 20, 90], [32, 18, 8, 2])
+    >>> find_best([14, 10, 20, 90], [32, 18, 8, 2])
     2
     """
     least = min(errors) * _NO_WORSE

@@ -176,7 +176,7 @@ def validate(calibration: Calibration) -> Calibration:
 def check_number(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
     """Return `value` as a float. Raise `TypeError` if it is not a number, `ValueError` if outside `low` to `high`.
 
-    >>> number("gain", 2, 1, 3)
+    >>> check_number("gain", 2, 1, 3)
     2.0
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -27,7 +27,10 @@ class Patience:
     def limit_of_call(self, name: str) -> float:
         """Return the limit of this call, in seconds.
 
-        >>> Patience(computing_s=60.0).of_call("get_decimated"), Patience().of_call("get_decimated")
+        >>> (
+        ...     Patience(computing_s=60.0).limit_of_call("get_decimated"),
+        ...     Patience().limit_of_call("get_decimated"),
+        ... )
         (60.0, 10.0)
         """
         return max(self.call_s, self.computing_s) if name in COMPUTING else self.call_s

@@ -82,7 +82,7 @@ class Alignment:
     def from_timing(cls, timing: Timing, samples_per_tick: int) -> Alignment:
         """Return the alignment of the measured arrivals, to the nearest sample.
 
-        >>> Alignment.of(Timing((146.0, 146.25, 140.0, 145.5), 2.6, 0), 16)
+        >>> Alignment.from_timing(Timing((146.0, 146.25, 140.0, 145.5), 2.6, 0), 16)
         Alignment(delays=(1, 0, 7, 1), shifts=(0, 12, 0, 8), arrival=147)
         """
         last = math.floor(max(timing.arrival)) + 1

@@ -66,10 +66,10 @@ def note_content(sent: Sent, call: str, args: tuple[Any, ...], kwargs: Mapping[s
     """Store the digest of the content that this call writes, and return its place; None if calls are not compared.
 
     >>> sent = {}
-    >>> note(sent, "load_mem", ([1, 2],), {"addr": 16})
+    >>> note_content(sent, "load_mem", ([1, 2],), {"addr": 16})
     ('load_mem', 'dmem', '16')
     >>> before = dict(sent)
-    >>> note(sent, "load_mem", (np.array([1, 2]), "dmem", 16), {}), sent == before
+    >>> note_content(sent, "load_mem", (np.array([1, 2]), "dmem", 16), {}), sent == before
     (('load_mem', 'dmem', '16'), True)
     """
     if call not in _COMPARED:

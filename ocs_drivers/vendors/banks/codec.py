@@ -32,7 +32,7 @@ class CommandSet:
     connected). `switch_time_s` is (typical, longest). Raises `ValueError` for commands that cannot be sent.
 
     >>> dicon = CommandSet("ROUT{bank}:SCAN {channel}", "ROUT{bank}:SCAN?")
-    >>> dicon.selecting(6, 2), dicon.asking(6)
+    >>> dicon.select_command(6, 2), dicon.query_command(6)
     ('ROUT6:SCAN 2', 'ROUT6:SCAN?')
     """
 

@@ -22,7 +22,7 @@ def power_reading(dbm: float | None) -> Power | None:
 def split_ports(ports: Sequence[int], longest: int) -> Iterator[Sequence[int]]:
     """Yield the ports in order, at most `longest` at a time.
 
-    >>> list(chunks([1, 2, 3], 2))
+    >>> list(split_ports([1, 2, 3], 2))
     [[1, 2], [3]]
     """
     for start in range(0, len(ports), longest):

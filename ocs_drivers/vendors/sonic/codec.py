@@ -50,7 +50,7 @@ class Names:
     """Numbers and names of one switch with `inputs` ports on its A side.
 
     >>> names = Names(inputs=64)
-    >>> names.of_port(1), names.of_port(66), names.of_pair((1, 66))
+    >>> names.name_port(1), names.name_port(66), names.name_pair((1, 66))
     ('1A', '2B', '1A-2B')
     >>> names.pair("1A-2B")
     (1, 66)

@@ -42,7 +42,7 @@ class CommandSet:
     `clearing` means that the robot has yet to connect or clear that circuit. A device without these letters
     works as well: then a circuit exists once it is allocated.
 
-    >>> [command for command, _ in CommandSet().connecting(1, 2)]
+    >>> [command for command, _ in CommandSet().connect_commands(1, 2)]
     ['unlock --force -in 1', 'unlock --force -out 2', 'connect --force -in 1 -out 2']
     """
 

@@ -18,7 +18,7 @@ def allocate_greedily(traffic: Floats, ports: int, *, published_divisor: bool = 
     its circuits; with `published_divisor` the remaining traffic is divided by 100 times the circuits, as in the
     published simulator, so that parallel circuits come after all comparable pairs.
 
-    >>> greedy_circuits(np.array([[0, 9, 1], [0, 0, 2], [0, 0, 0.0]]), 2).tolist()
+    >>> allocate_greedily(np.array([[0, 9, 1], [0, 0, 2], [0, 0, 0.0]]), 2).tolist()
     [[0, 2, 0], [2, 0, 0], [0, 0, 0]]
     """
     demand = np.asarray(traffic + traffic.T, dtype=np.float64)

@@ -64,9 +64,9 @@ def series_of(table: Table, name: str, across: str, up: str) -> tuple[Series, ..
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    r"""Table with named columns; `of` rounds numbers to six significant digits, so CSV loses nothing.
+    r"""Table with named columns; `from_rows` rounds numbers to six significant digits, so CSV loses nothing.
 
-    >>> Table.of(("n", "ms"), [(2, 1 / 3)]).csv
+    >>> Table.from_rows(("n", "ms"), [(2, 1 / 3)]).csv
     'n,ms\n2,0.333333\n'
     """
 
@@ -88,7 +88,7 @@ class Table:
 
     @classmethod
     def from_csv(cls, text: str) -> Table:
-        """Return the table of a text from `csv`; cells that parse as numbers become numbers. Raises as `of` does."""
+        """Return the table of a text from `csv`; cells that parse as numbers become numbers. Raises as `from_rows`."""
         columns, *rows = csv.reader(io.StringIO(text))
         return cls.from_rows(columns, [[_number_or_word(cell) for cell in row] for row in rows])
 

@@ -86,7 +86,7 @@ class Cooling:
     def temperature_at(self, part: float) -> float:
         """Return the temperature after a part of the budget.
 
-        >>> round(Cooling(first=0.04, last=0.0001).at(0.5), 6)
+        >>> round(Cooling(first=0.04, last=0.0001).temperature_at(0.5), 6)
         0.002
         """
         return float(self.first * (self.last / self.first) ** min(part, 1.0))

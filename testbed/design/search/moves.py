@@ -125,7 +125,7 @@ class Moves:
 
         A shape that places operators on single servers comes twice, spread and together: spread puts each operator on
         the server that sends least so far (the first of several), together puts all on one server. A single operator
-        is also laid out like each of its neighbours, and a group is also split as in `_part_group`.
+        is also laid out like each of its neighbours, and a group is also split as in `_split_group`.
         """
         if len(members) == 1:
             yield from (

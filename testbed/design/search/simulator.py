@@ -39,7 +39,7 @@ _FEW_NODES = 32
 class Simulator:
     """Simulated iterations of one problem, with fluid rings: exact on links that carry nothing else.
 
-    Each candidate is simulated on routes found for its demand, see `quick_routes`.
+    Each candidate is simulated on routes found for its demand, see `find_quick_routes`.
     `work` counts the tasks and messages that were simulated, which is the same on every machine, unlike seconds.
     """
 
@@ -153,7 +153,7 @@ def find_quick_routes(problem: Problem, strategy: Strategy, topology: Topology) 
 def on_quick_routes(
     problem: Problem, strategy: Strategy, topology: Topology, *, rounded: bool = False
 ) -> Installed:
-    """Return the iteration on `quick_routes`; `rounded` lets flows end up to 1 % of their duration late."""
+    """Return the iteration on `find_quick_routes`; `rounded` lets flows end up to 1 % of their duration late."""
     routes = find_quick_routes(problem, strategy, topology)
     chosen = fabric_on(problem, topology, routes)
     chosen = chosen.as_ranked() if rounded else chosen.as_fluid()

@@ -48,7 +48,9 @@ class LabLinks:
     def find_jobs_by_link(self, placement: Placement) -> dict[str, tuple[str, ...]]:
         """Return the jobs on each link, by its name (`a-b`, or `a-b/2` for the second circuit).
 
-        >>> LabLinks(("a", "b", "c"), 25.0).of({"x": ("a", "b"), "y": ("b", "a"), "z": ("a", "b", "c")})
+        >>> LabLinks(("a", "b", "c"), 25.0).find_jobs_by_link(
+        ...     {"x": ("a", "b"), "y": ("b", "a"), "z": ("a", "b", "c")}
+        ... )
         {'a-b': ('x', 'y', 'z'), 'b-c': ('z',), 'a-c': ('z',)}
         """
         users: dict[str, list[str]] = {}

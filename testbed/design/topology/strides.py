@@ -123,7 +123,7 @@ def hop_levels(nodes: int, steps: Iterable[int]) -> tuple[int, ...]:
 def measure_reach(nodes: int, steps: Iterable[int]) -> Reach:
     """Return how far the circulant with one-way strides `steps` reaches.
 
-    >>> reach(12, (1, 5, 7, 11))
+    >>> measure_reach(12, (1, 5, 7, 11))
     Reach(unreached=0, diameter=3, total_hops=20)
     """
     counts = [level.bit_count() for level in hop_levels(nodes, steps)]

@@ -78,7 +78,7 @@ def describe_bad_lane(reading: ReceiverReading) -> str:
 
     Thresholds apply to each lane: the sum of all lanes may be right while one of them is dark.
 
-    >>> outside_window(ReceiverReading(lanes_dbm=(-3.0, -15.2), window=Window(-14, -11, 2, 3)))
+    >>> describe_bad_lane(ReceiverReading(lanes_dbm=(-3.0, -15.2), window=Window(-14, -11, 2, 3)))
     'lane 2 receives -15.2 dBm, less than the -14.0 dBm that its module needs'
     """
     window = reading.window

@@ -104,7 +104,7 @@ class Diagnosis:
     def make_not_ready_error(self) -> CollectiveError:
         """Return the error if some ranks did not get ready; it names those that ended by themselves, else all missing.
 
-        If the deadline passed before that, return the timeout of `failure`.
+        If the deadline passed before that, return the timeout of `make_failure`.
         """
         if self.reports.deadline_passed:
             return self.make_failure()

@@ -88,7 +88,7 @@ def _find_change_points(
 def find_best_segment(series: Floats) -> tuple[float, tuple[int, int]]:
     """Return the reduction of the sum of squares by the best segment with its own mean, and its start and end.
 
-    >>> best_segment(np.array([1.0, 1.0, 5.0, 5.0, 5.0, 1.0, 1.0]))[1]
+    >>> find_best_segment(np.array([1.0, 1.0, 5.0, 5.0, 5.0, 1.0, 1.0]))[1]
     (2, 5)
     """
     size, sums = len(series), _sums(series[None, :])
@@ -104,7 +104,7 @@ def find_best_segment(series: Floats) -> tuple[float, tuple[int, int]]:
 def find_best_split(series: Floats) -> int:
     """Return the index of the split with the best fit of two means.
 
-    >>> best_split(np.array([1.0, 1.0, 1.0, 5.0, 5.0, 5.0]))
+    >>> find_best_split(np.array([1.0, 1.0, 1.0, 5.0, 5.0, 5.0]))
     3
     """
     counts = np.arange(MIN_SIDE, len(series) - MIN_SIDE + 1)

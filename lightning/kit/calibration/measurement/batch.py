@@ -69,7 +69,7 @@ class Window:
     def for_arrival(cls, arrival: Sequence[float], *, length: int = 16) -> Window:
         """Return the window for light that arrives `arrival` ticks after the time of the pulses, one per generator.
 
-        >>> Window.after((146.0, 146.2, 140.0, 146.1)).delays
+        >>> Window.for_arrival((146.0, 146.2, 140.0, 146.1)).delays
         (0, 0, 6, 0)
         """
         last = max(arrival)

@@ -225,7 +225,7 @@ def spanning_forest(
 def compute_starts(shifts: Shifts, periods: Mapping[str, int]) -> dict[str, int]:
     """Return the start of each job, in the unit of `shifts` and `periods`: Algorithm 1.
 
-    >>> starts({"l": {"a": 0, "b": 10}, "m": {"b": 5, "c": 35}}, {"a": 40, "b": 60, "c": 60})
+    >>> compute_starts({"l": {"a": 0, "b": 10}, "m": {"b": 5, "c": 35}}, {"a": 40, "b": 60, "c": 60})
     {'a': 0, 'b': 10, 'c': 40}
     """
     # Breadth-first search of the affinity graph; the first job of each connected part starts at 0.
