@@ -7,7 +7,7 @@
 | `topology` | strides, rings, demands, and the topologies for them | `matching` |
 | `routing` | next hops, paths, pairs split over several | `topology` |
 | `patching` | colouring, planes, patch lists | `topology` |
-| `collectives` | the list of collectives; trees and hierarchies; the expected performance of a wiring | `routing` |
+| `collectives` | the list of collectives; trees; the expected performance of a wiring | `routing` |
 | `workloads` | models, sharding, strategies, one iteration | `topology` |
 | `fabrics` | the list of fabrics | `topology` |
 | `search` | joint search for strategy and topology | `workloads`, `fabrics` |

@@ -11,7 +11,7 @@ from tools.documentation import interface, rooms
 from tools.documentation.resources import resources_table
 
 ROOT = Path(__file__).parents[2]
-NOT_IN_THE_TABLE = re.compile(r"decisions/(0.*|template)\.md|reproductions/topoopt/.*")
+NOT_IN_THE_TABLE = re.compile(r"decisions/(0.*|template)\.md|reproductions/(topoopt|rail-only)/.*")
 """Pages that are reached from others, and the template."""
 
 

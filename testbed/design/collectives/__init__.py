@@ -1,4 +1,4 @@
-"""Collectives on a wiring: their trees and hierarchies, and the performance to expect.
+"""Collectives on a wiring: their trees, and the performance to expect.
 
 | module | contents |
 |---|---|
@@ -7,5 +7,5 @@
 | `all_reduce` | AllReduce on rings |
 | `exchange` | all-to-all, and any other pairs |
 | `performance` | wired hosts for the flow simulator |
-| `hierarchy`, `trees` | hierarchical AllReduce, and double binary trees |
+| `trees` | double binary trees |
 """

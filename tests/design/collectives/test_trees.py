@@ -2,12 +2,10 @@ import math
 
 import pytest
 
-from testbed.design.collectives.hierarchy import make_hierarchical_stages
 from testbed.design.collectives.trees import depth, double_tree, double_trees_of, shortest_labels
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.hops import hop_table
 from testbed.design.topology.strides import totient_perms
-from testbed.errors import TopologyError
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 7, 12, 16, 31, 64])
@@ -43,21 +41,3 @@ def test_labels_are_chosen_by_hops():
     best = shortest_labels(64, 64, table)
     assert hops[best] == min(hops.values()) < max(hops.values())
     assert shortest_labels(64, 64, table, [3]) == 3
-
-
-@pytest.mark.parametrize(("nodes", "group"), [(12, 4), (12, 3), (12, 6), (16, 4), (64, 8), (15, 5)])
-def test_a_hierarchy_sums_everything_everywhere(nodes, group):
-    stages = make_hierarchical_stages(find_topology(nodes, 4), group)
-    inner, outer, last = ({frozenset(ring.order) for ring in stage.rings} for stage in stages)
-    assert inner == last
-    for members in (inner, outer):
-        assert sorted(node for group_ in members for node in group_) == list(range(nodes))
-    assert {len(one & other) for one in inner for other in outer} == {1}
-    assert sum(stage.sent for stage in stages) == pytest.approx(2 * (nodes - 1) / nodes)
-
-
-def test_a_hierarchy_of_one_group_is_refused():
-    with pytest.raises(
-        TopologyError, match="a hierarchy with a single group of 12 nodes has no second level: use rings"
-    ):
-        make_hierarchical_stages(find_topology(12, 4), 12)

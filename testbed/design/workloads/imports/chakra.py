@@ -38,6 +38,7 @@ The root is the rank in the attribute `root_rank`, or by default the first membe
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import json
 from collections import Counter, defaultdict
@@ -46,8 +47,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
 from testbed.design.workloads.imports import chakra_wire as wire
@@ -168,7 +167,7 @@ class _Reader:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was assumed or dropped, each with its number."""
+        """Assumptions and omissions, each with its number."""
         return tuple(f"{text}: {count}" for text, count in self._counts.items())
 
     def graph(self) -> TaskGraph:
@@ -180,11 +179,9 @@ class _Reader:
             return [{part_of[before] for place in part.places for before in find(place)} for part in parts]
 
         edges, control = collect(self._find_predecessors), collect(self._find_control)
-        circle_of = _find_circles([one | other for one, other in zip(edges, control, strict=True)])
-        for number, before in enumerate(control):
-            closing = {other for other in before - edges[number] if circle_of[other] == circle_of[number]}
-            self._counts[_CIRCLES] += len(closing)
-            edges[number] |= before - closing
+        for needed, before, dropped in zip(edges, control, _break_circles(edges, control), strict=True):
+            self._counts[_CIRCLES] += len(dropped)
+            needed.update(before - dropped)
         ends = list(itertools.accumulate(part.tasks for part in parts))
         job = TaskGraphBuilder(self._ranks)
         for part, before in zip(parts, edges, strict=True):
@@ -320,17 +317,37 @@ class _Reader:
             raise ValueError(f"{_describe(places[0])} is a collective {error}") from error
 
 
-def _find_circles(before: Sequence[set[int]]) -> list[int]:
-    """Return the strongly connected component of each node of a graph, from the predecessors of each."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
+def _break_circles(data: Sequence[set[int]], control: Sequence[set[int]]) -> list[set[int]]:
+    """Return for each node the control dependencies to drop, so that no circle remains that data does not form.
 
-    heads = np.repeat(np.arange(len(before)), [len(each) for each in before])
-    tails = np.fromiter(itertools.chain.from_iterable(before), np.int64, heads.size)
-    graph = csr_array((np.ones(heads.size), (tails, heads)), shape=(len(before), len(before)))
-    _, labels = connected_components(graph, connection="strong")
-    circles: list[int] = labels.tolist()
-    return circles
+    Nodes are taken in an order that obeys both kinds. When none is free, the first whose data is there goes on without
+    the control dependencies that it still waits for.
+    """
+    followers: list[list[int]] = [[] for _ in data]
+    waits = [len(needed | before) for needed, before in zip(data, control, strict=True)]
+    data_waits = [len(needed) for needed in data]
+    for node, (needed, before) in enumerate(zip(data, control, strict=True)):
+        for other in needed | before:
+            followers[other].append(node)
+    dropped: list[set[int]] = [set() for _ in data]
+    is_done = [False] * len(data)
+    free = [node for node, count in enumerate(waits) if count == 0]
+    with_data = [node for node, count in enumerate(data_waits) if count == 0]
+    while free or with_data:
+        node = heapq.heappop(free or with_data)
+        if is_done[node]:
+            continue
+        is_done[node] = True
+        dropped[node] = {other for other in control[node] - data[node] if not is_done[other] or other == node}
+        for other in followers[node]:
+            waits[other] -= 1
+            if waits[other] == 0:
+                heapq.heappush(free, other)
+            if node in data[other]:
+                data_waits[other] -= 1
+                if data_waits[other] == 0:
+                    heapq.heappush(with_data, other)
+    return dropped
 
 
 def seconds(node: Node) -> float:
