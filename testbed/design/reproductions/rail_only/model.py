@@ -26,7 +26,6 @@ class Platform:
 
 DGX_A100 = Platform("DGX A100", 8, 2400.0, 200.0)
 DGX_H100 = Platform("DGX H100", 8, 3600.0, 400.0, 989.0)
-DGX_GH200 = Platform("DGX GH200", 256, 3600.0, 400.0, 989.0)
 
 
 def all_gather_s(size_bytes: float, x: int, y: int, platform: Platform) -> float:
@@ -34,8 +33,10 @@ def all_gather_s(size_bytes: float, x: int, y: int, platform: Platform) -> float
 
     Each rail gathers first, so that a domain holds every part once; then the domains gather.
 
-    >>> all_gather_s(8e9, 8, 2, Platform("", 8, 2400, 200)) == (8 / 16 / 200 + 7 * 8 / 8 / 2400) * 8
-    True
+    64 Gbit: 1/16 of them at 200 Gbit/s, then 7/8 at 2,400 Gbit/s.
+
+    >>> round(all_gather_s(8e9, 8, 2, DGX_A100), 4)
+    0.0433
     """
     on_rail = (y - 1) / (x * y) / platform.rail_gbps
     return (on_rail + (x - 1) / x / platform.domain_gbps) * size_bytes * BITS
