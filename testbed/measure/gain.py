@@ -1,4 +1,4 @@
-"""Gains, computed from timings: of many rings over one, and of a second topology for a workload. Pure."""
+"""Gains computed from timings: of many rings over one ring, and of a second topology over the first."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from testbed.measure.units import size_text
 
 @dataclass(frozen=True, slots=True)
 class RingGain:
-    """The bus bandwidth of many rings over that of one, at the same size."""
+    """The bus bandwidth of many rings over that of one ring, at the same size."""
 
-    most: Timing
-    one: Timing
+    many_rings: Timing
+    one_ring: Timing
 
     @property
     def ratio(self) -> float:
         """The ratio of the medians."""
-        return self.most.busbw_mbps / self.one.busbw_mbps
+        return self.many_rings.busbw_mbps / self.one_ring.busbw_mbps
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The least and the greatest ratio of the quartiles; zeros for an older run without quartiles."""
-        if not (self.most.low_us and self.one.low_us):
+        """The smallest and the largest ratio that the quartiles allow; zeros for an older run without quartiles."""
+        if not (self.many_rings.low_us and self.one_ring.low_us):
             return (0.0, 0.0)
-        return self.one.low_us / self.most.high_us, self.one.high_us / self.most.low_us
+        return self.one_ring.low_us / self.many_rings.high_us, self.one_ring.high_us / self.many_rings.low_us
 
     @property
     def cpu_limited(self) -> bool:
         """True if the hosts' processors, not the links, limited this ratio."""
-        return self.most.cpu_limited or self.one.cpu_limited
+        return self.many_rings.cpu_limited or self.one_ring.cpu_limited
 
 
 def ring_gain(timings: Sequence[Timing]) -> RingGain | None:
@@ -94,20 +94,23 @@ def compare_topologies(
 
 
 def _bandwidth(timings: Sequence[Timing], before: str, after: str, group: int) -> Comparison:
-    slow, fast = (_largest(timings, topology, group_name(group)) for topology in (before, after))
+    first, second = (_largest(timings, topology, group_name(group)) for topology in (before, after))
     return Comparison(
-        label=f"bus bandwidth in {group_name(group)} at {size_text(slow.size_bytes)}",
+        label=f"bus bandwidth in {group_name(group)} at {size_text(first.size_bytes)}",
         unit="Mbit/s",
-        before=slow.busbw_mbps,
-        after=fast.busbw_mbps,
-        cpu_limited=slow.cpu_limited or fast.cpu_limited,
+        before=first.busbw_mbps,
+        after=second.busbw_mbps,
+        cpu_limited=first.cpu_limited or second.cpu_limited,
     )
 
 
 def _rows_of_demands(
     timings: Sequence[Timing], topology: str, demands: Sequence[AllReduceDemand], nodes: int
 ) -> list[Timing]:
-    """Return the timing for each AllReduce of the job, at the largest size: of its group, or the fastest over all."""
+    """Return a timing at the largest size for each AllReduce of the job.
+
+    For an AllReduce in groups it is that of the group size, otherwise the fastest over all nodes.
+    """
     return [
         _find_fastest_over_all(timings, topology, nodes)
         if demand.group == nodes

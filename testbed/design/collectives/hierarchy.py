@@ -28,35 +28,35 @@ class Stage:
 
     @property
     def sent(self) -> float:
-        """Bytes that each member sends per byte of the whole tensor: (k-1)/k of its share per pass over k members."""
+        """Bytes that each member sends per byte of the whole tensor: (k-1)/k of `share` in each pass over k members."""
         members = len(self.rings[0].order)
         passes = 2 if self.kind == "allreduce" else 1
         return passes * (members - 1) / members * self.share
 
 
-def make_hierarchical_stages(topology: Topology, group: int) -> tuple[Stage, Stage, Stage]:
-    """Return the three stages of an AllReduce over all nodes with groups of k = `group` nodes.
+def make_hierarchical_stages(topology: Topology, group_size: int) -> tuple[Stage, Stage, Stage]:
+    """Return the three stages of an AllReduce over all nodes with groups of k = `group_size` nodes.
 
-    If k and n/k share no divisor, the nodes across groups are again a stride apart and use rings of
-    the topology; otherwise they are blocks of n/k neighbours, in order.
+    If k and n/k share no divisor, the nodes that hold the same part are a stride apart and use rings of the
+    topology. Otherwise they are n/k neighbours, on one ring in their order.
     For 12 nodes in groups of 4: 3/4 + 2 * 2/3 * 1/4 + 3/4 = 2 * 11/12 bytes sent per byte, as on one ring.
-    Raises `TopologyError` if the group does not divide the nodes, or is all of them.
+    Raise `TopologyError` if `group_size` does not divide the number of nodes, or equals it.
     """
-    inner = rings_of(topology, group)
-    across = topology.nodes // group
+    inner = rings_of(topology, group_size)
+    across = topology.nodes // group_size
     if across == 1:
         raise TopologyError(
-            f"a hierarchy with a single group of {group} nodes has no second level: use rings"
+            f"a hierarchy with a single group of {group_size} nodes has no second level: use rings"
         )
     outer = (
         rings_of(topology, across)
-        if math.gcd(group, across) == 1
+        if math.gcd(group_size, across) == 1
         else tuple(
             RingOrder(1, tuple(range(start, start + across))) for start in range(0, topology.nodes, across)
         )
     )
     return (
         Stage("reduce-scatter", inner, 1.0),
-        Stage("allreduce", outer, 1 / group),
+        Stage("allreduce", outer, 1 / group_size),
         Stage("all-gather", inner, 1.0),
     )

@@ -29,7 +29,7 @@ _LIMITS = ("low alarm", "low warning", "high warning", "high alarm")
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class PowerThresholds:
     """Thresholds of a module for the power of one lane, in dBm."""
 
     low_alarm_dbm: float
@@ -48,7 +48,7 @@ class ReceiverReading:
 
     lanes_dbm: tuple[float, ...] = ()
     sent_dbm: tuple[float, ...] = ()
-    window: Window | None = None
+    window: PowerThresholds | None = None
     temperature_c: float | None = None
     module: str = ""
     reason: str = ""
@@ -64,7 +64,7 @@ class ReceiverReading:
 
     @property
     def has_dark_lane(self) -> bool:
-        """True if one lane is dark and another is not: then a laser or a receiver is out, not a fibre."""
+        """True if one lane is dark and another is not: in that case a laser or a receiver has failed, not a fibre."""
         return -math.inf in self.lanes_dbm and self.power_dbm != -math.inf
 
     @property
@@ -78,7 +78,7 @@ def describe_bad_lane(reading: ReceiverReading) -> str:
 
     Thresholds apply to each lane: the sum of all lanes may be right while one of them is dark.
 
-    >>> describe_bad_lane(ReceiverReading(lanes_dbm=(-3.0, -15.2), window=Window(-14, -11, 2, 3)))
+    >>> describe_bad_lane(ReceiverReading(lanes_dbm=(-3.0, -15.2), window=PowerThresholds(-14, -11, 2, 3)))
     'lane 2 receives -15.2 dBm, less than the -14.0 dBm that its module needs'
     """
     window = reading.window
@@ -146,7 +146,7 @@ def parse_module(text: str) -> ReceiverReading:
     return ReceiverReading(
         lanes_dbm=tuple(received[lane] for lane in lanes),
         sent_dbm=tuple(sent[lane] for lane in lanes if lane in sent),
-        window=_window(fields),
+        window=_find_thresholds(fields),
         temperature_c=_number(fields.get("Module temperature", "")),
         module=module,
     )
@@ -173,13 +173,13 @@ def _lanes_in_use(
     return [lane for lane in lanes if bias.get(lane) or sent.get(lane, dark) > dark or received[lane] > dark]
 
 
-def _window(fields: Mapping[str, str]) -> Window | None:
+def _find_thresholds(fields: Mapping[str, str]) -> PowerThresholds | None:
     """Return the thresholds of the received power; None if the module has none, or if all are equal, such as 0."""
     thresholds = [_dbm(fields.get(f"Laser rx power {limit} threshold", "")) for limit in _LIMITS]
     limits = [limit for limit in thresholds if limit is not None]
     if len(limits) < len(_LIMITS) or limits[0] >= limits[-1]:
         return None
-    return Window(*limits)
+    return PowerThresholds(*limits)
 
 
 def _dbm(text: str) -> float | None:

@@ -65,7 +65,9 @@ class _Axes:
 def draw_bandwidth(
     series: Sequence[Series], key: str, *, title: str, scale: float = 1.0, simulated: bool = False
 ) -> Markup:
-    """Return the chart of several configurations; `key` makes ids unique, `scale` labels represented rates.
+    """Return the chart of several configurations; `key` makes ids unique.
+
+    With a `scale` other than 1, the labels of the limits also show the rates that they represent.
 
     Raises `ValueError` if there are no timings.
     """
@@ -93,7 +95,7 @@ def draw_bandwidth(
 
 
 def cpu_limited_sizes(series: Sequence[Series]) -> list[str]:
-    """Return, as text for each configuration concerned, the sizes that the hosts' processors limited."""
+    """Return, as text for each configuration concerned, the sizes at which the hosts' processors were the limit."""
     sentences = []
     for one in series:
         runs = groupby(one.timings, key=lambda timing: timing.cpu_limited)
@@ -207,12 +209,12 @@ def _line(index: int, one: Series, axes: _Axes) -> Markup:
     points = [(axes.x(timing.size_bytes), axes.y(timing.busbw_mbps)) for timing in one.timings]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     marks = [
-        _mark(index, x, y, timing, one.label) for (x, y), timing in zip(points, one.timings, strict=True)
+        _point(index, x, y, timing, one.label) for (x, y), timing in zip(points, one.timings, strict=True)
     ]
     return tag("g", tag("path", d=path, class_=f"line c{index % 8}"), marks)
 
 
-def _mark(index: int, x: float, y: float, timing: Timing, label: str) -> Markup:
+def _point(index: int, x: float, y: float, timing: Timing, label: str) -> Markup:
     """Return a point; its shape distinguishes configurations without colour, and hollow means limited by CPU."""
     note = ", limited by the hosts’ CPU" if timing.cpu_limited else ""
     tooltip = (

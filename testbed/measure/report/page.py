@@ -285,13 +285,13 @@ def _bandwidth_tiles(stored: StoredRun) -> list[Markup]:
 
 def _gain_tile(gain: RingGain) -> Markup:
     """Return the tile of the ring gain, without its number as the headline if the hosts' CPU limited it."""
-    name = f"{gain.most.configuration} over {gain.one.configuration}"
+    name = f"{gain.many_rings.configuration} over {gain.one_ring.configuration}"
     if gain.cpu_limited:
-        beside = f"not a property of the links: measured {gain.ratio:.2f}×, limit {gain.most.rings}×"
+        beside = f"not a property of the links: measured {gain.ratio:.2f}×, limit {gain.many_rings.rings}×"
         return _tile(name, "limited", "by the hosts’ CPU", beside, limited=True)
     low, high = gain.spread
     spread = f", {low:.2f} to {high:.2f} by quartiles" if low else ""
-    return _tile(name, f"{gain.ratio:.2f}", "×", f"limit {gain.most.rings}×{spread}")
+    return _tile(name, f"{gain.ratio:.2f}", "×", f"limit {gain.many_rings.rings}×{spread}")
 
 
 def _cost_tiles(repatch: Repatch) -> list[Markup]:

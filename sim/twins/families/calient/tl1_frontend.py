@@ -19,7 +19,7 @@ NOTICE = "   /* NOTICE: this is a simulated switch;\r\n      no light is hurt. *
 
 
 class CalientTl1(Tl1Frontend):
-    """The TL1 interface of one switch; `change_word` is its word for the report of a change."""
+    """The TL1 interface of one switch; `change_word` is the word that announces a change in its reports."""
 
     framing = Framing(after="\r\n", after_report="\r\n")
     not_logged_in = ("PLNA", "Login Not Active")
@@ -61,7 +61,7 @@ class CalientTl1(Tl1Frontend):
             ],
             "RTRV-CRS": self._circuits,
             "RTRV-PORT": lambda command: [self._port(port) for port in self._ports(command)],
-            "RTRV-PORT-SUM": lambda command: [self._port_sum(port) for port in self._ports(command)],
+            "RTRV-PORT-SUM": lambda command: [self._port_summary(port) for port in self._ports(command)],
             "ENT-CRS": self._provision,
             "ACT-CRS": lambda command: self._apply_to_circuit(command, self.configuration.activate),
             "CANC-CRS": lambda command: self._apply_to_circuit(command, self.configuration.deactivate),
@@ -69,7 +69,7 @@ class CalientTl1(Tl1Frontend):
             "DLT-CRS-ALL": self._delete_all,
         }
 
-    def canonical(self, verb: str) -> str:
+    def canonical_verb(self, verb: str) -> str:
         """Return the verb of the table: any `INH-MSG-...` or `ALW-MSG-...` applies to all kinds of messages."""
         return verb[: len("INH-MSG")] if verb.startswith(("INH-MSG", "ALW-MSG")) else verb
 
@@ -83,8 +83,8 @@ class CalientTl1(Tl1Frontend):
         """Return the line of the answer to a login."""
         return [f"{session.user}:{session.user},2"]
 
-    def note(self, command: Command) -> str:
-        """Return the notice that follows a login."""
+    def answer_comment(self, command: Command) -> str:
+        """Return the notice that follows a login; empty for other commands."""
         return NOTICE if command.verb == "ACT-USER" else ""
 
     def describe(self, refusal: Refused) -> str:
@@ -115,7 +115,8 @@ class CalientTl1(Tl1Frontend):
     # -- reads
 
     def _circuits(self, command: Command) -> Lines:
-        name = next(filter(None, command.positional), "")  # alone, or after an empty group
+        # The name of a circuit stands alone, or after an empty group field.
+        name = next(filter(None, command.positional), "")
         circuits = self.configuration.circuits()
         if name.upper() not in {"", "ALL"}:
             circuits = [self.configuration.find(name)]
@@ -131,7 +132,10 @@ class CalientTl1(Tl1Frontend):
         )
 
     def _ports(self, command: Command) -> Sequence[int]:
-        """Return the ports that a command names: `::0` means all, `::1.2` a whole fibre bundle (used by one client)."""
+        """Return the ports that a command names: `::0` means all, `::1.2` a whole fibre bundle.
+
+        Only one known client uses bundles.
+        """
         aid = command.aid.strip()
         all_ports = range(1, self._names.ports + 1)
         if aid in {"", "0"}:
@@ -148,7 +152,7 @@ class CalientTl1(Tl1Frontend):
         owners = ",".join(self.configuration.owner(number) for number in (port, port + self._names.ports))
         return f"{self._names.name(port)}:WX,{owners}:{','.join(sides)}"
 
-    def _port_sum(self, port: int) -> str:
+    def _port_summary(self, port: int) -> str:
         powers = [self._power(number) for number in (port, port + self._names.ports)]
         circuits = [c for c in self.configuration.circuits() if any(port in ends for ends in c.ends())][:2]
         connections = [(self.configuration.name(c), "ACT" if c.active else "PRO") for c in circuits]
