@@ -49,7 +49,7 @@ class Result:
     seen: int | None = None
 
 
-def results(specification: Specification, findings: Findings) -> Iterator[Result]:
+def judge_properties(specification: Specification, findings: Findings) -> Iterator[Result]:
     """Yield a result for every property of every module.
 
     A target belongs to no module, so its results appear under every module.

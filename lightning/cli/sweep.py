@@ -64,9 +64,9 @@ def sweep(
             "words": measured.words.tolist(),
             "levels": [round(y, 3) for y in measured.levels.tolist()],
         }
-        print_document(identity, {**_figures(measured), **samples, "written": list_written((png, csv))})
+        print_document(identity, {**_list_figures(measured), **samples, "written": list_written((png, csv))})
     else:
-        figures = _figures(measured)
+        figures = _list_figures(measured)
         print(
             mark_simulated(
                 f"modulator {measured.index} of {identity.name}, {measured.words.size} points", identity
@@ -126,7 +126,7 @@ def _check_passed(outcome: Outcome, bench: Bench) -> None:
         )
 
 
-def _figures(measured: Sweep) -> dict[str, Any]:
+def _list_figures(measured: Sweep) -> dict[str, Any]:
     curve = measured.curve
     return {
         "modulator": measured.index,

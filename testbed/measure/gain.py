@@ -36,7 +36,7 @@ class RingGain:
         return self.many_rings.cpu_limited or self.one_ring.cpu_limited
 
 
-def ring_gain(timings: Sequence[Timing]) -> RingGain | None:
+def find_ring_gain(timings: Sequence[Timing]) -> RingGain | None:
     """Return the gain of the timing with most rings over the one-ring timing of the same collective, ranks and size.
 
     None if there is no such pair.
@@ -55,7 +55,7 @@ def select_largest(timings: Sequence[Timing]) -> tuple[Timing, ...]:
     """Return the timing at the largest size of each configuration of the first topology, in the order measured."""
     first = [timing for timing in timings if timing.topology == timings[0].topology]
     names = dict.fromkeys(timing.configuration for timing in first)
-    return tuple(_largest(first, first[0].topology, name) for name in names)
+    return tuple(_find_largest(first, first[0].topology, name) for name in names)
 
 
 def group_name(group: int) -> str:
@@ -81,7 +81,7 @@ def compare_topologies(
         for of_topology in rows
     ]
     return (
-        *(_bandwidth(timings, before, after, group) for group in groups),
+        *(_compare_bandwidth(timings, before, after, group) for group in groups),
         Comparison(
             label="communication of one training iteration",
             unit="s",
@@ -93,8 +93,8 @@ def compare_topologies(
     )
 
 
-def _bandwidth(timings: Sequence[Timing], before: str, after: str, group: int) -> Comparison:
-    first, second = (_largest(timings, topology, group_name(group)) for topology in (before, after))
+def _compare_bandwidth(timings: Sequence[Timing], before: str, after: str, group: int) -> Comparison:
+    first, second = (_find_largest(timings, topology, group_name(group)) for topology in (before, after))
     return Comparison(
         label=f"bus bandwidth in {group_name(group)} at {size_text(first.size_bytes)}",
         unit="Mbit/s",
@@ -114,7 +114,7 @@ def _rows_of_demands(
     return [
         _find_fastest_over_all(timings, topology, nodes)
         if demand.group == nodes
-        else _largest(timings, topology, group_name(demand.group))
+        else _find_largest(timings, topology, group_name(demand.group))
         for demand in demands
     ]
 
@@ -127,6 +127,6 @@ def _find_fastest_over_all(timings: Sequence[Timing], topology: str, nodes: int)
     return min((row for row in rows if row.size_bytes == largest), key=lambda row: row.time_us)
 
 
-def _largest(timings: Sequence[Timing], topology: str, configuration: str) -> Timing:
+def _find_largest(timings: Sequence[Timing], topology: str, configuration: str) -> Timing:
     rows = [row for row in timings if (row.topology, row.configuration) == (topology, configuration)]
     return max(rows, key=lambda row: row.size_bytes)

@@ -191,7 +191,7 @@ def plan_lab_repair(
         observation,
         repair,
         _reroute(design, repair, routes_for),
-        _design(f"{design.name}, repaired", design, repair.repatched, routes_for) if moves else None,
+        _make_design(f"{design.name}, repaired", design, repair.repatched, routes_for) if moves else None,
         is_repaired,
         () if is_repaired else strange,
         RepairRecord(frozenset(design.wiring.links), losses, frozenset(repair.repatched.links)),
@@ -216,7 +216,7 @@ def _find_affected_links(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
 def _reroute(design: Design, repair: Repair, routes_for: RoutesFor) -> Design | None:
     if not all(detour.path for detour in repair.detours):
         return None
-    rerouted = _design(f"{design.name}, rerouted", design, repair.running, routes_for)
+    rerouted = _make_design(f"{design.name}, rerouted", design, repair.running, routes_for)
     if rerouted.sets is not None:
         return rerouted
     return replace(rerouted, routes=routes_over(rerouted.routes, repair.detours))
@@ -228,7 +228,7 @@ def _with_idle_nics(lab: Lab, wiring: Wiring) -> Wiring:
     return Wiring(wiring.nodes, degree, wiring.simplex, wiring.links)
 
 
-def _design(name: str, design: Design, wiring: Wiring, routes_for: RoutesFor) -> Design:
+def _make_design(name: str, design: Design, wiring: Wiring, routes_for: RoutesFor) -> Design:
     edges = tuple(sorted((link.source.node, link.target.node) for link in wiring.links))
     old = design.topology
     topology = Topology(old.nodes, wiring.degree, old.simplex, old.strides, edges)
@@ -334,7 +334,7 @@ def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
     if planned.strange:
         yield describe_strange_circuits(planned.strange)
         return
-    for detour in _detours(planned):
+    for detour in _list_detours(planned):
         path = ", ".join(map(lab.link_label, detour.path)) or "nothing: no path is left"
         yield f"at once: {lab.link_label(detour.lost)} over {path}"
     for verb, links in (("give up", planned.repair.remove), ("make", planned.repair.make)):
@@ -342,14 +342,14 @@ def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
             yield f"then: {verb} {lab.link_label(link)}"
     yield planned.repair.why
     held = planned.observation.held
-    yield from _not_patched(lab, (one for one in planned.observation.unpatched if one.link in held))
+    yield from _list_unpatched(lab, (one for one in planned.observation.unpatched if one.link in held))
 
 
 def describe_losses(lab: Lab, losses: Iterable[Loss]) -> Iterator[str]:
     """Yield lost fibres as lines for people."""
     for loss in losses:
         doubt = "" if loss.sure else " (or the one at the other end)"
-        yield f"lost: {_fibre(lab, loss)}{doubt}, for {lab.link_label(loss.link)}"
+        yield f"lost: {_describe_fibre(lab, loss)}{doubt}, for {lab.link_label(loss.link)}"
 
 
 def losses_json(lab: Lab, losses: Iterable[Loss]) -> list[dict[str, Any]]:
@@ -374,7 +374,8 @@ def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
     return {
         "lost": losses_json(lab, planned.record.losses),
         "detours": [
-            {"link": lab.link_label(detour.lost), "path": labels(detour.path)} for detour in _detours(planned)
+            {"link": lab.link_label(detour.lost), "path": labels(detour.path)}
+            for detour in _list_detours(planned)
         ],
         "remove": labels(planned.repair.remove),
         "make": labels(planned.repair.make),
@@ -388,16 +389,16 @@ def describe_unpatched(lab: Lab, design: Design, observation: LossObservation) -
     if observation.unpatched and any(word.startswith("+") for word in strange):
         yield describe_strange_circuits(strange)
         return
-    yield from _not_patched(lab, observation.unpatched)
+    yield from _list_unpatched(lab, observation.unpatched)
 
 
-def _not_patched(lab: Lab, circuits: Iterable[Circuit]) -> Iterator[str]:
+def _list_unpatched(lab: Lab, circuits: Iterable[Circuit]) -> Iterator[str]:
     for circuit in circuits:
         pair = f"{circuit.input_port} -> {circuit.output_port}"
         yield f"not patched: {lab.link_label(circuit.link)}, {circuit.switch} passes no light {pair}: `testbed apply`"
 
 
-def _detours(planned: LabRepair) -> tuple[Detour, ...]:
+def _list_detours(planned: LabRepair) -> tuple[Detour, ...]:
     """Return the detours to install; links that the circuits of an earlier repair replace need none."""
     if planned.is_repaired:
         return ()
@@ -405,7 +406,7 @@ def _detours(planned: LabRepair) -> tuple[Detour, ...]:
     return tuple(one for one in planned.repair.detours if one.lost in held or len(one.path) != 1)
 
 
-def _fibre(lab: Lab, loss: Loss) -> str:
+def _describe_fibre(lab: Lab, loss: Loss) -> str:
     nic = lab.nic(loss.nic)
     end = nic.transmit if loss.fibre == "transmit" else nic.receive
     return f"the {loss.fibre} fibre of {lab.nic_label(loss.nic)} at {end.switch}:{end.port}"

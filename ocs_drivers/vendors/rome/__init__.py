@@ -75,7 +75,7 @@ def _make_over_ssh(
 ) -> RomeCli:
     address = address.check_options(*OPTIONS, "key", "known_hosts").with_port(SSH_PORT)
     timeouts = timeouts_in(address)
-    line = ssh_line(address, SSH_PORT, _account(address, credentials))
+    line = ssh_line(address, SSH_PORT, _choose_account(address, credentials))
     return RomeCli(str(address), line, timeout_s=timeout_s, dialect=dialect, timeouts=timeouts)
 
 
@@ -88,10 +88,10 @@ def _make_over_telnet(
         telnet_line(address, TELNET_PORT),
         timeout_s=timeout_s,
         dialect=dialect,
-        login=Login(_account(address, credentials)),
+        login=Login(_choose_account(address, credentials)),
         timeouts=timeouts_in(address),
     )
 
 
-def _account(address: Address, credentials: Credentials | None) -> Credentials:
+def _choose_account(address: Address, credentials: Credentials | None) -> Credentials:
     return find_credentials(str(address), credentials or address.credentials, factory=DEFAULT_ACCOUNT)

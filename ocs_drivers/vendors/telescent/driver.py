@@ -148,11 +148,11 @@ class TelescentCli(SwitchDriver):
         return codec.decode_input(lines, self._commands)
 
     def _read(self) -> Snapshot:
-        table = self._table()
+        table = self._read_table()
         unfit_ports = table.unfit_ports(force=self._options.force)
         return Snapshot(table.connections, self._clock.now(), unfit=unfit_ports, pending=table.pending)
 
-    def _table(self) -> Table:
+    def _read_table(self) -> Table:
         return self._ask_twice(self._commands.table, self._decode_whole_table)
 
     def _ask_twice(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
@@ -177,16 +177,18 @@ class TelescentCli(SwitchDriver):
         The table has the outputs only; each input without a circuit takes a query, which is slow on a large frame.
         """
         with self._session.lock():
-            table = self._retry(self._table)
+            table = self._retry(self._read_table)
             connections = table.connections
-            inputs = {port: self._input_state(port, connections) for port in range(1, len(table.cells) + 1)}
+            inputs = {
+                port: self._read_input_state(port, connections) for port in range(1, len(table.cells) + 1)
+            }
         return {
             port: PortInfo(port, side, state, name=self._numbering.name(port))
             for side, states in ((Side.IN, inputs), (Side.OUT, table.outputs))
             for port, state in states.items()
         }
 
-    def _input_state(self, port: int, connections: CrossConnects) -> PortState:
+    def _read_input_state(self, port: int, connections: CrossConnects) -> PortState:
         if port in connections or not self._retry(lambda: self._read_input(port)).is_reserved:
             return PortState.ENABLED
         return PortState.LOCKED

@@ -105,14 +105,14 @@ def list_namespaces(prefix: str = "") -> tuple[str, ...]:
 
 def list_processes(names: Iterable[str]) -> tuple[int, ...]:
     """Return the ids of the processes in any of the named namespaces, with one pass over /proc."""
-    namespaces = {identity for name in names if (identity := _identity(_NAMED / name)) is not None}
+    namespaces = {identity for name in names if (identity := _identify(_NAMED / name)) is not None}
     if not namespaces:
         return ()
     processes = (path for path in Path("/proc").iterdir() if path.name.isdecimal())
-    return tuple(int(path.name) for path in processes if _identity(path / "ns/net") in namespaces)
+    return tuple(int(path.name) for path in processes if _identify(path / "ns/net") in namespaces)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identify(path: Path) -> tuple[int, int] | None:
     """Return device and inode, which identify a namespace; None if it does not exist."""
     try:
         status = path.stat()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lightbed.output_file import write_output
 from lightbed.wording import count_noun
-from testbed.measure.gain import RingGain, ring_gain, select_largest
+from testbed.measure.gain import RingGain, find_ring_gain, select_largest
 from testbed.measure.report.chart import Series, cpu_limited_sizes, draw_bandwidth
 from testbed.measure.report.markup import Markup, join, tag
 from testbed.measure.report.style import STYLE
@@ -279,7 +279,7 @@ def _bandwidth_tiles(stored: StoredRun) -> list[Markup]:
         )
         for timing in at_largest[:3]
     ]
-    gain = ring_gain(at_largest)
+    gain = find_ring_gain(at_largest)
     return [*tiles, _gain_tile(gain)] if gain else tiles
 
 

@@ -119,7 +119,7 @@ def test_another_byte_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "polatis+tl1.jsonl"
     path.write_text(json.dumps({"s": 0, "device": "d", "what": "sent", "data": "RTRV-HDR:::1:;\r\n"}) + "\n")
     _, switch = replaying(monkeypatch, path, "polatis+tl1")
-    with pytest.raises(ProtocolDesync, match="goes on differently"):
+    with pytest.raises(ProtocolDesync, match="does not follow the recording"):
         switch.open()
 
 
