@@ -84,10 +84,7 @@ def test_a_full_disk_takes_all_back_and_looking_works(tmp_path):
         connection.execute(
             schema.operations.insert().values(OPERATION | {"id": "op2", "owner": "x" * 100_000})
         )
-    assert (
-        hint_for(raised.value)
-        == "free disk space, or choose_database another directory for runs (--runs-dir)"
-    )
+    assert hint_for(raised.value) == "free disk space, or choose another directory for runs (--runs-dir)"
     assert ids(database.address) == ["op1"]
     database.close()
     add(database, id="op3")
@@ -233,7 +230,7 @@ def test_a_file_from_before_the_first_release_is_refused(kept, revision):
             connection.execute("update alembic_version set version_num = ?", (revision,))
         else:
             connection.execute("drop table alembic_version")
-    with pytest.raises(StorageError, match="from before its first release; choose_database another"):
+    with pytest.raises(StorageError, match="from before its first release; choose another"):
         Database(kept).prepare()
     assert counted(kept) == COUNTS
 
