@@ -55,7 +55,7 @@ name_conflict.check_installed(__file__)
 
 
 class LightningError(LightbedError, code="lightning.error", who="user"):
-    """Root of all errors of `lightning`: `what` happened and why, the `device`, and a `hint` what to do."""
+    """Root of all errors of `lightning`: `what` happened and why, the `device`, and a `hint` that says what to do."""
 
     def __init__(self, what: str, *, device: str = "", hint: str = "") -> None:
         self.what, self.device, self.hint = what, device, hint

@@ -1,7 +1,8 @@
 """Simulated switches by address: `sim+calient+tl1://spare?size=16x16&speed=10` starts a twin for the caller.
 
-For notebooks and first steps. The twin is a process (`python -m sim.twins`) that ends with ours. Addresses with the
-same name, family and options share a twin: `sim+polatis+scpi://a` and `sim+polatis+tl1://a` reach one switch.
+For notebooks and first steps. The twin is a process (`python -m sim.twins`) that ends with that of the caller.
+Addresses with the same name, family and options share a twin: `sim+polatis+scpi://a` and `sim+polatis+tl1://a` reach
+one switch.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ocs_drivers.errors import AddressError, ConnectError
 from ocs_drivers.families import SIMULATED, find_driver_factory, twin_family_name
 
 _twins: dict[tuple[str, ...], dict[str, str]] = {}
-_starting = threading.Lock()
+_start_lock = threading.Lock()
 
 
 def simulate_switch(
@@ -43,7 +44,7 @@ def _find_twin(scheme: str, name: str, address: Address) -> dict[str, str]:
     options = [f"--{key}={value}" for key, value in sorted(address.options.items())]
     called_as = ["--called-as", "testbed sim switch"]
     command = module_command("sim.twins", *called_as, twin_family_name(scheme), f"--name={name}", *options)
-    with _starting:
+    with _start_lock:
         key = tuple(command)
         if key not in _twins:
             _twins[key] = _start(command, str(address))
@@ -74,4 +75,4 @@ def _start(command: list[str], device: str) -> dict[str, str]:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    process.communicate(timeout=10)  # closes its input, on which the twin ends
+    process.communicate(timeout=10)  # closing its standard input ends the twin

@@ -19,7 +19,7 @@ from testbed.errors import TestbedError
 
 
 class ServiceError(TestbedError, code="service", who="user"):
-    """Root of the refusals of the service; by itself, a run that failed."""
+    """Root of all refusals of the service; raised itself if a run failed."""
 
 
 class NotAuthenticated(ServiceError, code="service.authentication"):

@@ -3,7 +3,7 @@
 The change is the difference from the commit BASE (default: HEAD), including untracked files. A test file is selected if
 it, or a `conftest.py` above it, has changed or imports a changed module, directly or through other modules. A module
 name in a string counts as an import, because tables and entry points refer to modules in this way. The tests directly
-in `tests/`, which read files of all packages, are always selected.
+in `tests/`, which read files of all packages, are selected by any change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def find_changed_files(base: str) -> set[str]:
     return paths
 
 
-def name_module(path: Path) -> str:
+def module_name_of(path: Path) -> str:
     """Return the dotted name of a module from its path in the checkout."""
     parts = path.with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -71,7 +71,7 @@ class Imports:
         stamp = [state.st_mtime_ns, state.st_size]
         entry = self._cache.get(str(path))
         if entry is None or entry[0] != stamp:
-            entry = self._cache[str(path)] = [stamp, find_names(ROOT / path, name_module(path))]
+            entry = self._cache[str(path)] = [stamp, find_names(ROOT / path, module_name_of(path))]
         return list(entry[1])
 
     def save(self) -> None:
@@ -99,7 +99,7 @@ def find_tests(changed_files: set[str]) -> list[str]:
         return [str(path) for path in tests]
     imports = Imports()
     sources = {
-        name_module(path.relative_to(ROOT)): path.relative_to(ROOT)
+        module_name_of(path.relative_to(ROOT)): path.relative_to(ROOT)
         for package in PACKAGES
         for path in (ROOT / package).rglob("*.py")
     }
@@ -109,11 +109,14 @@ def find_tests(changed_files: set[str]) -> list[str]:
             importers[name].add(module)
     changed = set()
     for file in map(Path, changed_files):
-        module = name_module(file) if file.suffix == ".py" else ""
+        module = module_name_of(file) if file.suffix == ".py" else ""
         changed.add(module)
-        if not importers[module]:  # loaded by name at run time, or a data file: its packages count as changed
-            rooms = file.parent.parts
-            changed.update(".".join(rooms[:depth]) for depth in range(min(2, len(rooms)), len(rooms) + 1))
+        if not importers[module]:
+            # Nothing imports it: it is loaded by name at run time, or is a data file. Its packages count as changed.
+            packages = file.parent.parts
+            changed.update(
+                ".".join(packages[:depth]) for depth in range(min(2, len(packages)), len(packages) + 1)
+            )
     affected = find_affected(changed & set(sources), importers)
 
     def is_touched(path: Path) -> bool:

@@ -103,9 +103,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name}, {label}: half of the digits are right at sigma {curve.half_point:.1f}")
     if options.png:
         from lightning.kit.plots import save
-        from lightning.training.curve_plot import noise_curves
+        from lightning.training.curve_plot import plot_noise_curves
 
-        save(noise_curves(drawn, "Digits on noisy light", trained_at=options.sigma), options.png)
+        save(plot_noise_curves(drawn, "Digits on noisy light", trained_at=options.sigma), options.png)
     return 0
 
 

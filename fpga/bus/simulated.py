@@ -21,35 +21,35 @@ _COLUMN_MASK = (1 << COLUMN_BITS) - 1
 
 
 class Engine(Protocol):
-    """A simulator of a datapath with its state."""
+    """A simulator of a datapath, which keeps the state between runs."""
 
     def run(self, rows: Rows) -> Rows:
         """Return the outputs of every cycle, sampled before its clock edge."""
         ...
 
     def reset(self, shadow: int | None = None) -> None:
-        """Return to the state after power-on; with `shadow`, these targets are in force."""
+        """Return to the state after power-on. If `shadow` is given, its targets are in force."""
         ...
 
 
 class _Pins:
-    """Ports of the datapath in an engine: inputs for the next cycle, and outputs of the last."""
+    """Ports of the datapath in an engine: the inputs for the next cycle, and the outputs of the last cycle."""
 
     def __init__(self, datapath: Datapath, engine: Engine) -> None:
         self._engine = engine
         ports = ports_of(datapath)
-        self._into = {port.name: port for port in ports.inputs}
-        self._out_of = {port.name: port for port in ports.outputs}
+        self._input_ports = {port.name: port for port in ports.inputs}
+        self._output_ports = {port.name: port for port in ports.outputs}
         self._columns = (ports.input_columns, ports.output_columns)
         self.reset()
 
     def reset(self) -> None:
         """Reset the engine, and set every input to 0."""
         self._engine.reset()
-        into, out_of = self._columns
-        self._row = np.zeros((1, into), np.uint64)
-        self._inputs: dict[str, int] = dict.fromkeys(self._into, 0)
-        self._outputs = [0] * out_of
+        input_columns, output_columns = self._columns
+        self._row = np.zeros((1, input_columns), np.uint64)
+        self._inputs: dict[str, int] = dict.fromkeys(self._input_ports, 0)
+        self._outputs = [0] * output_columns
 
     @property
     def shadow(self) -> int:
@@ -57,7 +57,7 @@ class _Pins:
         return self._inputs["target_shadow_i"]
 
     def restart(self, shadow: int | None) -> None:
-        """Reset the engine, with these targets in force unless None; inputs keep their values."""
+        """Reset the engine, but keep the inputs. Put the targets of `shadow` in force unless it is None."""
         self._engine.reset(shadow)
         self._outputs = [0] * self._columns[1]
 
@@ -66,14 +66,14 @@ class _Pins:
         self._outputs = self._engine.run(self._row)[0].tolist()
 
     def set(self, port: str, value: int) -> None:
-        """Set an input to a value. Unchanged values, which are most, are skipped for speed."""
+        """Set an input to a value. Most values are unchanged, and are skipped for speed."""
         if self._inputs[port] == value:
             return
         self._inputs[port] = value
-        into = self._into[port]
-        value &= (1 << into.width) - 1
-        for word in range(into.words):
-            self._row[0, into.column + word] = value >> COLUMN_BITS * word & _COLUMN_MASK
+        input_port = self._input_ports[port]
+        value &= (1 << input_port.width) - 1
+        for word in range(input_port.words):
+            self._row[0, input_port.column + word] = value >> COLUMN_BITS * word & _COLUMN_MASK
 
     def set_bits(self, bits: PortBits, value: int) -> None:
         """Set the bits of a part of an input."""
@@ -83,10 +83,11 @@ class _Pins:
 
     def get(self, port: str) -> int:
         """Return the value of an output in the last cycle."""
-        out = self._out_of[port]
-        if out.words == 1:
-            return self._outputs[out.column]
-        return sum(self._outputs[out.column + word] << COLUMN_BITS * word for word in range(out.words))
+        output_port = self._output_ports[port]
+        column = output_port.column
+        if output_port.words == 1:
+            return self._outputs[column]
+        return sum(self._outputs[column + word] << COLUMN_BITS * word for word in range(output_port.words))
 
 
 class SimulatedBus:
@@ -121,7 +122,7 @@ class SimulatedBus:
         return 0
 
     def write32(self, offset: int, value: int) -> None:
-        """Write a word at `offset`; ignored if there is no writable register."""
+        """Write a word at `offset`. Ignore it if there is no writable register."""
         check_access(offset, value)
         register, word = self._words.get(offset, (None, 0))
         if register is None:

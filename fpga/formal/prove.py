@@ -11,7 +11,7 @@ from fpga.formal import sby
 from fpga.formal.properties import STATED
 from fpga.formal.search import Findings, read_vcd, search, table
 from fpga.formal.specification import Specification, claims_to_prove
-from fpga.formal.verdicts import Result, Verdict, results
+from fpga.formal.verdicts import Result, Verdict, judge_properties
 
 SHOWN = 8
 """Largest number of cycles in the table of a counterexample, up to and including the one that fails."""
@@ -106,7 +106,7 @@ def prove_specification(
     findings = search(specification, cover=cover, depth=depth, timeout_s=timeout_s)
     return Proof(
         datapath=specification.datapath.name,
-        results=tuple(results(specification, findings)),
+        results=tuple(judge_properties(specification, findings)),
         covered=tuple(_find_covered(specification, findings)),
         counterexample=tuple(_counterexample(specification, findings)),
         trace=findings.trace,

@@ -49,26 +49,29 @@ class Result:
     seen: int | None = None
 
 
-def results(specification: Specification, findings: Findings) -> Iterator[Result]:
-    """Yield a result for every property of every module; results about targets are repeated for every module."""
+def judge_properties(specification: Specification, findings: Findings) -> Iterator[Result]:
+    """Yield a result for every property of every module.
+
+    A target belongs to no module, so its results appear under every module.
+    """
     modules = (
         [specification.only] if specification.only else [each.name for each in specification.datapath.modules]
     )
     traces = _Traces(specification)
     for module in modules:
         applies = {
-            fact.name
+            prop.name
             for check in specification.checks.values()
             if check.module in {module, ""}
-            for fact in properties_of(check.block)
+            for prop in properties_of(check.block)
         }
-        for fact in PROPERTIES:
-            if fact.name == STATED:
+        for prop in PROPERTIES:
+            if prop.name == STATED:
                 yield from _judge_stated(specification, findings, module)
-            elif fact.name in applies:
-                yield _result(specification, findings, traces, module, fact.name)
+            elif prop.name in applies:
+                yield _judge_property(specification, findings, traces, module, prop.name)
             else:
-                yield Result(module, fact.name, Verdict.NOT_APPLICABLE)
+                yield Result(module, prop.name, Verdict.NOT_APPLICABLE)
 
 
 def _judge_stated(specification: Specification, findings: Findings, module: str) -> Iterator[Result]:
@@ -89,7 +92,7 @@ def _judge_stated(specification: Specification, findings: Findings, module: str)
         yield Result(module, STATED, verdict, check.part, failed.get(instance))
 
 
-def _result(
+def _judge_property(
     specification: Specification, findings: Findings, traces: _Traces, module: str, name: str
 ) -> Result:
     subject = (module, name)
@@ -104,7 +107,7 @@ def _result(
                 failed, element=difference.element, expected=difference.expected, seen=difference.seen
             )
     undecided = any(subject in subjects(specification, assertion) for assertion in findings.open)
-    # Later differences may only follow from the first; they decide where no proof does.
+    # A later difference can be a mere consequence of the first. It counts only where the proof is undecided.
     for each in (
         findings.differences if undecided or findings.timed_out else select_causes(findings.differences)
     ):
@@ -120,14 +123,14 @@ def _result(
 
 
 def _select_best(differences: Sequence[Difference], subject: tuple[str, str]) -> Difference | None:
-    """Return the best difference for a failure: of its module and property, or of its module, or any; None if empty."""
+    """Return the best difference for a failure: of its module and property, else of its module, else any, or None."""
     same = [each for each in differences if (each.module, each.property) == subject]
     near = [each for each in differences if each.module == subject[0]]
     return next(iter([*same, *near, *differences]), None)
 
 
 class _Traces:
-    """Counterexamples, each compared with the language once."""
+    """Counterexamples. Each is replayed once by the rules of the language, and its differences are kept."""
 
     def __init__(self, specification: Specification) -> None:
         self._specification = specification
@@ -135,17 +138,17 @@ class _Traces:
         self._simulated: tuple[Difference, ...] | None = None
 
     def find_difference(self, failure: sby.Failure, subject: tuple[str, str]) -> Difference | None:
-        """Return the difference in its trace that shows a failure best, or None if no port shows it."""
+        """Return the difference that shows a failure best in the trace of that failure, or None if no port shows it."""
         if not failure.trace:
             return None
         if failure.trace not in self._by_trace:
-            self._by_trace[failure.trace] = self._differences(failure.trace)
+            self._by_trace[failure.trace] = self._replay_trace(failure.trace)
         return _select_best(
             [each for each in self._by_trace[failure.trace] if each.cycle <= failure.cycle], subject
         )
 
     def simulate_failure(self, failed: Result) -> Result:
-        """Return a failure that its trace shows at no port, completed by a difference in a random run if there is one.
+        """Complete a failure that no port of its trace shows with a difference from a random run, if there is one.
 
         The solver stops as soon as a register is wrong, before any port shows it.
         """
@@ -162,10 +165,12 @@ class _Traces:
             seen=difference.seen,
         )
 
-    def _differences(self, trace: str) -> tuple[Difference, ...]:
+    def _replay_trace(self, trace: str) -> tuple[Difference, ...]:
         specification = self._specification
-        ports, holder = specification.meaning.ports, targets_check(specification)
+        ports, targets_instance = specification.meaning.ports, targets_check(specification)
         names = ["rst_i", *(port.name for port in (*ports.inputs, *ports.outputs))]
-        series = read_vcd(trace, [*names, f"{holder}.target_o"])
-        targets = target_differences(specification.datapath, series, series.get(f"{holder}.target_o", ()))
+        series = read_vcd(trace, [*names, f"{targets_instance}.target_o"])
+        targets = target_differences(
+            specification.datapath, series, series.get(f"{targets_instance}.target_o", ())
+        )
         return (*targets, *replay(specification.datapath, series))

@@ -167,7 +167,8 @@ def choose_run(
         )
     if average > 1 and kind not in ("noisy", "device"):
         raise ConfigError(
-            f"fidelity {kind} has nothing to average", hint="Leave --average out, or use --fidelity noisy"
+            f"fidelity {kind} has no noise, so averaging has no effect",
+            hint="Leave --average out, or use --fidelity noisy",
         )
     # A device or bus that is not used is refused, so that no result is mistaken for its answer.
     if device is not None and kind != "device" and not calibrated:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from lightning.kit.calibration.measurement.transfer import Sweep
 
 Modulator = Annotated[int, typer.Argument(min=0, max=3, metavar="MODULATOR", help="0 to 3.")]
-Points = Annotated[int, typer.Option(min=16, max=4096, help="Number of gain words over the range.")]
+Points = Annotated[
+    int, typer.Option(min=16, max=4096, help="Number of gain words, spread over the whole range.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -43,12 +45,12 @@ def sweep(
     from lightning.kit.devices.identity import identity_of
 
     soc = connect(device)
-    whose = identity_of(soc)
+    identity = identity_of(soc)
     measured = measure_sweep(soc, modulator, points, shots)
     if png is not None:
         from lightning.kit.plots import save, transfer_curves
 
-        save(transfer_curves({modulator: measured}, whose), png)
+        save(transfer_curves({modulator: measured}, identity), png)
     if csv is not None:
         rows = zip(
             measured.words.tolist(),
@@ -56,17 +58,19 @@ def sweep(
             measured.curve.level(measured.words).tolist(),
             strict=True,
         )
-        write_csv(csv, ("word", "level", "fit"), rows, whose)
+        write_csv(csv, ("word", "level", "fit"), rows, identity)
     if as_json:
         samples = {
             "words": measured.words.tolist(),
             "levels": [round(y, 3) for y in measured.levels.tolist()],
         }
-        print_document(whose, {**_figures(measured), **samples, "written": list_written((png, csv))})
+        print_document(identity, {**_list_figures(measured), **samples, "written": list_written((png, csv))})
     else:
-        figures = _figures(measured)
+        figures = _list_figures(measured)
         print(
-            mark_simulated(f"modulator {measured.index} of {whose.name}, {measured.words.size} points", whose)
+            mark_simulated(
+                f"modulator {measured.index} of {identity.name}, {measured.words.size} points", identity
+            )
         )
         print(
             f"null at word {figures['null_word']:.0f}, quadrature {figures['quadrature_word']:.0f},"
@@ -83,7 +87,10 @@ def sweep(
 
 
 def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
-    """Measure delay and brightness of the light, then sweep the modulator. Raises `CalibrationError` without light."""
+    """Measure delay and brightness of the light, then sweep the modulator.
+
+    Raise `CalibrationError` if a measurement fails, for example without light, or if no curve can be fitted.
+    """
     from lightning.kit.calibration.measurement.steps import Bench, delay, light
     from lightning.kit.calibration.measurement.transfer import sweep_all
     from lightning.kit.devices.identity import identity_of
@@ -119,7 +126,7 @@ def _check_passed(outcome: Outcome, bench: Bench) -> None:
         )
 
 
-def _figures(measured: Sweep) -> dict[str, Any]:
+def _list_figures(measured: Sweep) -> dict[str, Any]:
     curve = measured.curve
     return {
         "modulator": measured.index,

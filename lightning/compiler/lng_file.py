@@ -26,7 +26,7 @@ from lightning.compiler.lowering import lower, photonic_nodes
 from lightning.compiler.model import FULL, CompiledModel, Geometry, Hardware, PhotonicLayer
 from lightning.compiler.schemes.published import check_published
 from lightning.errors import CompileError, LightningError, ModelFileError
-from lightning.networks.network import LARGEST, Network, Node, Port, Preprocessing
+from lightning.networks.network import MAX_ACTIVATION_SIZE, Network, Node, Port, Preprocessing
 from lightning.networks.operations.operation_list import apply
 from lightning.networks.preprocess import check_preprocessing
 
@@ -225,7 +225,7 @@ def _check_network(network: Network) -> None:
     if not {network.input, network.output} <= network.shapes.keys():
         raise _make_unfit_error("the network has no input or output")
     for name, shape in network.shapes.items():
-        if min(shape, default=1) < 1 or prod(shape) > LARGEST:
+        if min(shape, default=1) < 1 or prod(shape) > MAX_ACTIVATION_SIZE:
             raise _make_unfit_error(f"activation {name} has the impossible shape {shape}")
     check_preprocessing(network.preprocessing, network.input_shape)
     for ports, tensor in ((network.inputs, network.input), (network.outputs, network.output)):

@@ -101,10 +101,10 @@ class OneNoisyLayer:
     def __init__(self, exact: Multiplier, noisy: Multiplier, layer: str) -> None:
         self._exact, self._noisy, self._layer = exact, noisy, layer
 
-    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> npt.NDArray[Any]:
-        """Return the sums of a layer, as `Multiplier.sums` does."""
+    def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> npt.NDArray[Any]:
+        """Return the sums of a layer, as `Multiplier.compute_sums` does."""
         multiplier = self._noisy if layer.name == self._layer else self._exact
-        return multiplier.sums(layer, activations, keys)
+        return multiplier.compute_sums(layer, activations, keys)
 
 
 def one_noisy_layer(model: CompiledModel, layer: str, noise: Noise, seed: int) -> Executor:

@@ -42,7 +42,7 @@ def open_executor(
     seed, average = check_seed(seed), check_average(average)
     if average != 1 and fidelity in {"exact", "datapath"}:
         raise OutOfRange(
-            f"fidelity {fidelity} has nothing to average",
+            f"fidelity {fidelity} has no noise, so averaging has no effect",
             hint="Leave `average` out, or choose noisy or device",
         )
     if fidelity == "exact":

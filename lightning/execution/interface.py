@@ -21,11 +21,12 @@ Fidelity = Literal["exact", "noisy", "device", "datapath"]
 class Multiplier(Protocol):
     """Computes the sums of products of one layer; each fidelity has its own."""
 
-    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> npt.NDArray[Any]:
-        """Return sums (images, positions, groups, rows) of activations (images, positions, groups, terms).
+    def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> npt.NDArray[Any]:
+        """Return the sums of products, of shape (images, positions, groups, rows).
 
-        They are int32, or float32 with noise. `keys` (images,) identify the images, so that the noise of one does not
-        depend on the others in the batch.
+        `activations` have the shape (images, positions, groups, terms). The sums are int32, or float32 with noise.
+        `keys`, of shape (images,), identify the images, so that the noise of an image does not depend on the others in
+        the batch.
         """
         ...
 
@@ -35,23 +36,23 @@ class Answers:
     """Results for a batch."""
 
     scores: npt.NDArray[np.float32]
-    """(images, ...) of the network's output; integers of the last layer in the `published` scheme."""
+    """Outputs of the network, of shape (images, ...); integers of the last layer in the `published` scheme."""
     cycles: int = 0
     """Cycles of the datapath for one image."""
     counters: Mapping[str, int] = field(default_factory=dict)
-    """Counts of events: `clipped_activations`; with noise `clipped_readouts`; with `wrap`, except in hardware,
-    `wrapped_sums`. Events that cannot be observed are omitted."""
+    """Counts of events: `clipped_activations`, `clipped_readouts` (only with noise) and `wrapped_sums` (only with
+    `wrap`, and not in hardware). Events that cannot be observed are omitted."""
 
     @property
     def classes(self) -> npt.NDArray[np.int64]:
-        """The class of each image, (images,), see `classes_of`."""
+        """The class of each image, of shape (images,); see `classes_of`."""
         return classes_of(self.scores)
 
 
 def classes_of(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-    """Return the index of the largest score, the first if several are equal, (images,); a single score is a logit.
+    """Return the index of the largest score of each image, of shape (images,).
 
-    The class of a logit is 1 if it is above 0, else 0.
+    Of equal scores, the first wins. A single score is a logit: its class is 1 if it is above 0, else 0.
 
     >>> classes_of(np.float32([[1, 3, 3], [2, 1, 0]])).tolist(), classes_of(np.float32([[-1], [2]])).tolist()
     ([1, 0], [0, 1])
@@ -112,6 +113,6 @@ def check_keys(keys: npt.ArrayLike | None, images: int) -> Keys:
     if array.shape != (images,) or not whole:
         raise InputError(
             f"keys of shape {array.shape} and type {array.dtype} do not match {images} inputs",
-            hint="Give one integer from 0 to 2**64 - 1 for each input: its index, or its request",
+            hint="Give one integer from 0 to 2**64 - 1 for each input, for example its index or its request",
         )
     return np.ascontiguousarray(array, dtype=np.uint64)

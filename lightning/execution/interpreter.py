@@ -104,7 +104,7 @@ class Interpreter:
             return apply(node, tensors, self.model.network.constants)
         real = np.asarray(tensors[node.inputs[0]], np.float32)
         activations = self._activations(layer, real, counters)
-        sums = self.multiplier.sums(layer, _as_terms(layer, activations), keys)
+        sums = self.multiplier.compute_sums(layer, _as_terms(layer, activations), keys)
         results = real_of(self._round_sums(layer, sums, counters), layer)
         if layer.geometry is not None:
             return pixels(results, layer.geometry)

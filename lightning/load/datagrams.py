@@ -16,7 +16,16 @@ from lightning.load.inputs import Rows, load_rows, random_rows
 from lightning.load.outcome import WAITING, Outcome, Traces, make_traces
 from lightning.load.schedule import Times, poisson_schedule
 from lightning.load.targets import LoadError, Target
-from lightning.serving.packets.codec import DTYPES, HEADER, MAGIC, ROOM, VERSION, Code, Datatype, Kind
+from lightning.serving.packets.codec import (
+    DTYPES,
+    HEADER,
+    MAGIC,
+    MAX_PAYLOAD_BYTES,
+    VERSION,
+    Code,
+    Datatype,
+    Kind,
+)
 from lightning.serving.packets.mmsg import MEMORY, MESSAGE, SLOT, VECTOR, Inbox, address_of, system_library
 
 BLOCK = 64
@@ -57,7 +66,7 @@ class Outbox:
         self._descriptor = sender.fileno()
         self._rows = np.ascontiguousarray(rows.reshape(len(rows), -1), dtype=DTYPES[datatype]).view(np.uint8)
         self._first = first
-        self.fragments = max(-(-self._rows.shape[1] // ROOM), 1)
+        self.fragments = max(-(-self._rows.shape[1] // MAX_PAYLOAD_BYTES), 1)
         self._headers = np.zeros(BLOCK, HEADER_FIELDS)
         fixed = {
             "magic": MAGIC,
@@ -85,8 +94,8 @@ class Outbox:
         """
         numbers = np.arange(datagram, datagram + min(count, BLOCK))
         requests, fragments = np.divmod(numbers, self.fragments)
-        starts = fragments * ROOM
-        lengths = np.minimum(self._rows.shape[1] - starts, ROOM)
+        starts = fragments * MAX_PAYLOAD_BYTES
+        lengths = np.minimum(self._rows.shape[1] - starts, MAX_PAYLOAD_BYTES)
         count_now = len(numbers)
         self._headers["request"][:count_now] = self._first + requests
         self._headers["fragment"][:count_now] = fragments

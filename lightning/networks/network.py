@@ -1,4 +1,4 @@
-"""A trained network: nodes in the order of execution, constants, one input, one output.
+"""A trained network: nodes in the order of execution, constants, one input and one output.
 
 Tensors carry a batch axis in front, which `shapes` leave out. Operations have the names that ONNX gives them
 (https://onnx.ai/onnx/operators), in a canonical form that importers produce:
@@ -10,8 +10,8 @@ Tensors carry a batch axis in front, which `shapes` leave out. Operations have t
   (bottom, right): the extra padding of `ceil_mode`, which never counts in a mean.
 - `Add`, `Mul`, `MatMul`: two tensors, either of them a constant or not.
 - `Reshape`: attribute `shape`, without the batch axis. `Slice`: `axis`, `start`, `stop` (or None), `step`. `Pad`:
-  `value` and `pads`, (before, after) an axis. `Clip`: `min`, `max`. `Gather`: constant places. `Concat`: constants
-  have a batch axis of length 1.
+  `value`, and `pads`: a pair (before, after) for each axis. `Clip`: `min`, `max`. `Gather`: the indices are constant.
+  `Concat`: constants have a batch axis of length 1.
 - `Electronic`: any other operation of ONNX, computed sample by sample; see `electronic`.
 - `Relu`, `LeakyRelu`, `Gelu`, `Softmax`, `LayerNormalization`, `Flatten`, ...: attributes as in ONNX, axes counted with
   the batch axis as axis 0, and never negative. `operations` says what each means.
@@ -29,8 +29,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
 
-LARGEST = 1 << 28
-"""Numbers in one activation of one image; more is a damaged file rather than a network."""
+MAX_ACTIVATION_SIZE = 1 << 28
+"""Maximum number of entries in one activation of one image. A file with more is taken to be damaged."""
 PHOTONIC = frozenset({"Gemm", "Conv"})
 """Operations with constant weights, which are computed photonically. All others are digital."""
 
@@ -39,8 +39,8 @@ PHOTONIC = frozenset({"Gemm", "Conv"})
 class Preprocessing:
     """Conversion of raw data to network inputs: (raw * scale - mean) / deviation.
 
-    Applied to every data type. `mean` and `deviation` have one entry, or one per channel (or feature); `layout` is
-    that of the raw data: "as-is", or "HWC", which is transposed to channels first.
+    Raw data of every type is converted in this way. `mean` and `deviation` have one entry, or one per channel (or
+    feature). `layout` is that of the raw data: "as-is", or "HWC", which is transposed to channels first.
     """
 
     scale: float = 1.0
@@ -84,7 +84,7 @@ class Network:
     input: str
     output: str
     shapes: Mapping[str, tuple[int, ...]]
-    """Of every tensor of activations, without the batch axis."""
+    """Shape of every tensor of activations, without the batch axis."""
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
     notes: tuple[str, ...] = ()
     """Changes that the importer made, for example "BatchNormalization bn1 folded into Conv conv1"."""

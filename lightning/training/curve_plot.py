@@ -1,4 +1,4 @@
-"""Plot of accuracy against noise, down to an accuracy of one half."""
+"""Plot of accuracy against noise, with a line at an accuracy of one half."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class Accuracies(Protocol):
         ...
 
 
-def noise_curves(curves: Mapping[str, Accuracies], title: str, *, trained_at: float | None = None) -> Plot:
+def plot_noise_curves(
+    curves: Mapping[str, Accuracies], title: str, *, trained_at: float | None = None
+) -> Plot:
     """Plot a curve for each name, and mark the sigma of Lightning's prototype and that of the training, if given."""
     figure = new_figure(7.2, 4.4)
     axes = figure.subplots()

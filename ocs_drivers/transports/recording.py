@@ -46,21 +46,20 @@ def redact(data: bytes, accounts: frozenset[Credentials]) -> bytes:
     for account in accounts:
         basic = b64encode(f"{account.user}:{account.password}".encode())
         data = data.replace(basic, _BLANK)
-        if (
-            len(account.password) > 1 and account.password != account.user
-        ):  # else every mention of the user goes
+        # Otherwise every mention of the user name would be redacted.
+        if len(account.password) > 1 and account.password != account.user:
             data = data.replace(account.password.encode(), _BLANK)
     return data
 
 
 class Recorder:
-    """Writer of the bytes that all transports of one `record_sessions` send and receive."""
+    """Writer of the bytes that all transports inside one `record_sessions` send and receive."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self._started_s = time.monotonic()
 
-    def note(self, device: str, what: str, data: bytes = b"") -> None:
+    def write_entry(self, device: str, what: str, data: bytes = b"") -> None:
         """Write one line and flush it: a crash must not lose what led to it."""
         entry = {"s": round(time.monotonic() - self._started_s, 6), "device": device, "what": what}
         if data:
@@ -71,7 +70,7 @@ class Recorder:
 
 @contextmanager
 def record_sessions(path: Path) -> Iterator[None]:
-    """Record all sessions with switches that are opened inside to a new file.
+    """Record, to a new file, all sessions with switches that are opened in the `with` block.
 
     Raises `FileExistsError` if the file exists.
     """
@@ -84,7 +83,7 @@ def record_sessions(path: Path) -> Iterator[None]:
 
 
 def record(transport: Transport, device: str) -> Transport:
-    """Return the transport, recorded if called inside `record_sessions`."""
+    """Return the transport, or inside `record_sessions` one that records its traffic."""
     recorder = _recorder.get()
     return transport if recorder is None else _Recorded(transport, device, recorder)
 
@@ -103,18 +102,18 @@ class _Recorded:
 
     def open(self, timeout_s: float) -> None:
         self._inner.open(timeout_s)
-        self._recorder.note(self._device, "open")
+        self._recorder.write_entry(self._device, "open")
 
     def close(self) -> None:
         if self._inner.is_open:
-            self._recorder.note(self._device, "closed")
+            self._recorder.write_entry(self._device, "closed")
         self._inner.close()
 
     def has_input(self) -> bool:
         return self._inner.has_input()
 
     def send(self, data: bytes, deadline: Deadline) -> None:
-        self._recorder.note(self._device, "sent", data)
+        self._recorder.write_entry(self._device, "sent", data)
         self._inner.send(data, deadline)
 
     def receive(self, deadline: Deadline) -> bytes:
@@ -122,16 +121,16 @@ class _Recorded:
             data = self._inner.receive(deadline)
         except OcsError as error:
             if not (deadline.is_part and isinstance(error, Timeout)):
-                self._recorder.note(self._device, "lost")
+                self._recorder.write_entry(self._device, "lost")
             raise
-        self._recorder.note(self._device, "received", data)
+        self._recorder.write_entry(self._device, "received", data)
         return data
 
 
 class Replay:
     """A transport that replays a recording to a driver that repeats the same operations.
 
-    Raises `ProtocolDesync` if the driver sends other bytes than those recorded; `finished` is True once the whole
+    Raises `ProtocolDesync` if the driver sends other bytes than those recorded. `is_finished` is True once the whole
     recording was used.
     """
 
@@ -149,11 +148,11 @@ class Replay:
 
     @property
     def is_open(self) -> bool:
-        """True once the driver has opened it."""
+        """True once the driver has opened the transport."""
         return self._is_open
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """True once every recorded byte was sent and received."""
         return self._next == len(self._entries)
 
@@ -199,9 +198,9 @@ class Replay:
 
     def _make_mismatch(self, expected: bytes, actual: bytes) -> ProtocolDesync:
         return ProtocolDesync(
-            "the recording goes on differently",
+            "the driver does not follow the recording",
             device=self._device,
             sent=actual.decode("latin-1"),
             received=expected.decode("latin-1"),
-            hint="The driver sends something else than when this was recorded: record it again, or correct the driver.",
+            hint="The driver no longer sends the bytes that were recorded: record again, or correct the driver.",
         )

@@ -122,7 +122,7 @@ def dismantle(lab_id: str) -> None:
     link = LabNames(lab_id).root_link
     if Path("/sys/class/net", link).exists():
         netns.batch("ip", [f"link del {link}"])
-    netns.delete(namespaces)
+    netns.delete_namespaces(namespaces)
 
 
 def remove_debris(only: Iterable[str] | None = None) -> tuple[str, ...]:

@@ -149,7 +149,7 @@ def _build_networks(document: Document, names: LabNames) -> tuple[list[HostSpec]
         )
         for host in document.hosts
     ]
-    netns.add([names.management, names.fabric, *(spec.namespace for spec in specs)])
+    netns.add_namespaces([names.management, names.fabric, *(spec.namespace for spec in specs)])
     build_management(document, names)
     fabric = Fabric(names.fabric, make_far_ends({spec.name: (spec.namespace, spec.nics) for spec in specs}))
     fabric.build(document.link)
@@ -213,7 +213,7 @@ def _listen(document: Document, namespace: str | None, address: Address) -> sock
     """
     where = None if address.host == document.root_address else namespace
     try:
-        return netns.socket_in(where, str(address.host), address.port)
+        return netns.bind_socket_in(where, str(address.host), address.port)
     except netns.KernelFault as error:
         if document.hosts_mode == "model" and error.code == "address_in_use":
             raise subnet_taken(document.subnet, error.what) from error

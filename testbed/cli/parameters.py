@@ -27,9 +27,9 @@ from testbed.errors import UsageError
 
 
 def _choose_database(url: str) -> None:
-    from testbed.storage.address import choose
+    from testbed.storage.address import choose_database
 
-    choose(url)
+    choose_database(url)
 
 
 def _choose_lease(lease: str) -> None:

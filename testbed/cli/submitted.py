@@ -1,7 +1,8 @@
-"""Process of a run: `python -m testbed.cli.submitted RUN RUNS LAB=FILE...`, started by the service alone.
+"""Process of a run: `python -m testbed.cli.submitted RUN RUNS LAB=FILE...`, which only the service starts.
 
 It claims the run, runs its command as the command line does, and stores the output. If an earlier process of the run
-ended too early, its operation is resumed; if that had sent nothing, the command starts again.
+ended too early, its operation is resumed. If the operation had sent no command to a device, the command of the run
+starts again.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from testbed.service.labs import check_match, tag_of, topology_in_force
 from testbed.service.requests import Request, parse_request
 from testbed.service.runs import Run, RunStore
 from testbed.service.workers import folder_of
-from testbed.storage.address import address_in, choose
+from testbed.storage.address import address_in, choose_database
 from testbed.storage.database import Database
 
 
 def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
     """Execute a run of these labs and store its outcome, unless it has ended or another process executes it."""
-    choose(os.environ.get("LIGHTBED_DATABASE", ""))
+    choose_database(os.environ.get("LIGHTBED_DATABASE", ""))
     database = Database(address_in(runs_dir), keep_open=False)
     store = RunStore(database)
     run = store.begin(run_id)
@@ -47,13 +48,13 @@ def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
         except Exception as error:  # noqa: BLE001 - the run must end, whatever the error
             print_json({"error": {"code": "internal", "who": "ourselves", "message": f"{error!r}"}})
             code = ERROR
-    outputs = (_name_by_run(text.getvalue(), run, runs_dir) for text in (out, messages))
+    outputs = (_shorten_paths(text.getvalue(), run, runs_dir) for text in (out, messages))
     store.finish(run_id, code, *outputs)
     database.close()
 
 
-def _name_by_run(text: str, run: Run, runs_dir: Path) -> str:
-    """Return a text in which paths of the run's files begin with its id instead of its folder."""
+def _shorten_paths(text: str, run: Run, runs_dir: Path) -> str:
+    """Return the text with shortened paths of the run's files: they begin with the id of the run, not its folder."""
     return text.replace(f"{folder_of(runs_dir, run.id)}/", f"{run.id}/")
 
 
@@ -97,7 +98,10 @@ def _resume(
 
 
 def _report(earlier: OperationRecord, runs_dir: Path) -> int:
-    """Print the document of a resume with nothing left to do: the earlier process ended after the proof."""
+    """Print the document that a resume would print.
+
+    Nothing is left to do, because the earlier process ended after the proof.
+    """
     intents = load_intents(runs_dir, str(earlier.row["lab"]))
     epoch = next((one.epoch for one in intents if one.operation == earlier.id), None)
     print_json(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfEpoch(Document):
+class EpochFields(Document):
     """Keys of documents about a topology: its epoch and state, the lab's newest epoch, and unfinished operations."""
 
     epoch: int | None
@@ -27,7 +27,7 @@ class OfEpoch(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfLab(OfEpoch):
+class LabFields(EpochFields):
     """Keys of documents about a topology of a lab."""
 
     lab: str
@@ -35,14 +35,14 @@ class OfLab(OfEpoch):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfHosts(OfLab):
+class HostsFields(LabFields):
     """Keys of documents about a lab and its hosts; `hosts` is `real`, or `kernel` or `model` if simulated."""
 
     hosts: str
 
 
 def describe_epoch(choice: DesignChoice) -> dict[str, Any]:
-    """Return the fields of `OfEpoch`."""
+    """Return the fields of `EpochFields`."""
     return {
         **choice.json(),
         "unfinished": describe_unfinished(choice.left),
@@ -50,12 +50,12 @@ def describe_epoch(choice: DesignChoice) -> dict[str, Any]:
 
 
 def describe_lab(choice: DesignChoice) -> dict[str, Any]:
-    """Return the fields of `OfLab`."""
+    """Return the fields of `LabFields`."""
     return {"lab": choice.lab.name, "simulated": choice.lab.simulated, **describe_epoch(choice)}
 
 
 def describe_hosts(choice: DesignChoice, hosts: HostsChoice = "auto") -> dict[str, Any]:
-    """Return the fields of `OfHosts`."""
+    """Return the fields of `HostsFields`."""
     from testbed.lab.simulated.lifecycle import hosts_of
 
     return {**describe_lab(choice), "hosts": hosts_of(choice.lab, hosts)}

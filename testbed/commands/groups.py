@@ -48,7 +48,7 @@ TAKE_OVER = option("Circuits of other hosts that connect to the plan's hosts may
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamesTopology(Command[Any]):
+class TopologyCommand(Command[Any]):
     """Options that name a topology; without any of them it is the stored one."""
 
     simplex: Annotated[bool, SIMPLEX] = False
@@ -77,7 +77,7 @@ class NamesTopology(Command[Any]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AsksHosts(Command[Any]):
+class HostsCommand(Command[Any]):
     """Option of commands that connect to hosts."""
 
     hosts: Annotated[
@@ -86,7 +86,7 @@ class AsksHosts(Command[Any]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrintsTable(Command[Any]):
+class TableCommand(Command[Any]):
     """Option of commands whose document is a `TableDocument`."""
 
     as_csv: Annotated[
@@ -95,7 +95,7 @@ class PrintsTable(Command[Any]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moves(Command[Any]):
+class MovingCommand(Command[Any]):
     """Options of commands that change a lab: a real lab must be named, and a lease is needed."""
 
     lane = "moving"

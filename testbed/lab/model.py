@@ -40,7 +40,7 @@ class LabNic:
 
 @dataclass(frozen=True, slots=True)
 class LabHost:
-    """A host: `management` is its address for SSH, `address` its node address, which is on no link.
+    """A host: `management` is its address for SSH. `address` is its node address, which belongs to none of its links.
 
     `unused` are NICs that the lab file excludes from every topology, for instance because a fibre is dead. `server` is
     the machine of which the host is a logical server; empty if the host is a machine of its own.
@@ -70,7 +70,7 @@ class LabSwitch:
 
 @dataclass(frozen=True, slots=True)
 class SwitchTwin:
-    """Behaviour of the twin of a switch in a simulated lab. Its ports are on the switch's own address.
+    """Behaviour of the twin of a switch in a simulated lab. Its TCP ports are at the address of the switch.
 
     `switch_time_s` is None for the default of the switch family; the twin's clock runs `speed` times as fast as real
     time. `options` are specific to the family.
@@ -86,7 +86,9 @@ class SwitchTwin:
 
 @dataclass(frozen=True, slots=True)
 class LinkClass:
-    """The properties of every link: `rate_mbps` on the NIC, which represents `represents_gbps`; MTU; laser power.
+    """The properties of every link.
+
+    `rate_mbps` is the rate of the NIC. It stands for `represents_gbps`, the rate of a real link.
 
     With `fit_rate`, a simulated lab starts with a lower rate if its machine cannot carry this one.
     """
@@ -157,9 +159,10 @@ def shard_of(lab: Lab, names: Sequence[str]) -> Lab:
 
 
 def logical_servers_of(lab: Lab) -> int:
-    """Return the number of logical servers into which each server of a job is divided, including those of other jobs.
+    """Return the number of logical servers into which each server of a job is divided.
 
-    Raises `TopologyError` if the servers of the job differ in this number: devices of a job must be alike.
+    Logical servers that other jobs use count, too. Raise `TopologyError` if the servers of the job differ in this
+    number: devices of a job must be alike.
     """
     every = Counter(host.server for host in (*lab.hosts, *lab.others) if host.server)
     counts = {host.name: every[host.server] if host.server else 1 for host in lab.hosts}
@@ -167,6 +170,6 @@ def logical_servers_of(lab: Lab) -> int:
         most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
         what = f"the server of host {most!r} is {counts[most]} logical servers, that of {least!r} {counts[least]}"
         raise TopologyError(
-            f"{lab.path}: {what}: choose hosts with --hosts-of whose servers are divided alike"
+            f"{lab.path}: {what}: with --hosts-of, choose hosts whose servers are divided alike"
         )
     return next(iter(counts.values()), 1)

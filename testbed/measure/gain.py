@@ -1,4 +1,4 @@
-"""Gains, computed from timings: of many rings over one, and of a second topology for a workload. Pure."""
+"""Gains computed from timings: of many rings over one ring, and of a second topology over the first."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from testbed.measure.units import size_text
 
 @dataclass(frozen=True, slots=True)
 class RingGain:
-    """The bus bandwidth of many rings over that of one, at the same size."""
+    """The bus bandwidth of many rings over that of one ring, at the same size."""
 
-    most: Timing
-    one: Timing
+    many_rings: Timing
+    one_ring: Timing
 
     @property
     def ratio(self) -> float:
         """The ratio of the medians."""
-        return self.most.busbw_mbps / self.one.busbw_mbps
+        return self.many_rings.busbw_mbps / self.one_ring.busbw_mbps
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The least and the greatest ratio of the quartiles; zeros for an older run without quartiles."""
-        if not (self.most.low_us and self.one.low_us):
+        """The smallest and the largest ratio that the quartiles allow; zeros for an older run without quartiles."""
+        if not (self.many_rings.low_us and self.one_ring.low_us):
             return (0.0, 0.0)
-        return self.one.low_us / self.most.high_us, self.one.high_us / self.most.low_us
+        return self.one_ring.low_us / self.many_rings.high_us, self.one_ring.high_us / self.many_rings.low_us
 
     @property
     def cpu_limited(self) -> bool:
         """True if the hosts' processors, not the links, limited this ratio."""
-        return self.most.cpu_limited or self.one.cpu_limited
+        return self.many_rings.cpu_limited or self.one_ring.cpu_limited
 
 
-def ring_gain(timings: Sequence[Timing]) -> RingGain | None:
+def find_ring_gain(timings: Sequence[Timing]) -> RingGain | None:
     """Return the gain of the timing with most rings over the one-ring timing of the same collective, ranks and size.
 
     None if there is no such pair.
@@ -55,7 +55,7 @@ def select_largest(timings: Sequence[Timing]) -> tuple[Timing, ...]:
     """Return the timing at the largest size of each configuration of the first topology, in the order measured."""
     first = [timing for timing in timings if timing.topology == timings[0].topology]
     names = dict.fromkeys(timing.configuration for timing in first)
-    return tuple(_largest(first, first[0].topology, name) for name in names)
+    return tuple(_find_largest(first, first[0].topology, name) for name in names)
 
 
 def group_name(group: int) -> str:
@@ -81,7 +81,7 @@ def compare_topologies(
         for of_topology in rows
     ]
     return (
-        *(_bandwidth(timings, before, after, group) for group in groups),
+        *(_compare_bandwidth(timings, before, after, group) for group in groups),
         Comparison(
             label="communication of one training iteration",
             unit="s",
@@ -93,25 +93,28 @@ def compare_topologies(
     )
 
 
-def _bandwidth(timings: Sequence[Timing], before: str, after: str, group: int) -> Comparison:
-    slow, fast = (_largest(timings, topology, group_name(group)) for topology in (before, after))
+def _compare_bandwidth(timings: Sequence[Timing], before: str, after: str, group: int) -> Comparison:
+    first, second = (_find_largest(timings, topology, group_name(group)) for topology in (before, after))
     return Comparison(
-        label=f"bus bandwidth in {group_name(group)} at {size_text(slow.size_bytes)}",
+        label=f"bus bandwidth in {group_name(group)} at {size_text(first.size_bytes)}",
         unit="Mbit/s",
-        before=slow.busbw_mbps,
-        after=fast.busbw_mbps,
-        cpu_limited=slow.cpu_limited or fast.cpu_limited,
+        before=first.busbw_mbps,
+        after=second.busbw_mbps,
+        cpu_limited=first.cpu_limited or second.cpu_limited,
     )
 
 
 def _rows_of_demands(
     timings: Sequence[Timing], topology: str, demands: Sequence[AllReduceDemand], nodes: int
 ) -> list[Timing]:
-    """Return the timing for each AllReduce of the job, at the largest size: of its group, or the fastest over all."""
+    """Return a timing at the largest size for each AllReduce of the job.
+
+    For an AllReduce in groups it is that of the group size, otherwise the fastest over all nodes.
+    """
     return [
         _find_fastest_over_all(timings, topology, nodes)
         if demand.group == nodes
-        else _largest(timings, topology, group_name(demand.group))
+        else _find_largest(timings, topology, group_name(demand.group))
         for demand in demands
     ]
 
@@ -124,6 +127,6 @@ def _find_fastest_over_all(timings: Sequence[Timing], topology: str, nodes: int)
     return min((row for row in rows if row.size_bytes == largest), key=lambda row: row.time_us)
 
 
-def _largest(timings: Sequence[Timing], topology: str, configuration: str) -> Timing:
+def _find_largest(timings: Sequence[Timing], topology: str, configuration: str) -> Timing:
     rows = [row for row in timings if (row.topology, row.configuration) == (topology, configuration)]
     return max(rows, key=lambda row: row.size_bytes)

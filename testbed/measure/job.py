@@ -22,7 +22,7 @@ from testbed.lab.simulated.lifecycle import start_lab
 from testbed.lab.simulated.link_rate import LinkRate
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
 from testbed.measure.current_topology import collect, node_configurations, record, ring_proof
-from testbed.measure.gain import RingGain, compare_topologies, group_name, ring_gain, select_largest
+from testbed.measure.gain import RingGain, compare_topologies, find_ring_gain, group_name, select_largest
 from testbed.measure.model import Timing
 from testbed.measure.report.page import write_report
 from testbed.measure.results.records import LINK_RATE, Repatch, StoredCircuit, StoredTopology
@@ -264,7 +264,7 @@ class JobResult:
     @property
     def ring_gain(self) -> RingGain | None:
         """The gain of all rings over one at the largest size; None if the topology has one."""
-        return ring_gain(self.largest)
+        return find_ring_gain(self.largest)
 
 
 @contextmanager

@@ -335,13 +335,15 @@ def judge_losses(
     circuits = tuple(dict.fromkeys((*planned, *held)))
     verdicts = {circuit: _verdict(circuit, readings[circuit.switch], carriers) for circuit in circuits}
     lit = {circuit.link.target for circuit in held if verdicts[circuit] == "lit"}
-    deaf = {circuit.link.target for circuit in circuits} - lit
+    without_light = {circuit.link.target for circuit in circuits} - lit
     return LossObservation(
         losses=tuple(
             loss for circuit, verdict in verdicts.items() for loss in _losses(circuit.link, verdict)
         ),
         carrying=frozenset(
-            circuit.link for circuit in held if verdicts[circuit] == "lit" and circuit.link.source not in deaf
+            circuit.link
+            for circuit in held
+            if verdicts[circuit] == "lit" and circuit.link.source not in without_light
         ),
         held=frozenset(circuit.link for circuit in held),
         unpatched=tuple(circuit for circuit in planned if verdicts[circuit] == "unpatched"),

@@ -2,8 +2,9 @@
 
     observe  ->  plan (`testbed.design.repair`)  ->  detours over a borrowed link  ->  re-patch by journal  ->  verify
 
-TCP connections use node addresses and next hops are permanent neighbours, so a running collective waits and continues:
-no rank restarts. Nothing is changed unless the switches hold the circuits of the topology, or of a repair of it.
+TCP connections use node addresses, and every next hop has a permanent entry in the neighbour table. A running
+collective therefore only waits, and continues: no rank restarts. Nothing is changed unless the switches hold the
+circuits of the topology, or of a repair of it.
 
 No reading shows a lost receive fibre once its circuit is removed, so lost fibres are kept in a repair record. A record
 is valid only while the switches hold exactly its links: `testbed apply` ends it.
@@ -104,17 +105,17 @@ def differences(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class LabRepair:
-    """A planned repair in two stages: the detours of `running`, then the circuits of `repatched`.
+    """A planned repair in two stages: the detours of `rerouted`, then the circuits of `repatched`.
 
-    `running` is None if the links that carry data do not connect all hosts, `repatched` if no circuit changes.
-    `is_repaired` is True if the switches already hold the repair. `strange` are circuits by which the switches differ
-    from the topology and from an earlier repair of it. `record` must be stored before anything changes, for the next
-    repair.
+    `rerouted` is None if the links that carry data do not connect all hosts, `repatched` if no circuit changes.
+    `is_repaired` is True if the switches already hold the repair. `strange` are the circuits that belong neither to the
+    topology nor to an earlier repair of it, and those that are missing. `record` must be stored for the next repair
+    before anything changes.
     """
 
-    sight: LossObservation
+    observation: LossObservation
     repair: Repair
-    running: Design | None
+    rerouted: Design | None
     repatched: Design | None
     is_repaired: bool
     strange: tuple[str, ...]
@@ -123,7 +124,7 @@ class LabRepair:
 
 @dataclass(frozen=True, slots=True)
 class RepairResult:
-    """Durations of a repair, from the start of each stage until its routes were installed, and its verification.
+    """Outcome of a repair: the time from the start of each stage until its routes were installed, and the verification.
 
     `outage_s` is how long the slowest switch took. Durations of a stage that did not take place are 0.
     """
@@ -149,25 +150,28 @@ def observe_design(session: LabSession, design: Design) -> LossObservation:
 def plan_lab_repair(
     lab: Lab,
     design: Design,
-    sight: LossObservation,
+    observation: LossObservation,
     earlier: RepairRecord | None = None,
     sent: NDArray[np.float64] | None = None,
     routes_for: RoutesFor = lambda _topology: None,
 ) -> LabRepair | None:
     """Return the repair of the observed losses; None if no fibre is lost. Pure.
 
-    `sent` orders the links of pairs that may be given up, see `find_bought_pairs`. An `earlier` repair in force adds
-    the fibres that it recorded. Detours use only links that carry data. `routes_for` returns the sets of routes of a
-    plan on a topology; if it returns None, one set of shortest paths is used and led over the detours. Raises
-    `TopologyError` if a host is cut off, and `DriftError` if that is because another topology is in force.
+    `sent` (bytes per pair) decides the order in which links may be given up, see `find_bought_pairs`. An `earlier`
+    repair in force adds the fibres that it recorded. Detours use only links that carry data. `routes_for` returns the
+    sets of routes of a plan on a topology; if it returns None, one set of shortest paths is used and routed over the
+    detours. Raises `TopologyError` if a host is cut off, and `DriftError` if that is because another topology is in
+    force.
     """
     # Each fibre once, the current observation last: a transmit fibre lost earlier is still observed to be dark.
-    known = {(loss.nic, loss.fibre): loss for loss in (*(earlier.losses if earlier else ()), *sight.losses)}
+    known = {
+        (loss.nic, loss.fibre): loss for loss in (*(earlier.losses if earlier else ()), *observation.losses)
+    }
     losses = tuple(known.values())
     if not losses:
         return None
     expected = replace(design.wiring, links=tuple(earlier.links)) if earlier else design.wiring
-    strange = differences(lab, expected, sight.seen)
+    strange = differences(lab, expected, observation.seen)
     try:
         repair = plan_repair(
             _with_idle_nics(lab, design.wiring),
@@ -175,19 +179,19 @@ def plan_lab_repair(
             find_bought_pairs(design.topology, sent),
             planes=len(lab.switches),
             lost=_find_affected_links(design.wiring, losses),
-            current=CurrentLinks(sight.held, sight.carrying),
+            current=CurrentLinks(observation.held, observation.carrying),
         )
     except TopologyError as error:
         if strange:
             raise DriftError(describe_strange_circuits(strange)) from error
         raise
-    is_repaired = repair.restores and not differences(lab, repair.repatched, sight.seen)
+    is_repaired = repair.restores and not differences(lab, repair.repatched, observation.seen)
     moves = is_repaired or repair.make or repair.remove
     return LabRepair(
-        sight,
+        observation,
         repair,
         _reroute(design, repair, routes_for),
-        _design(f"{design.name}, repaired", design, repair.repatched, routes_for) if moves else None,
+        _make_design(f"{design.name}, repaired", design, repair.repatched, routes_for) if moves else None,
         is_repaired,
         () if is_repaired else strange,
         RepairRecord(frozenset(design.wiring.links), losses, frozenset(repair.repatched.links)),
@@ -195,11 +199,14 @@ def plan_lab_repair(
 
 
 def _find_affected_links(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
-    """Return the links that lost fibres disable, including those of NICs without light: they do not send either."""
+    """Return the links that lost fibres disable.
+
+    A NIC without light does not send either, so its outgoing link is included.
+    """
     into, out = wiring.link_into, wiring.link_from
-    deaf = {loss.nic for loss in losses if loss.fibre == "receive"}
-    deaf |= {out[loss.nic].target for loss in losses if loss.fibre == "transmit" and loss.nic in out}
-    lost = {links[nic] for nic in deaf for links in (into, out) if nic in links}
+    without_light = {loss.nic for loss in losses if loss.fibre == "receive"}
+    without_light |= {out[loss.nic].target for loss in losses if loss.fibre == "transmit" and loss.nic in out}
+    lost = {links[nic] for nic in without_light for links in (into, out) if nic in links}
     if not wiring.simplex:
         dead = {loss.nic for loss in losses}
         lost |= {link for link in wiring.links if dead.intersection(link)}
@@ -209,19 +216,19 @@ def _find_affected_links(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
 def _reroute(design: Design, repair: Repair, routes_for: RoutesFor) -> Design | None:
     if not all(detour.path for detour in repair.detours):
         return None
-    running = _design(f"{design.name}, rerouted", design, repair.running, routes_for)
-    if running.sets is not None:
-        return running
-    return replace(running, routes=routes_over(running.routes, repair.detours))
+    rerouted = _make_design(f"{design.name}, rerouted", design, repair.running, routes_for)
+    if rerouted.sets is not None:
+        return rerouted
+    return replace(rerouted, routes=routes_over(rerouted.routes, repair.detours))
 
 
 def _with_idle_nics(lab: Lab, wiring: Wiring) -> Wiring:
-    """Return the wiring with idle NICs as spares. Needs a single switch; with several, the degree is unchanged."""
+    """Return the wiring with idle NICs as spares. With several switches, return it unchanged."""
     degree = min(len(host.nics) for host in lab.hosts) if len(lab.switches) == 1 else wiring.degree
     return Wiring(wiring.nodes, degree, wiring.simplex, wiring.links)
 
 
-def _design(name: str, design: Design, wiring: Wiring, routes_for: RoutesFor) -> Design:
+def _make_design(name: str, design: Design, wiring: Wiring, routes_for: RoutesFor) -> Design:
     edges = tuple(sorted((link.source.node, link.target.node) for link in wiring.links))
     old = design.topology
     topology = Topology(old.nodes, wiring.degree, old.simplex, old.strides, edges)
@@ -236,21 +243,21 @@ def carry_out(
     *,
     stated: Stated = DEFAULT,
 ) -> RepairResult:
-    """Execute both stages and verify them; if circuits change, they are stored as an epoch with `stated`.
+    """Execute both stages and verify them. Store new circuits as an epoch, with the options or plan in `stated`.
 
     Raises what `LabSession.bring_up` raises, and `HostError`. Raises `DriftError`, and changes nothing, if the switches
     hold neither the topology nor a repair of it, or have changed since the observation. A lab that is repaired already
     keeps its circuits and gets no detours.
     """
     check_in_force(planned)
-    target = planned.repatched or planned.running
+    target = planned.repatched or planned.rerouted
     assert target is not None, "without detours and circuits there is no plan"
     plan = session.plan(target)
-    check_no_drift(session.lab, planned.sight.seen, {part.switch: part.seen for part in plan.switches})
+    check_no_drift(session.lab, planned.observation.seen, {part.switch: part.seen for part in plan.switches})
     if planned.repatched is None:
         return carry_out_detours(session, planned, plan, note)
-    detour = None if planned.is_repaired else planned.running
-    if planned.running is None and not planned.is_repaired:
+    detour = None if planned.is_repaired else planned.rerouted
+    if planned.rerouted is None and not planned.is_repaired:
         note(_NO_DETOUR)
     change = Change("repair", stated.words, detour=detour)
     report = session.carry_out(planned.repatched, plan, note, stated=stated, change=change)
@@ -280,15 +287,17 @@ def check_in_force(planned: LabRepair) -> None:
 def describe_strange_circuits(strange: tuple[str, ...]) -> str:
     """Return an error message about circuits of neither the topology nor a repair of it, with what to do."""
     missing = sum(word.startswith("-") for word in strange)
+    missing_circuits = _count_with_verb(missing, "circuit")
+    others = _count_with_verb(len(strange) - missing, "other")
     shown = ", ".join(strange[:4]) + (", ..." if len(strange) > 4 else "")
     return (
-        f"the switches hold neither this topology nor a recorded repair of it: {_are(missing, 'circuit')} missing and "
-        f"{_are(len(strange) - missing, 'other')} there ({shown}). Give the --plan or options of the topology in force "
+        f"the switches hold neither this topology nor a recorded repair of it: {missing_circuits} missing and "
+        f"{others} there ({shown}). Give the --plan or options of the topology in force "
         "and the --runs-dir of its repair, or bring this one into force with `testbed apply`"
     )
 
 
-def _are(number: int, noun: str) -> str:
+def _count_with_verb(number: int, noun: str) -> str:
     return f"{count_noun(number, noun)} {'is' if number == 1 else 'are'}"
 
 
@@ -298,15 +307,15 @@ def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: 
     Raises `DriftError` if another topology is in force, and `HostError`.
     """
     check_in_force(planned)
-    if planned.running is None:
+    if planned.rerouted is None:
         note(_NO_DETOUR)
         return 0.0
-    return session.install_detours(planned.running, note)
+    return session.install_detours(planned.rerouted, note)
 
 
 def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: Note) -> VerifyReport:
-    """Verify the links that carry traffic, and report circuits of lost fibres, which stay in place, as no finding."""
-    known = {session.lab.link_label(link) for link in planned.sight.held - planned.sight.carrying}
+    """Verify the links that carry traffic. Circuits of lost fibres, which stay in place, do not count as findings."""
+    known = {session.lab.link_label(link) for link in planned.observation.held - planned.observation.carrying}
     report = session.verify(plan)
     findings = tuple(
         one
@@ -325,22 +334,22 @@ def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
     if planned.strange:
         yield describe_strange_circuits(planned.strange)
         return
-    for detour in _detours(planned):
+    for detour in _list_detours(planned):
         path = ", ".join(map(lab.link_label, detour.path)) or "nothing: no path is left"
         yield f"at once: {lab.link_label(detour.lost)} over {path}"
     for verb, links in (("give up", planned.repair.remove), ("make", planned.repair.make)):
         for link in links:
             yield f"then: {verb} {lab.link_label(link)}"
     yield planned.repair.why
-    held = planned.sight.held
-    yield from _not_patched(lab, (one for one in planned.sight.unpatched if one.link in held))
+    held = planned.observation.held
+    yield from _list_unpatched(lab, (one for one in planned.observation.unpatched if one.link in held))
 
 
 def describe_losses(lab: Lab, losses: Iterable[Loss]) -> Iterator[str]:
     """Yield lost fibres as lines for people."""
     for loss in losses:
         doubt = "" if loss.sure else " (or the one at the other end)"
-        yield f"lost: {_fibre(lab, loss)}{doubt}, for {lab.link_label(loss.link)}"
+        yield f"lost: {_describe_fibre(lab, loss)}{doubt}, for {lab.link_label(loss.link)}"
 
 
 def losses_json(lab: Lab, losses: Iterable[Loss]) -> list[dict[str, Any]]:
@@ -365,7 +374,8 @@ def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
     return {
         "lost": losses_json(lab, planned.record.losses),
         "detours": [
-            {"link": lab.link_label(detour.lost), "path": labels(detour.path)} for detour in _detours(planned)
+            {"link": lab.link_label(detour.lost), "path": labels(detour.path)}
+            for detour in _list_detours(planned)
         ],
         "remove": labels(planned.repair.remove),
         "make": labels(planned.repair.make),
@@ -373,30 +383,30 @@ def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
     }
 
 
-def describe_unpatched(lab: Lab, design: Design, sight: LossObservation) -> Iterator[str]:
+def describe_unpatched(lab: Lab, design: Design, observation: LossObservation) -> Iterator[str]:
     """Yield lines about circuits that are missing or pass no light, or one line if another topology is in force."""
-    strange = differences(lab, design.wiring, sight.seen)
-    if sight.unpatched and any(word.startswith("+") for word in strange):
+    strange = differences(lab, design.wiring, observation.seen)
+    if observation.unpatched and any(word.startswith("+") for word in strange):
         yield describe_strange_circuits(strange)
         return
-    yield from _not_patched(lab, sight.unpatched)
+    yield from _list_unpatched(lab, observation.unpatched)
 
 
-def _not_patched(lab: Lab, circuits: Iterable[Circuit]) -> Iterator[str]:
+def _list_unpatched(lab: Lab, circuits: Iterable[Circuit]) -> Iterator[str]:
     for circuit in circuits:
         pair = f"{circuit.input_port} -> {circuit.output_port}"
         yield f"not patched: {lab.link_label(circuit.link)}, {circuit.switch} passes no light {pair}: `testbed apply`"
 
 
-def _detours(planned: LabRepair) -> tuple[Detour, ...]:
+def _list_detours(planned: LabRepair) -> tuple[Detour, ...]:
     """Return the detours to install; links that the circuits of an earlier repair replace need none."""
     if planned.is_repaired:
         return ()
-    held = planned.sight.held
+    held = planned.observation.held
     return tuple(one for one in planned.repair.detours if one.lost in held or len(one.path) != 1)
 
 
-def _fibre(lab: Lab, loss: Loss) -> str:
+def _describe_fibre(lab: Lab, loss: Loss) -> str:
     nic = lab.nic(loss.nic)
     end = nic.transmit if loss.fibre == "transmit" else nic.receive
     return f"the {loss.fibre} fibre of {lab.nic_label(loss.nic)} at {end.switch}:{end.port}"

@@ -148,7 +148,7 @@ def findings(asked: Caller, lab: Name) -> Response:
 
 
 def drift(asked: Caller, lab: Name) -> Response:
-    """List the last reading of every place that `testbed drift` stored."""
+    """List the last loss of every stretch of fibre that `testbed drift` stored."""
     return answer({"lab": lab, "places": asked.lab(lab).drift()})
 
 

@@ -1,6 +1,7 @@
 """Addresses of databases: the SQLite file of a directory of runs, or the URL of a PostgreSQL server.
 
-`choose` stores the value of the option `--database`, which holds for a whole command. This module imports no database.
+`choose_database` stores the value of the option `--database`, which holds for a whole command. This module imports no
+database.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SCHEME = "postgresql+psycopg://"
 _chosen: ContextVar[str] = ContextVar("database", default="")
 
 
-def choose(url: str) -> None:
+def choose_database(url: str) -> None:
     """Use this database instead of the file in each directory of runs; an empty URL restores the default."""
     _chosen.set(check_url(url) if url else "")
 

@@ -21,7 +21,7 @@ from testbed.commands.declare import (
     output_file_option,
 )
 from testbed.commands.documents import CHANGES, OMIT_NONE, Document, UnfinishedOperation, key
-from testbed.commands.groups import INTERVAL, Moves, parse_interval
+from testbed.commands.groups import INTERVAL, MovingCommand, parse_interval
 from testbed.commands.place import Place
 from testbed.commands.table import list_declared_commands
 from testbed.errors import UsageError
@@ -44,7 +44,7 @@ class Count(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountThings(Moves, Command[Count]):
+class CountThings(MovingCommand, Command[Count]):
     """A command of this test."""
 
     role = "developer"

@@ -162,12 +162,12 @@ _TELESCENT = telescent.CommandSet()
 def decode_rome_ports(dialect: rome.Dialect, ports_a_side: int, lines: Lines) -> Any:
     board = rome.Board(_NOBODY, ports_a_side, ports_a_side)
     table = rome_table.decode_ports(lines, dialect, board)
-    return table, table.unfit(), table.connections(())
+    return table, table.unfit_ports(), table.connections(())
 
 
 def telescent_cells(lines: Lines) -> Any:
     table = telescent.Table(telescent.decode_cells(lines, _TELESCENT), _TELESCENT)
-    return table, table.pending, table.outputs, table.unfit(force=True), table.connections
+    return table, table.pending, table.outputs, table.unfit_ports(force=True), table.connections
 
 
 _SCREEN_DECODERS: tuple[Decode, ...] = (

@@ -52,9 +52,9 @@ CUTS = {"close_connection", "half_open", "delay_reply", "refuse"}
 DARKENING = {"dark_input", "lossy", "swap_fibres", "fail_port", "disable_port", "lock_port"}
 """Faults after which a circuit that is there may carry no light."""
 
-UNMET_HERE = {"lossy", "dark_input", "refuse", "max_sessions"}
-"""Knobs that cannot fire in this test: fibres, and new connections, which a line in memory does not need to make."""
-UNMET_BY: dict[str, set[str]] = {
+CANNOT_FIRE = {"lossy", "dark_input", "refuse", "max_sessions"}
+"""Faults that cannot fire in this test: it has no fibres, and a line in memory makes no new connections."""
+CANNOT_FIRE_BY_SCHEME: dict[str, set[str]] = {
     "polatis+scpi": {"expire_session"},
     "polatis+serial": {"expire_session"},
     "polatis+rest": {"expire_session"},
@@ -63,7 +63,7 @@ UNMET_BY: dict[str, set[str]] = {
     "calient+rest": {"page_rows", "report_noise"},
     "telescent+cli": {"lock_port"},
 }
-"""Knobs of the family's other protocols, or of states that this protocol meets in other words."""
+"""Faults of the other protocols of the family, or of states that this protocol reports in another way."""
 
 FIELDS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "close_connection": st.one_of(
@@ -284,4 +284,4 @@ def test_the_same_for_two_thousand_steps_and_every_fault(scheme, world, open_in_
     assert met["failed"] >= enough / 50
     assert sum(fired(met).values()) >= enough / 10
     never = {name for name, times in fired(met).items() if not times}
-    assert never <= UNMET_HERE | UNMET_BY.get(scheme, set())
+    assert never <= CANNOT_FIRE | CANNOT_FIRE_BY_SCHEME.get(scheme, set())

@@ -21,7 +21,7 @@ from testbed.leases.store import LeaseStore
 from testbed.operate.design import design_for
 from testbed.operate.journal import journal_in
 from testbed.operate.session import LabSession
-from testbed.storage.address import choose as choose_database
+from testbed.storage.address import choose_database
 from testbed.storage.database import Database
 
 

@@ -62,40 +62,40 @@ def test_a_nic_receives_light_where_the_kernel_says_1(testbed12):
 
 
 def test_a_lit_pair_has_lost_nothing():
-    sight = judged()
-    assert (sight.losses, sight.unpatched) == ((), ())
-    assert sight.carrying == sight.held == {THERE, BACK}
+    observation = judged()
+    assert (observation.losses, observation.unpatched) == ((), ())
+    assert observation.carrying == observation.held == {THERE, BACK}
 
 
 def test_no_light_at_the_input_is_the_transmit_fibre_of_the_source_and_silences_the_way_back():
-    sight = judged(power={1: DARK, 12: DARK}, dark=[Nic(1, 0)])
-    assert sight.losses == (Loss(Nic(0, 0), "transmit", THERE),)
-    assert (sight.carrying, sight.unpatched) == (frozenset(), ())
+    observation = judged(power={1: DARK, 12: DARK}, dark=[Nic(1, 0)])
+    assert observation.losses == (Loss(Nic(0, 0), "transmit", THERE),)
+    assert (observation.carrying, observation.unpatched) == (frozenset(), ())
 
 
 @pytest.mark.parametrize("monitors", [{}, {12: None}, {1: None}], ids=["both", "input", "output"])
 def test_light_that_passes_and_does_not_arrive_is_the_receive_fibre_of_the_target(monitors):
-    sight = judged(power=monitors, dark=[Nic(1, 0)])
-    assert sight.losses == (Loss(Nic(1, 0), "receive", THERE),)
-    assert (sight.carrying, sight.unpatched) == (frozenset(), ())
+    observation = judged(power=monitors, dark=[Nic(1, 0)])
+    assert observation.losses == (Loss(Nic(1, 0), "receive", THERE),)
+    assert (observation.carrying, observation.unpatched) == (frozenset(), ())
 
 
 def test_without_a_monitor_neither_end_of_a_dark_link_is_trusted():
-    sight = judged(power=dict.fromkeys((1, 2, 11, 12)), dark=[Nic(1, 0)])
+    observation = judged(power=dict.fromkeys((1, 2, 11, 12)), dark=[Nic(1, 0)])
     either = Loss(Nic(0, 0), "transmit", THERE, sure=False), Loss(Nic(1, 0), "receive", THERE, sure=False)
-    assert (sight.losses, sight.unpatched) == (either, ())
+    assert (observation.losses, observation.unpatched) == (either, ())
 
 
 def test_nothing_leaves_and_no_monitor_says_whether_light_enters():
-    sight = judged(power={1: None, 12: DARK}, dark=[Nic(1, 0)])
-    assert sight.losses == (Loss(Nic(0, 0), "transmit", THERE),)
+    observation = judged(power={1: None, 12: DARK}, dark=[Nic(1, 0)])
+    assert observation.losses == (Loss(Nic(0, 0), "transmit", THERE),)
 
 
 @pytest.mark.parametrize("fault", [{"held": ((2, 11),)}, {"power": {12: DARK}}], ids=["missing", "shuttered"])
 def test_a_circuit_that_passes_nothing_is_no_lost_fibre(fault):
-    sight = judged(dark=[Nic(1, 0)], **fault)
-    assert (sight.losses, sight.unpatched) == ((), (CIRCUITS[0],))
-    assert sight.carrying == frozenset(), "the NIC in the dark does not send either"
+    observation = judged(dark=[Nic(1, 0)], **fault)
+    assert (observation.losses, observation.unpatched) == ((), (CIRCUITS[0],))
+    assert observation.carrying == frozenset(), "the NIC in the dark does not send either"
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_lab_is_repaired_once_and_stays_so_until_the_fibre_is_replaced(
     ask_twin("cut", of="plant", fibre="c/nic1:transmit")
     try:
         planned = plan_lab_repair(lab, design, observe_design(session, design))
-        assert [(lab.nic_label(loss.nic), loss.fibre) for loss in planned.sight.losses] == [
+        assert [(lab.nic_label(loss.nic), loss.fibre) for loss in planned.observation.losses] == [
             ("c/nic1", "transmit")
         ]
         assert not planned.is_repaired

@@ -102,20 +102,20 @@ def test_a_second_loss_is_repaired_from_what_the_first_repair_left(
         record = RepairRecord.from_json(testbed12, json.loads(json.dumps(once.record.to_json(testbed12))))
         held = once.repatched.wiring.links
         assert not uses(held, cut)
-        sight = see(design, held, cut, monitors=monitors)
-        assert record.is_in_force(testbed12, design.wiring, sight.seen)
-        again = plan_lab_repair(testbed12, design, sight, record)
+        observation = see(design, held, cut, monitors=monitors)
+        assert record.is_in_force(testbed12, design.wiring, observation.seen)
+        again = plan_lab_repair(testbed12, design, observation, record)
         assert (again.is_repaired, again.repair.make, again.repair.remove) == (True, (), ())
         for second in (
             (Nic(node, index), other) for node in (1, 6, 7) for index in (0, 1) for other in FIBRES
         ):
             both = {*cut, second}
-            sight = see(design, held, both, monitors=monitors)
-            twice = plan_lab_repair(testbed12, design, sight, record)
+            observation = see(design, held, both, monitors=monitors)
+            twice = plan_lab_repair(testbed12, design, observation, record)
             assert not twice.strange
-            assert set(twice.running.routes.first_link.values()) <= sight.carrying <= set(held)
-            left = twice.repatched.wiring.links if twice.repatched else sight.carrying
-            assert ring_edges(left) >= rings & ring_edges(sight.carrying), "what works is not traded"
+            assert set(twice.rerouted.routes.first_link.values()) <= observation.carrying <= set(held)
+            left = twice.repatched.wiring.links if twice.repatched else observation.carrying
+            assert ring_edges(left) >= rings & ring_edges(observation.carrying), "what works is not traded"
             if twice.repatched and not twice.is_repaired:
                 assert not uses(left, both), "dead NICs stay dead"
                 seen["re-patched"] += 1
@@ -143,11 +143,11 @@ def test_a_plan_is_repaired_with_all_its_sets_of_routes(testbed12, ring_and_pair
     random = np.random.default_rng(2)
     sent = demand_of_matrix(random.random((12, 12)) * (1 - np.eye(12)))
     design, cut = ring_and_pairs(), {(Nic(2, 0), "transmit")}
-    sight = see(design, design.wiring.links, cut)
+    observation = see(design, design.wiring.links, cut)
     planned = plan_lab_repair(
-        testbed12, design, sight, routes_for=lambda topology: balancing.route(topology, sent, tries=1)
+        testbed12, design, observation, routes_for=lambda topology: balancing.route(topology, sent, tries=1)
     )
-    for stage in (planned.running, planned.repatched):
+    for stage in (planned.rerouted, planned.repatched):
         assert len(stage.further) == stage.sets.sets - 1 == 3
         taken = {link for routes in (stage.routes, *stage.further) for link in routes.first_link.values()}
         assert taken <= set(stage.wiring.links)
@@ -160,8 +160,8 @@ def test_a_plan_is_repaired_with_all_its_sets_of_routes(testbed12, ring_and_pair
 def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs, see, monkeypatch):
     """The plan is the one before the repair: its routes may lead over what is lost."""
     design = ring_and_pairs()
-    sight = see(design, design.wiring.links, {(Nic(2, 0), "transmit")})
-    repaired = plan_lab_repair(testbed12, design, sight).repatched
+    observation = see(design, design.wiring.links, {(Nic(2, 0), "transmit")})
+    repaired = plan_lab_repair(testbed12, design, observation).repatched
     strategy = Strategy((data_sharding(range(12)),), 1)
     plan = Plan(WorkloadChoice("job"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0})
     everybody = demand_of_matrix(1.0 - np.eye(12))
@@ -196,7 +196,7 @@ def test_no_detour_leads_over_a_circuit_that_is_missing_and_nothing_is_done_then
     held = [link for link in design.wiring.links if link != missing]
     planned = plan_lab_repair(testbed12, design, see(design, held, cut))
     assert missing not in {link for detour in planned.repair.detours for link in detour.path}
-    assert missing not in planned.running.routes.first_link.values()
+    assert missing not in planned.rerouted.routes.first_link.values()
     assert planned.strange == (f"-{testbed12.link_label(missing)}",)
     for act in (carry_out, reroute):
         with pytest.raises(DriftError, match=r"1 circuit is missing.*`testbed apply`; nothing was done"):
@@ -225,7 +225,7 @@ def test_a_host_that_only_circuits_can_join_again_waits_for_them(testbed12, see)
     wiring = wire(topology)
     design = Design("one ring", topology, wiring, find_routes(wiring))
     planned = plan_lab_repair(testbed12, design, see(design, wiring.links, {(Nic(0, 0), "transmit")}))
-    assert (planned.running, planned.strange) == (None, ())
+    assert (planned.rerouted, planned.strange) == (None, ())
     assert any("over nothing: no path is left" in line for line in describe_repair(testbed12, planned))
     assert ring_edges(planned.repatched.wiring.links) == ring_edges(wiring.links)
     notes = []
@@ -238,9 +238,9 @@ def test_a_host_of_one_nic_that_is_cut_off_is_named(testbed12, see):
     topology = find_topology(12, 1, simplex=True)
     wiring = wire(topology)
     design = Design("one ring", topology, wiring, find_routes(wiring))
-    sight = see(design, wiring.links, {(Nic(0, 0), "transmit")})
+    observation = see(design, wiring.links, {(Nic(0, 0), "transmit")})
     with pytest.raises(TopologyError, match="replace the fibre"):
-        plan_lab_repair(lab, design, sight)
+        plan_lab_repair(lab, design, observation)
 
 
 def test_what_is_said_when_no_fibre_is_lost_and_the_circuits_differ(testbed12, ring_and_pairs, see):
@@ -249,9 +249,11 @@ def test_what_is_said_when_no_fibre_is_lost_and_the_circuits_differ(testbed12, r
     (line,) = describe_unpatched(testbed12, design, see(design, links[1:], ()))
     assert line.startswith("not patched: a/nic1 -> b/nic1, ocs1 passes no light 1 -> ")
     repaired = plan_lab_repair(testbed12, design, see(design, links, cut)).repatched.wiring.links
-    sight = see(design, repaired, cut)
-    assert plan_lab_repair(testbed12, design, sight) is None, "the dead receiver is on no circuit any more"
-    (line,) = describe_unpatched(testbed12, design, sight)
+    observation = see(design, repaired, cut)
+    assert plan_lab_repair(testbed12, design, observation) is None, (
+        "the dead receiver is on no circuit any more"
+    )
+    (line,) = describe_unpatched(testbed12, design, observation)
     assert "--runs-dir of its repair" in line
     assert list(describe_unpatched(testbed12, design, see(design, links, ()))) == []
 

@@ -64,7 +64,7 @@ def test_a_connection_is_in_the_books_and_lit_when_its_move_is_over():
         assert (bench.states(), bench.connections, bench.device.lit) == (["done"], {1: 5}, {1: 5})
         assert (bench.robot.running, bench.robot.queue) == (None, ())
         assert bench.said == [("queued", 1), ("running", 1), ("done", 1)]
-        assert bench.device.wear == {1: 1, 5: 1}
+        assert bench.device.moves_by_port == {1: 1, 5: 1}
 
     story(tell)
 

@@ -25,7 +25,7 @@ from testbed.operate.drift.losses import StretchLoss
 from testbed.operate.intent import IntentLog, Stated, load_intents
 from testbed.operate.journal import journal_in
 from testbed.operate.unfinished import find_unfinished_operations
-from testbed.storage.address import choose
+from testbed.storage.address import choose_database
 
 BEFORE, AFTER = CrossConnects({1: 49}), CrossConnects({1: 50, 2: 49})
 STEP = Step("replace", AFTER, BEFORE, AFTER)
@@ -35,9 +35,9 @@ STEP = Step("replace", AFTER, BEFORE, AFTER)
 def runs(database_address, tmp_path):
     """Provide a directory of runs whose database is the one of the contract."""
     if isinstance(database_address, str):
-        choose(database_address)
+        choose_database(database_address)
     yield tmp_path / "runs"
-    choose("")
+    choose_database("")
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from testbed import database_file
 from testbed.errors import StorageError
 from testbed.storage import schema
-from testbed.storage.address import address_in, choose, hide_password
+from testbed.storage.address import address_in, choose_database, hide_password
 from testbed.storage.database import DATABASE_ERRORS, FIRST, NETWORK, Database, check_is_local, type_of
 from testbed.storage.looking import hint_for, read_rows
 from testbed.storage.owner import is_running, this_process
@@ -376,9 +376,9 @@ def test_a_network_file_system_is_refused_before_anything_is_made(tmp_path, monk
 def test_a_chosen_server_stands_for_every_directory_of_runs():
     url = "postgresql+psycopg://lab:secret@db1/lightbed"
     assert address_in("runs") == Path("runs/lightbed.sqlite")
-    choose(url)
+    choose_database(url)
     assert address_in("runs") == url
-    choose("")
+    choose_database("")
     assert address_in("runs") == Path("runs/lightbed.sqlite")
     assert "secret" not in hide_password(url)
 
@@ -386,7 +386,7 @@ def test_a_chosen_server_stands_for_every_directory_of_runs():
 @pytest.mark.parametrize("url", ["sqlite:///x", "postgresql://h/x", "mysql://u:secret@h/x", "nonsense"])
 def test_any_other_address_is_refused_without_its_password(url):
     with pytest.raises(StorageError, match="is not the address of a PostgreSQL server") as raised:
-        choose(url)
+        choose_database(url)
     assert "secret" not in str(raised.value)
 
 

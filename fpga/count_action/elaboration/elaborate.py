@@ -82,11 +82,11 @@ class Elaborator(FormulaElaborator):
         return module
 
     def _claim(self, text: ClaimText, values: Values, place: int) -> FlatClaim:
-        """Return a property; a name or a number alone becomes a comparison with 0."""
+        """Return a claim; a lone name or number becomes the claim that it is not 0."""
         (formula,) = self._operand(text.holds, values)
         if not isinstance(formula, FlatFormula):
             formula = FlatFormula("!=", (formula, 0), text.holds.at)
-        return FlatClaim(text.kind, text.name or _number_word("property", place), formula, text.at)
+        return FlatClaim(text.kind, text.name or _default_name("property", place), formula, text.at)
 
     def inputs(self, declared: tuple[InputText, ...], values: Values) -> list[FlatInput]:
         """Return the declared inputs. Errors go to the report."""
@@ -97,7 +97,7 @@ class Elaborator(FormulaElaborator):
         return inputs
 
     def _count(self, text: CountText, values: Values, place: int) -> FlatCount:
-        self._count_item(text.at)
+        self._charge_item(text.at)
         references: dict[int, list[FlatReference]] = {1: [], -1: []}
         constant = 0
         for term in text.terms:
@@ -115,7 +115,7 @@ class Elaborator(FormulaElaborator):
             check_choice(text, text.picking, references[1], constant)
         target, aim = self._elaborate_target(text, values)
         return FlatCount(
-            name=_label(text.label, values) or _number_word("count", place),
+            name=_label(text.label, values) or _default_name("count", place),
             kind=CountKind.ACCUMULATE if text.accumulates else CountKind.LEVEL,
             terms=tuple(references[1]),
             taken=tuple(references[-1]),
@@ -135,7 +135,7 @@ class Elaborator(FormulaElaborator):
 
     def _action(self, text: ActionText, values: Values) -> list[FlatAction]:
         """Return an action, and the actions that store the `last` flag and kept lanes of its beats (R18)."""
-        self._count_item(text.at)
+        self._charge_item(text.at)
         does = text.does
         samples = [each for operand in does.samples for each in self._operand(operand, values)]
         sends = VERBS[does.verb].kind.drives is SignalKind.STREAM
@@ -154,10 +154,15 @@ class Elaborator(FormulaElaborator):
             cleared=None if does.cleared is None else flat_reference(does.cleared, values),
             at=does.at,
         )
-        ends = [self._end(flat, *each, values) for each in zip(("last", "keep"), does.ends, strict=False)]
+        ends = [
+            self._packet_flag_action(flat, *each, values)
+            for each in zip(("last", "keep"), does.ends, strict=False)
+        ]
         return [flat, *ends, *merge_ends(flat, does.merged_ends)]
 
-    def _end(self, action: FlatAction, name: str, operand: Operand, values: Values) -> FlatAction:
+    def _packet_flag_action(
+        self, action: FlatAction, name: str, operand: Operand, values: Values
+    ) -> FlatAction:
         """Return the action that stores the `last` flag or the kept lanes of a stream.
 
         A single operand is wrapped in `max`, because stored values have to be formulas.
@@ -172,7 +177,7 @@ class Elaborator(FormulaElaborator):
 
     def _each_index(self, term: Term, values: Values) -> Iterator[Values]:
         for inner in values_of(term, values):
-            self._count_item(term.at)
+            self._charge_item(term.at)
             yield inner
 
 
@@ -182,8 +187,8 @@ def _label(label: Label | None, values: Values) -> str:
     return label.name if label.index is None else f"{label.name}_{element(label.index, values)}"
 
 
-def _number_word(word: str, place: int) -> str:
-    return word if place == 0 else f"{word}_{place + 1}"
+def _default_name(kind: str, position: int) -> str:
+    return kind if position == 0 else f"{kind}_{position + 1}"
 
 
 def _optional(number: Number | None, values: Values, default: int) -> int:
@@ -202,9 +207,9 @@ def _target(text: TargetText, values: Values, before: list[FlatTarget]) -> FlatT
         and all(text.value.plain != each.name for each in before)
     ):
         name = text.value.plain
-    name = name or _number_word("target", len(before))
+    name = name or _default_name("target", len(before))
     if text.carry and not text.at_least:
-        message = "`carry` needs `at least`: without it no count is above its target when it fires"
+        message = "`carry` needs `at least`: otherwise a count that fires is never above its target"
         raise Refused(text.at, message, "Write `at least`.")
     width = None if text.width is None else evaluate(text.width, values)
     return FlatTarget(name, reset, width, text.at, text.at_least, text.carry)

@@ -46,7 +46,8 @@ class FormulaElaborator:
     _tables: dict[str, range] = field(default_factory=dict)
     """Tables of the module, and their indices."""
 
-    def _count_item(self, at: Location) -> None:
+    def _charge_item(self, at: Location) -> None:
+        """Add an item to those of the datapath. Raise the errors of the report if there are too many."""
         self._items += 1
         if self._items > _MAX_ITEMS:
             message = f"these ranges expand to more than {_MAX_ITEMS} terms, samples, counts and actions"
@@ -59,7 +60,7 @@ class FormulaElaborator:
             for inner in values_of(operand, values):
                 yield from self._operand(operand.value, inner)
             return
-        self._count_item(operand.at)
+        self._charge_item(operand.at)
         if isinstance(operand, Formula):
             parts = tuple(
                 part

@@ -8,7 +8,7 @@ from graphlib import TopologicalSorter
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import Module, Ref, SignalKind
 
-Key = tuple[str, str]
+PartOfModule = tuple[str, str]
 """A module and one of its counts, targets or outputs."""
 
 
@@ -18,7 +18,7 @@ class BitSlice:
 
     port: str
     """Name of the port; empty for a register."""
-    register: Key
+    register: PartOfModule
     low: int
     width: int
     signed: bool = False
@@ -43,9 +43,9 @@ def valid_slice(ref: Ref) -> BitSlice:
 
 
 def stall_order(graph: Graph) -> tuple[Module, ...]:
-    """Return the modules so that each follows the readers of its streams: stalls travel upstream (R7).
+    """Return the modules in an order in which each comes after the modules that read its streams.
 
-    Raise ValueError if streams form a cycle.
+    Stalls travel upstream (R7), so the readers are evaluated first. Raise ValueError if streams form a cycle.
     """
     takers: dict[str, list[str]] = {module.name: [] for module in graph.datapath.modules}
     for (driver, _, _), counts in graph.takers.items():
@@ -54,6 +54,6 @@ def stall_order(graph: Graph) -> tuple[Module, ...]:
     return tuple(graph.datapath.module(name) for name in TopologicalSorter(takers).static_order())
 
 
-def beats_of(module: Module) -> tuple[Key, ...]:
+def find_driven_streams(module: Module) -> tuple[PartOfModule, ...]:
     """Return the streams that a module drives."""
     return tuple((module.name, action.output) for action in module.streams())

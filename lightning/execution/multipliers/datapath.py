@@ -70,7 +70,7 @@ class DatapathMultiplier:
             self._driver = fpga.Datapath(bus)
             self._load(program, opened_here=isinstance(address, str))
 
-    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
+    def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
         """Return sums (images, positions, groups, rows) of activations (images, positions, groups, terms).
 
         `keys` are ignored. Raise `DeviceGone` if the bus fails, `DeviceStuck` if beats are not accepted or get lost.

@@ -80,7 +80,7 @@ class DeviceMultiplier:
         """Identity of the calibration."""
         self._average = average
 
-    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
+    def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
         """Return sums (images, positions, groups, rows) of activations (images, positions, groups, terms).
 
         They are not rounded. All images and positions share few programs. Raise `DeviceGone` or `DeviceStuck`; warn

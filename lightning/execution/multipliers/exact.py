@@ -60,7 +60,7 @@ def exact_multiplier() -> Multiplier:
 class ExactMultiplier:
     """`Multiplier` without noise in plain numpy: it needs no numba, and is tens of times slower."""
 
-    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
+    def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
         """Return the exact sums, int32; `keys` are ignored."""
         images, positions, _, terms = activations.shape
         sums = [
@@ -76,7 +76,7 @@ class CompiledMultiplier:
     def __init__(self) -> None:
         self._ordered: dict[str, tuple[PhotonicLayer, tuple[OrderedWeights, ...]]] = {}
 
-    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
+    def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
         """Return the sums, the same as those of `ExactMultiplier`."""
         from lightning.execution.kernels.sums import sums_into
 

@@ -83,9 +83,9 @@ class NoisyMultiplier:
         self._rows: dict[str, RowNoise] = {}
         self._readouts: dict[str, OrderedReadouts] = {}
 
-    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
-        """Return the sums as `Multiplier.sums` does, float32 and not rounded."""
-        exact = self._exact.sums(layer, activations, keys)
+    def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
+        """Return the sums as `Multiplier.compute_sums` does, float32 and not rounded."""
+        exact = self._exact.compute_sums(layer, activations, keys)
         images, positions, groups, rows = exact.shape
         flat = exact.reshape(images, positions, groups * rows)
         stream = self._streams[layer.name]
@@ -199,8 +199,8 @@ class PerReadoutMultiplier:
         self._streams = streams_of(model)
         self._readouts: dict[str, OrderedReadouts] = {}
 
-    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
-        """Return the sums as `Multiplier.sums` does, float32 and not rounded."""
+    def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
+        """Return the sums as `Multiplier.compute_sums` does, float32 and not rounded."""
         from lightning.execution.kernels.readouts import read_into
 
         ready, numbers, stream = self._ready(layer), self._numbers(), self._streams[layer.name]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import NetworkError, UnsupportedNode
-from lightning.networks.network import LARGEST, Node
+from lightning.networks.network import MAX_ACTIVATION_SIZE, Node
 
 Array = npt.NDArray[Any]
 Attributes = Mapping[str, Any]
@@ -182,7 +182,7 @@ class Builder:
         self.notes.append(sentence)
 
     def _check_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-        if min(shape, default=1) < 1 or prod(shape) > LARGEST:
+        if min(shape, default=1) < 1 or prod(shape) > MAX_ACTIVATION_SIZE:
             raise NetworkError(
                 f"{name}: an activation cannot have the shape {shape}", hint="Check the shapes"
             )

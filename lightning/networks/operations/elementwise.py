@@ -133,7 +133,7 @@ def _broadcastable(builder: Builder, call: Call, tensor: str, rank: int) -> str:
     if value.ndim > rank or (value.ndim == rank and value.shape[0] != 1):
         raise call.make_error(
             f"combines activations with a constant of shape {value.shape} that has a batch axis",
-            "Give it the length 1",
+            "Give its batch axis the length 1",
         )
     if value.dtype.kind not in "fiub":
         raise call.make_error(f"combines activations with a constant of type {value.dtype}")
@@ -171,7 +171,8 @@ def add_where(builder: Builder, call: Call) -> str:
     rank = max(builder.rank(tensor) for tensor in branches if not builder.is_constant(tensor))
     if condition.ndim > rank or (condition.ndim == rank and condition.shape[0] != 1):
         raise call.make_error(
-            f"selects by a condition of shape {condition.shape} that has a batch axis", "Give it the length 1"
+            f"selects by a condition of shape {condition.shape} that has a batch axis",
+            "Give its batch axis the length 1",
         )
     condition_name = builder.constant(condition.astype(bool), f"{call.name}.condition")
     return builder.emit("Where", [condition_name, *branches], call.name)

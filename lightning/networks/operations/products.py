@@ -21,7 +21,7 @@ def add_gemm(builder: Builder, call: Call) -> str:
     """Add the matrix product alpha * A @ B + beta * C, with constant B."""
     if builder.is_constant(call.input_name(0)):
         raise call.make_error(
-            "multiplies a constant by activations, so its rows are not images", "Swap the factors"
+            "has the constant as first factor, so the rows of its result are not images", "Swap the factors"
         )
     x = builder.require_activation(call)
     if call.integer("transA", 0):
@@ -109,7 +109,7 @@ def _constant_times(builder: Builder, call: Call, x: str, factor: Array) -> str:
     rank = builder.rank(x)
     if rank < 3:
         raise call.make_error(
-            "multiplies a constant by activations, so its rows are not images", "Swap the factors"
+            "has the constant as first factor, so the rows of its result are not images", "Swap the factors"
         )
     if factor.ndim > 2:
         return _stack(builder, call, [builder.constant(factor, f"{call.name}.factor"), x])

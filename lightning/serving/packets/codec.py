@@ -12,12 +12,12 @@ wrong field. docs/reference/inference-packets.md has the same table.
 | 6 | 1 | datatype of a request's numbers, and of an answer's scores: 1 uint8, 2 float32 |
 | 7 | 1 | code of a refusal, else 0 |
 | 8 | 4 | model |
-| 12 | 4 | request: deadline, microseconds after its arrival, 0 for none; else microseconds since its arrival |
+| 12 | 4 | time in microseconds: in a request the deadline after arrival, 0 for none; else from arrival to sending |
 | 16 | 8 | number of the request, chosen by the client; also the key of its noise |
 | 24 | 2 | fragment, 0 .. fragments - 1 |
 | 26 | 2 | fragments, 1 .. 65,535 |
 | 28 | 2 | bytes after the header |
-| 30 | 2 | 0 |
+| 30 | 2 | spare: 0 |
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from lightning.execution.interface import classes_of
 MAGIC = b"LBIP"
 VERSION = 1
 HEADER = struct.Struct(">4sBBBBIIQHHHH")
-DATAGRAM = 1472
+MAX_DATAGRAM_BYTES = 1472
 """Maximum size of a datagram: the 1500 bytes of an Ethernet frame minus the headers of IPv4 and UDP."""
-ROOM = DATAGRAM - HEADER.size
-"""Bytes of a message that fit into one datagram."""
+MAX_PAYLOAD_BYTES = MAX_DATAGRAM_BYTES - HEADER.size
+"""Maximum size of a payload: the bytes of a message that fit into one datagram."""
 
 
 class Kind(IntEnum):
@@ -94,7 +94,7 @@ class Packet:
     request: int
     payload: bytes = b""
     time_us: int = 0
-    """In a request its deadline, otherwise the time since its arrival."""
+    """In a request its deadline after arrival, otherwise the time from the arrival of the request to sending."""
     datatype: Datatype = Datatype.UINT8
     code: int = 0
     fragment: int = 0
@@ -123,7 +123,7 @@ def find_flaw(
 ) -> str:
     """Return the name of the first wrong field in a datagram of `size` bytes, or "" if it is valid."""
     # All fragments but the last are full, so that the number of a fragment gives its position.
-    is_complete = length == size - HEADER.size and size <= DATAGRAM
+    is_complete = length == size - HEADER.size and size <= MAX_DATAGRAM_BYTES
     if magic != MAGIC or version != VERSION:
         return "magic" if magic != MAGIC else "version"
     if not 1 <= kind <= 3 or not 1 <= datatype <= 2:
@@ -132,7 +132,7 @@ def find_flaw(
         return "code"
     if fragment >= fragments:
         return "fragment"
-    if not is_complete or (fragment + 1 < fragments and size != DATAGRAM):
+    if not is_complete or (fragment + 1 < fragments and size != MAX_DATAGRAM_BYTES):
         return "length"
     return "spare" if spare else ""
 
@@ -180,7 +180,7 @@ def split(
     >>> [len(each.payload) for each in split(Kind.REQUEST, 1, 7, bytes(3136))]
     [1440, 1440, 256]
     """
-    fragments = max(-(-len(message) // ROOM), 1)
+    fragments = max(-(-len(message) // MAX_PAYLOAD_BYTES), 1)
     if fragments > 0xFFFF:
         raise PacketError("length")
     return [
@@ -188,7 +188,7 @@ def split(
             kind,
             model,
             request,
-            message[each * ROOM : (each + 1) * ROOM],
+            message[each * MAX_PAYLOAD_BYTES : (each + 1) * MAX_PAYLOAD_BYTES],
             time_us,
             datatype,
             0,
@@ -214,17 +214,17 @@ class Scores:
     scores: npt.NDArray[np.float32]
 
 
-def answer_message(scores: npt.NDArray[np.float32], cycles: int) -> bytes:
+def encode_answer(scores: npt.NDArray[np.float32], cycles: int) -> bytes:
     """Encode the message of an answer.
 
-    >>> answer_message(np.array([1, 3], np.float32), 104).hex(" ", -4)
+    >>> encode_answer(np.array([1, 3], np.float32), 104).hex(" ", -4)
     '00000001 00000002 00000000 00000068 3f800000 40400000'
     """
     flat = scores.reshape(1, -1)
     return ANSWER.pack(int(classes_of(flat)[0]), flat.size, cycles) + flat.astype(">f4").tobytes()
 
 
-def read_answer(message: bytes) -> Scores:
+def decode_answer(message: bytes) -> Scores:
     """Decode the message of an answer. Raise `PacketError` if its length or class contradicts the number of scores."""
     if len(message) < ANSWER.size:
         raise PacketError("answer")

@@ -20,7 +20,7 @@ from lightning.serving.packets.codec import (
     Datatype,
     Kind,
     Packet,
-    answer_message,
+    encode_answer,
     serialise,
     split,
 )
@@ -106,7 +106,7 @@ class Deferred:
         return Code.LATE if answers is None else self._answer(job, answers)
 
     def _answer(self, job: Job, answers: Answers) -> Code | None:
-        message = answer_message(answers.scores, answers.cycles)
+        message = encode_answer(answers.scores, answers.cycles)
         elapsed = measure_elapsed_us(job.arrived)
         packets = split(
             Kind.ANSWER, job.model, job.request, message, time_us=elapsed, datatype=Datatype.FLOAT32

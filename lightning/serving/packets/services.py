@@ -11,7 +11,17 @@ import numpy.typing as npt
 from lightning.errors import InputError
 from lightning.execution.interface import classes_of
 from lightning.serving.model_instance import ModelInstance
-from lightning.serving.packets.codec import ANSWER, DTYPES, HEADER, MAGIC, ROOM, VERSION, Code, Datatype, Kind
+from lightning.serving.packets.codec import (
+    ANSWER,
+    DTYPES,
+    HEADER,
+    MAGIC,
+    MAX_PAYLOAD_BYTES,
+    VERSION,
+    Code,
+    Datatype,
+    Kind,
+)
 from lightning.serving.packets.mmsg import Inbox
 from lightning.serving.packets.reassembly import ReplayCache
 
@@ -87,10 +97,10 @@ class Service:
         ANSWER.pack_into(self._buffer, HEADER.size, 0, self._scores.size, first.cycles)
         self.where = self._datagram.ctypes.data
         """Memory address of the datagram that `packet` fills."""
-        self.fits = length <= ROOM
+        self.fits = length <= MAX_PAYLOAD_BYTES
         """Whether an answer fits into one datagram."""
         chain = getattr(instance.executor, "chain", None)
-        simple = chain is not None and not chain.tail and self.fits and self.size <= ROOM
+        simple = chain is not None and not chain.tail and self.fits and self.size <= MAX_PAYLOAD_BYTES
         self.fast_path = FastPath(chain, instance.number, self._datagram, self._scores) if simple else None
         """The compiled path, or None unless the model is a chain whose request and answer fit into a datagram each."""
 

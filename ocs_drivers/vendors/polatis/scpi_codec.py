@@ -105,7 +105,7 @@ def decode_size(reply: str) -> tuple[int, int]:
     match = _SIZE.fullmatch(reply)
     inputs, outputs = map(int, match.groups()) if match else (0, 0)
     if not (inputs and outputs):
-        raise _make_desync("not a size", reply)
+        raise _make_desync("not a valid matrix size", reply)
     return inputs, outputs
 
 

@@ -46,7 +46,7 @@ def decode_size(lines: Lines) -> tuple[int, int]:
     match = _SIZE.fullmatch(_single_line(lines))
     inputs, outputs = map(int, match.groups()) if match else (0, 0)
     if not (inputs and outputs):
-        raise _make_desync("not a size", lines)
+        raise _make_desync("not a valid matrix size", lines)
     return inputs, outputs
 
 

@@ -1,7 +1,7 @@
 """Wave2Wave ROME and FiberZone AFM, one family of robotic patch panels, over SSH or telnet.
 
 Based on two public drivers and the captures of their tests; not tested on a real unit yet.
-One request to an AFM, with the numbers of two logical ports, makes the circuits both ways, as in the public driver.
+As in the public driver, one request with two logical ports makes an AFM connect both directions.
 Assumptions: an AFM accepts requests for one E and one W port and shows its queue as ROME does, and its state 6 means
 that the robot is working on a port.
 Options of an address, for a device that is different or slower:
@@ -10,7 +10,7 @@ Options of an address, for a device that is different or slower:
     poll_s               seconds between two reads of a robot that is moving (3)
     idle_s               seconds after which an idle connection is replaced (180; an assumption)
     homing_s             seconds that a homing run may take (900)
-    grace_s              seconds for which the device may request a homing run while a command is in process (120)
+    grace_s              seconds for which a request for a homing run is tolerated while a command runs (120)
     one_way              yes: allow removing one direction of a two-way circuit if the ports are paired (no)
     key, known_hosts     files of SSH
 """
@@ -46,40 +46,40 @@ def rome_ssh(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> RomeCli:
     """Return an unopened ROME over SSH. Raise `AddressError` for an invalid option."""
-    return _open_over_ssh(address, ROME, timeout_s, credentials)
+    return _make_over_ssh(address, ROME, timeout_s, credentials)
 
 
 def rome_telnet(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> RomeCli:
     """Return an unopened ROME over telnet. Raise `AddressError` for an invalid option."""
-    return _open_over_telnet(address, ROME, timeout_s, credentials)
+    return _make_over_telnet(address, ROME, timeout_s, credentials)
 
 
 def afm_ssh(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> RomeCli:
     """Return an unopened AFM over SSH. Raise `AddressError` for an invalid option."""
-    return _open_over_ssh(address, AFM, timeout_s, credentials)
+    return _make_over_ssh(address, AFM, timeout_s, credentials)
 
 
 def afm_telnet(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> RomeCli:
     """Return an unopened AFM over telnet. Raise `AddressError` for an invalid option."""
-    return _open_over_telnet(address, AFM, timeout_s, credentials)
+    return _make_over_telnet(address, AFM, timeout_s, credentials)
 
 
-def _open_over_ssh(
+def _make_over_ssh(
     address: Address, dialect: Dialect, timeout_s: float, credentials: Credentials | None
 ) -> RomeCli:
     address = address.check_options(*OPTIONS, "key", "known_hosts").with_port(SSH_PORT)
     timeouts = timeouts_in(address)
-    line = ssh_line(address, SSH_PORT, _account(address, credentials))
+    line = ssh_line(address, SSH_PORT, _choose_account(address, credentials))
     return RomeCli(str(address), line, timeout_s=timeout_s, dialect=dialect, timeouts=timeouts)
 
 
-def _open_over_telnet(
+def _make_over_telnet(
     address: Address, dialect: Dialect, timeout_s: float, credentials: Credentials | None
 ) -> RomeCli:
     address = address.check_options(*OPTIONS).with_port(TELNET_PORT)
@@ -88,10 +88,10 @@ def _open_over_telnet(
         telnet_line(address, TELNET_PORT),
         timeout_s=timeout_s,
         dialect=dialect,
-        login=Login(_account(address, credentials)),
+        login=Login(_choose_account(address, credentials)),
         timeouts=timeouts_in(address),
     )
 
 
-def _account(address: Address, credentials: Credentials | None) -> Credentials:
+def _choose_account(address: Address, credentials: Credentials | None) -> Credentials:
     return find_credentials(str(address), credentials or address.credentials, factory=DEFAULT_ACCOUNT)

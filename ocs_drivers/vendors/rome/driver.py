@@ -210,7 +210,7 @@ class RomeCli(SwitchDriver):
         connections = table.connections(pending_pairs)
         ties = self._board.paired and not self._timeouts.removes_one_way
         tied = two_way_circuits(connections.pairs, self._layout) if ties else frozenset()
-        return Snapshot(connections, self._clock.now(), unfit=table.unfit(), tied=tied, pending=pending)
+        return Snapshot(connections, self._clock.now(), unfit=table.unfit_ports(), tied=tied, pending=pending)
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with their current state and number of moves; the label is the logical name."""

@@ -293,7 +293,7 @@ class Table:
         """The state of every output, by our numbers."""
         return {self.numbering.output_port(n): self._state(cell) for n, cell in enumerate(self.cells)}
 
-    def unfit(self, *, force: bool) -> dict[int, PortState]:
+    def unfit_ports(self, *, force: bool) -> dict[int, PortState]:
         """Return the states of the outputs that cannot be used; with `force`, locked ones can."""
         return {
             port: state

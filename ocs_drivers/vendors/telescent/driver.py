@@ -64,18 +64,18 @@ class _Move:
     """State of one step: its start, and how long it may take.
 
     `commanded` is True once the robot was commanded to move, `seen` once the table showed the move as pending, and
-    `doubt` is the error that leaves its execution uncertain.
+    `uncertainty` is the error that leaves its execution uncertain.
     """
 
     began_s: float
     allowed_s: float = 0.0
     commanded: bool = False
     seen: bool = False
-    doubt: OcsError | None = None
+    uncertainty: OcsError | None = None
 
 
 class TelescentCli(SwitchDriver):
-    """One Telescent frame, on any transport; `open` before use.
+    """Driver of one Telescent frame over any transport. Call `open` first.
 
     `timeout_s` bounds every wait for an answer; a move may take `options.move_time_s[1]`, plus as much for every
     pending move of the device.
@@ -148,11 +148,11 @@ class TelescentCli(SwitchDriver):
         return codec.decode_input(lines, self._commands)
 
     def _read(self) -> Snapshot:
-        table = self._table()
-        unfit = table.unfit(force=self._options.force)
-        return Snapshot(table.connections, self._clock.now(), unfit=unfit, pending=table.pending)
+        table = self._read_table()
+        unfit_ports = table.unfit_ports(force=self._options.force)
+        return Snapshot(table.connections, self._clock.now(), unfit=unfit_ports, pending=table.pending)
 
-    def _table(self) -> Table:
+    def _read_table(self) -> Table:
         return self._ask_twice(self._commands.table, self._decode_whole_table)
 
     def _ask_twice(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
@@ -177,16 +177,18 @@ class TelescentCli(SwitchDriver):
         The table has the outputs only; each input without a circuit takes a query, which is slow on a large frame.
         """
         with self._session.lock():
-            table = self._retry(self._table)
+            table = self._retry(self._read_table)
             connections = table.connections
-            inputs = {port: self._input_state(port, connections) for port in range(1, len(table.cells) + 1)}
+            inputs = {
+                port: self._read_input_state(port, connections) for port in range(1, len(table.cells) + 1)
+            }
         return {
             port: PortInfo(port, side, state, name=self._numbering.name(port))
             for side, states in ((Side.IN, inputs), (Side.OUT, table.outputs))
             for port, state in states.items()
         }
 
-    def _input_state(self, port: int, connections: CrossConnects) -> PortState:
+    def _read_input_state(self, port: int, connections: CrossConnects) -> PortState:
         if port in connections or not self._retry(lambda: self._read_input(port)).is_reserved:
             return PortState.ENABLED
         return PortState.LOCKED
@@ -230,15 +232,15 @@ class TelescentCli(SwitchDriver):
             if number and not self._move.commanded:  # once the robot moves, it is too late to stop
                 guard()
             self._send(command, moves=moves)
-            if self._move.doubt:
+            if self._move.uncertainty:
                 return
 
     def _send(self, command: str, *, moves: bool) -> None:
         """Send one command.
 
-        If the connection breaks during a command that moves the robot, the device may have received it; if the device
-        refuses the second move of a removal, the first has started: both set `doubt`. Raises `ConnectionLost` if the
-        connection breaks earlier: then nothing moves.
+        If the connection breaks during a command that moves the robot, the device may have received the command. If the
+        device refuses the second move of a removal, the first has started. Both set `uncertainty`. Raise
+        `ConnectionLost` if the connection breaks earlier; then nothing moves.
         """
         move = self._move
         try:
@@ -248,11 +250,11 @@ class TelescentCli(SwitchDriver):
                 raise make_lost(
                     self._address, f"before the robot was commanded to move: {error.what}"
                 ) from error
-            move.doubt = error
+            move.uncertainty = error
         except (DeviceError, RobotFault) as refusal:
             if not move.commanded:
                 raise
-            move.doubt = refusal
+            move.uncertainty = refusal
         move.commanded = move.commanded or moves
 
     def _accept(self, lines: tuple[str, ...]) -> None:
@@ -267,10 +269,10 @@ class TelescentCli(SwitchDriver):
         return repeat(self.poll_s)
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Return True to read again, while the robot may still make the move.
+        """Return True if the robot may still make the move, so that the caller reads again.
 
-        False once the move was pending and no longer is. After the longest time, raises `RobotFault`; the refusal of
-        the second move of a removal; or `Timeout` if the connection broke and the move was never pending.
+        Return False once the move was pending and no longer is. After the longest time, raise the refusal of the second
+        move of a removal, `Timeout` if the connection broke and the move was never pending, or else `RobotFault`.
         """
         move, pending = self._move, read_back.pending
         at_work = any(pending_move.pair in step.pairs.pairs for pending_move in pending)
@@ -278,21 +280,22 @@ class TelescentCli(SwitchDriver):
             return False
         move.seen = move.seen or at_work
         typical_s, longest_s = self._options.move_time_s
-        each_s = 2 * typical_s if move.doubt and not move.seen else longest_s
+        each_s = 2 * typical_s if move.uncertainty and not move.seen else longest_s
         move.allowed_s = max(move.allowed_s, each_s * (1 + len(pending)))
         if self._clock.now() - move.began_s < move.allowed_s:
             return True
-        raise self._make_overdue(move)
+        raise self._make_overdue_error(move)
 
-    def _make_overdue(self, move: _Move) -> OcsError:
-        if isinstance(move.doubt, DeviceError | RobotFault):  # the device received it, and its time is up
-            return move.doubt
-        if move.doubt and not move.seen:
+    def _make_overdue_error(self, move: _Move) -> OcsError:
+        # The device refused or failed after it had received the command, and the time of the move is up.
+        if isinstance(move.uncertainty, DeviceError | RobotFault):
+            return move.uncertainty
+        if move.uncertainty and not move.seen:
             return Timeout(
                 f"the move was not made within {move.allowed_s:.3g} s, and it is not certain that the device received "
-                f"it: {move.doubt.what}",
+                f"it: {move.uncertainty.what}",
                 device=self._address,
-                sent=move.doubt.sent,
+                sent=move.uncertainty.sent,
                 hint="The move may still happen: check the device, then read and plan again.",
             )
         return RobotFault(

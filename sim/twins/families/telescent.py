@@ -237,7 +237,7 @@ class Frame:
             raise CommandError("robot fault: homing required before the next move")
 
     def _lock_again(self, change: Change) -> None:
-        for pair in (*change.removed, *change.made):
+        for pair in (*change.removed, *change.added):
             self.unlocked.difference_update(pair)
 
     def _lock_unmoved(self, event: Event, job: Job | None) -> None:

@@ -227,7 +227,7 @@ class Tl1Frontend(ABC):
     def table(self, session: Tl1Session) -> Mapping[str, Handler]:
         """Return the command handlers of a logged-in session, by verb."""
 
-    def canonical(self, verb: str) -> str:
+    def canonical_verb(self, verb: str) -> str:
         """Return the verb as the table spells it."""
         return verb
 
@@ -240,7 +240,7 @@ class Tl1Frontend(ABC):
         del session
         return ()
 
-    def note(self, command: Command) -> str:
+    def answer_comment(self, command: Command) -> str:
         """Return the comment of the answer to a command; empty for none."""
         del command
         return ""
@@ -300,7 +300,7 @@ class Tl1Frontend(ABC):
 
     def answer(self, command: Command, lines: Lines) -> bytes:
         """Return the frame of a completed command."""
-        tag, note = self.tag(command), self.note(command)
+        tag, note = self.tag(command), self.answer_comment(command)
         now = local_time()
         return self.framing.answer(self.device.name, tag, self.pages(lines), now, note=note)
 
@@ -320,9 +320,9 @@ class Tl1Frontend(ABC):
         listening = (session for session in self.sessions if session.user and not session.silenced)
         listeners = [session.send for session in listening if session is not author]
         if not listeners:  # count the reports, but save the time to format them
-            self._reports += len(change.removed) + len(change.made)
+            self._reports += len(change.removed) + len(change.added)
             return
-        for verb, pairs in zip(verbs, (change.removed, change.made), strict=True):
+        for verb, pairs in zip(verbs, (change.removed, change.added), strict=True):
             for pair in pairs:
                 self.report(listeners, event, self.change_row(self._reports + 1, verb, pair))
 
@@ -409,7 +409,7 @@ class Tl1Session:
         if command.verb == "CANC-USER":
             self.user = ""
             return ()
-        verb = self._frontend.canonical(command.verb)
+        verb = self._frontend.canonical_verb(command.verb)
         if verb not in self._table:
             raise Denied("ICNV", self._frontend.unknown_command.format(verb=verb[:40]))
         lines = self._table[verb](command)

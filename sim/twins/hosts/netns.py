@@ -1,8 +1,8 @@
 """Named kernel network namespaces: creation, removal with all their processes, and calls inside them.
 
 All functions need Linux, and most need root. `batch` runs one `ip` or `tc` process for any number of commands.
-`call_in` and `socket_in` enter a namespace without a process, in a separate thread: the kernel has one current network
-namespace for each thread, so the rest of the program is not affected.
+`call_in` and `bind_socket_in` enter a namespace without a process, in a separate thread: the kernel has one current
+network namespace for each thread, so the rest of the program is not affected.
 """
 
 from __future__ import annotations
@@ -81,16 +81,16 @@ def _find_failed_line(tool: str, lines: Sequence[str], stderr: str) -> str:
     return f"`{tool} {line}` failed: {output.strip()}"
 
 
-def add(names: Iterable[str]) -> None:
+def add_namespaces(names: Iterable[str]) -> None:
     """Create named network namespaces. Raise `KernelFault` with code `no_namespaces` if that is not permitted."""
     try:
         batch("ip", [f"netns add {name}" for name in names])
     except KernelFault as error:
-        hint = "Run where root may create network namespaces (CAP_SYS_ADMIN), or choose hosts_mode model"
+        hint = "Run where root may create network namespaces (CAP_SYS_ADMIN), or set `hosts_mode` to `model`"
         raise KernelFault(error.what, hint=hint, code="no_namespaces") from error
 
 
-def delete(names: Iterable[str]) -> None:
+def delete_namespaces(names: Iterable[str]) -> None:
     """Remove the named namespaces that exist. The kernel removes their links once no process uses them."""
     present = set(list_namespaces())
     batch("ip", [f"netns del {name}" for name in names if name in present])
@@ -105,14 +105,14 @@ def list_namespaces(prefix: str = "") -> tuple[str, ...]:
 
 def list_processes(names: Iterable[str]) -> tuple[int, ...]:
     """Return the ids of the processes in any of the named namespaces, with one pass over /proc."""
-    namespaces = {identity for name in names if (identity := _identity(_NAMED / name)) is not None}
+    namespaces = {identity for name in names if (identity := _identify(_NAMED / name)) is not None}
     if not namespaces:
         return ()
     processes = (path for path in Path("/proc").iterdir() if path.name.isdecimal())
-    return tuple(int(path.name) for path in processes if _identity(path / "ns/net") in namespaces)
+    return tuple(int(path.name) for path in processes if _identify(path / "ns/net") in namespaces)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identify(path: Path) -> tuple[int, int] | None:
     """Return device and inode, which identify a namespace; None if it does not exist."""
     try:
         status = path.stat()
@@ -148,9 +148,9 @@ def call_in(namespace: str, function: Callable[[], T]) -> T:
 
 
 def await_ready(namespace: str, links: Iterable[str]) -> None:
-    """Wait until every link that is up, with its far end up, can send.
+    """Wait until every link can send that is up at both ends.
 
-    A link shows its carrier at once, but a kernel worker attaches its queue later, and until then packets are
+    A link shows its carrier at once, but a kernel worker attaches the queue of the link later. Until then, packets are
     silently dropped. Raise `KernelFault` if this takes longer than `_READY_TIMEOUT_S`.
     """
     call_in(namespace, lambda: _await_ready(namespace, links))
@@ -199,7 +199,7 @@ def _enter(namespace: str) -> None:
         os.close(handle)
 
 
-def socket_in(namespace: str | None, host: str, port: int) -> socket.socket:
+def bind_socket_in(namespace: str | None, host: str, port: int) -> socket.socket:
     """Return a TCP socket bound to `host:port` inside a namespace (None for the current one), ready to listen.
 
     Raise `KernelFault`, with code `address_in_use` if the address is in use.
@@ -241,6 +241,6 @@ def write_sysctl(key: str, value: object) -> None:
     except OSError as error:
         raise KernelFault(
             f"cannot set net/{key}: {error.strerror}",
-            hint="Run where root may write /proc/sys, or choose hosts_mode model",
+            hint="Run where root may write /proc/sys, or set `hosts_mode` to `model`",
             code="no_sysctl",
         ) from error

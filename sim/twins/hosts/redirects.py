@@ -212,7 +212,9 @@ class Fabric:
                 "tc", [*(f"qdisc add dev {end.link} clsact" for end in self.ends), *trial], self.namespace
             )
         except netns.KernelFault as error:
-            hint = "Load the kernel modules sch_ingress, cls_u32 and act_mirred, or choose hosts_mode model"
+            hint = (
+                "Load the kernel modules sch_ingress, cls_u32 and act_mirred, or set `hosts_mode` to `model`"
+            )
             raise netns.KernelFault(error.what, hint=hint, code="no_redirects") from error
 
     def render(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:

@@ -54,10 +54,10 @@ class SwitchFaults(LineFaults):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Pairs that one command of any client removed from and added to the configuration, each sorted."""
+    """Pairs that one command, of any client, removed from the configuration, and pairs that it added; both sorted."""
 
     removed: tuple[Pair, ...]
-    made: tuple[Pair, ...]
+    added: tuple[Pair, ...]
 
 
 class SwitchDevice:
@@ -93,7 +93,9 @@ class SwitchDevice:
         self.attenuators: dict[int, Attenuator] = {}
         self.labels: dict[int, str] = {}
         self.changes = 0
+        """Number of changes that moved something."""
         self.busy_s = 0.0
+        """Time during which something moved."""
         self.last_busy_s = 0.0
         self._boot_mode = boot_mode
         self._saved: Connections = {}
@@ -103,7 +105,8 @@ class SwitchDevice:
         self._idle = asyncio.Event()
         self._idle.set()
         self._motions: set[asyncio.Task[None]] = set()
-        self.wear: Counter[int] = Counter()
+        self.moves_by_port: Counter[int] = Counter()
+        """Number of circuits removed and added, by port."""
         self._unplugged_inputs: set[int] = set()  # a robot or person holds their fibre
         self._listeners: list[Callable[[Change], None]] = []
         self._when_powerless: list[Callable[[], None]] = []
@@ -127,12 +130,12 @@ class SwitchDevice:
         }
 
     def fibre(self, source: int) -> int:
-        """Return the input whose fibre is plugged at `source`: differs from `source` after the fault `swap_fibres`."""
+        """Return the input whose fibre is plugged at `source`: another input after the fault `swap_fibres`."""
         return self.faults.swapped.get(source, source)
 
     @property
     def light_paths(self) -> Connections:
-        """Output that the light of each fibre reaches: `lit`, with the inputs of swapped fibres exchanged."""
+        """The output that the light of each fibre reaches. It differs from `lit` only for swapped fibres."""
         return {self.fibre(source): output for source, output in self.lit.items()}
 
     def is_moving(self, source: int) -> bool:
@@ -202,13 +205,13 @@ class SwitchDevice:
             disturbed = before.items() | result.items()
         return self._move({pair[0] for pair in disturbed})
 
-    def hold(self, source: int) -> None:
-        """Unplug the fibre of an input: its circuit is dark until `release`."""
+    def unplug(self, source: int) -> None:
+        """Unplug the fibre of an input. The circuit of the input is dark until `plug_in`."""
         self._unplugged_inputs.add(source)
         self.republish()
 
-    def release(self, source: int) -> None:
-        """Plug the fibre of an input in again, where the commanded connections say."""
+    def plug_in(self, source: int) -> None:
+        """Plug the fibre of an input in again, at the output that the commanded connections give."""
         self._unplugged_inputs.discard(source)
         self.republish()
 
@@ -273,8 +276,8 @@ class SwitchDevice:
         change = Change(
             tuple(sorted(before.items() - after.items())), tuple(sorted(after.items() - before.items()))
         )
-        for pair in (*change.removed, *change.made):
-            self.wear.update(pair)
+        for pair in (*change.removed, *change.added):
+            self.moves_by_port.update(pair)
         for listener in self._listeners:
             listener(change)
 

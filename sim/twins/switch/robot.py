@@ -199,7 +199,7 @@ class Robot:
         self._notify("running", self._record_state(job, "running"))
         for source in {source for source, _ in changed_pairs}:
             self._gripped_inputs.add(source)
-            self.device.hold(source)
+            self.device.unplug(source)
         await self._move(job)
 
     async def _move(self, job: Job) -> None:
@@ -240,7 +240,7 @@ class Robot:
 
     def _release_fibres(self) -> None:
         while self._gripped_inputs:
-            self.device.release(self._gripped_inputs.pop())
+            self.device.plug_in(self._gripped_inputs.pop())
 
     # -- failures
 

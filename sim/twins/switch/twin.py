@@ -291,7 +291,7 @@ class Panel:
             "changes": device.changes,
             "busy_s": device.busy_s,
             "last_busy_s": device.last_busy_s,
-            "wear": {str(port): moves for port, moves in sorted(device.wear.items())},
+            "wear": {str(port): moves for port, moves in sorted(device.moves_by_port.items())},
             "fired": dict(device.fired),
             "now_s": device.clock.now(),
         }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document
-from testbed.commands.groups import Moves
+from testbed.commands.groups import MovingCommand
 from testbed.commands.place import Place
 from testbed.commands.progress import PlainNarrator, RichNarrator, narrate, note_compilation
 from testbed.errors import WorkloadError
@@ -68,7 +68,7 @@ class ReproductionDocument(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reproduce(Moves, Command[ReproductionDocument]):
+class Reproduce(MovingCommand, Command[ReproductionDocument]):
     """`testbed reproduce`."""
 
     needs = "nothing"
@@ -82,9 +82,9 @@ class Reproduce(Moves, Command[ReproductionDocument]):
         option("Reproduce only this figure (repeatable): 10 to 17 of topoopt.", "--figure", metavar="NUMBER"),
     ] = ()
     quick: Annotated[bool, option("Use small sizes, to check that everything runs.", "--quick")] = False
-    out: Annotated[Path, option("Folder for the files.", metavar="DIR", is_local=True)] = Path(
-        "reproductions"
-    )
+    out: Annotated[
+        Path, option("Folder for the reproduced figures and tables.", metavar="DIR", is_local=True)
+    ] = Path("reproductions")
     plot: Annotated[Literal["svg", "png"], option("Format of plots.", "--picture")] = "svg"
     lab_file: Annotated[
         Path | None,

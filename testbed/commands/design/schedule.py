@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document, UnfinishedOperation
-from testbed.commands.groups import Moves
+from testbed.commands.groups import MovingCommand
 from testbed.commands.place import Place
 from testbed.commands.progress import narrate, note_compilation
 from testbed.errors import WorkloadError
@@ -89,7 +89,7 @@ class ScheduleDocument(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule(Moves, Command[ScheduleDocument]):
+class Schedule(MovingCommand, Command[ScheduleDocument]):
     """`testbed schedule`."""
 
     needs = "nothing"
@@ -145,8 +145,10 @@ class Schedule(Moves, Command[ScheduleDocument]):
             "With --policy weights (repeatable); default: 3 for the first job.", "--weight", metavar="JOB=W"
         ),
     ] = ()
-    slope: Annotated[float, option("Slope of MLTCP's function of the bytes sent.", least=0)] = 1.75
-    intercept: Annotated[float, option("Intercept of MLTCP's function.", least=0.001)] = 0.25
+    slope: Annotated[
+        float, option("Slope of the function by which MLTCP weighs the bytes sent.", least=0)
+    ] = 1.75
+    intercept: Annotated[float, option("Intercept of the same function.", least=0.001)] = 0.25
     most_alignments: Annotated[
         int, option("With --run: how often a job may wait for a later slot.", metavar="N", least=0)
     ] = 100

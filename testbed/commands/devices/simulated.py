@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import DONE, OMIT_NONE, Document
-from testbed.commands.groups import RATE, AsksHosts
+from testbed.commands.groups import RATE, HostsCommand
 from testbed.commands.place import Place
 from testbed.errors import UsageError
 
@@ -46,7 +46,7 @@ class UpDocument(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimUp(AsksHosts, Command[UpDocument]):
+class SimUp(HostsCommand, Command[UpDocument]):
     """`testbed sim up`."""
 
     role = None

@@ -10,10 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from testbed.commands.about import OfHosts, describe_findings, describe_hosts, heading_lines
+from testbed.commands.about import HostsFields, describe_findings, describe_hosts, heading_lines
 from testbed.commands.declare import input_file_option, option
 from testbed.commands.documents import DONE, ERROR, OMIT_NONE, Finding, finding_lines
-from testbed.commands.groups import INTERVAL, TAKE_OVER, AsksHosts, HostsChoice, Moves, NamesTopology
+from testbed.commands.groups import (
+    INTERVAL,
+    TAKE_OVER,
+    HostsChoice,
+    HostsCommand,
+    MovingCommand,
+    TopologyCommand,
+)
 from testbed.commands.place import Place
 
 if TYPE_CHECKING:
@@ -37,7 +44,7 @@ class AwaitedConfirmation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApplyDocument(OfHosts):
+class ApplyDocument(HostsFields):
     """Outcome of an apply: its operation in the journal, times in seconds, and the findings of its proof."""
 
     operation: str
@@ -58,7 +65,7 @@ class ApplyDocument(OfHosts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Apply(Moves, AsksHosts, NamesTopology):
+class Apply(MovingCommand, HostsCommand, TopologyCommand):
     """`testbed apply`."""
 
     take_over: Annotated[bool, TAKE_OVER] = False

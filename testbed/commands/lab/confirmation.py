@@ -18,7 +18,7 @@ from testbed.commands.documents import DONE
 from testbed.commands.lab.rollback import Rollback
 from testbed.commands.place import Place
 from testbed.operate.confirmation import Confirmations
-from testbed.storage.address import choose
+from testbed.storage.address import choose_database
 
 
 def main(arguments: list[Any]) -> int:
@@ -32,7 +32,7 @@ def main(arguments: list[Any]) -> int:
     from testbed.operate.journal import journal_in
 
     runs_dir, lab_file, epoch, hosts, *really_move = arguments
-    choose(os.environ.get("LIGHTBED_DATABASE", ""))
+    choose_database(os.environ.get("LIGHTBED_DATABASE", ""))
     choose_lease(os.environ.get("LIGHTBED_LEASE", ""))
     with suppress(OSError):  # a log that cannot be written must not prevent the rollback
         log_as_asked()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.declare import REQUIRED, Command, option, output_file_option
 from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
-from testbed.commands.groups import Moves
+from testbed.commands.groups import MovingCommand
 from testbed.commands.place import Place
 from testbed.commands.progress import narrate
 
@@ -93,7 +93,7 @@ class DiscoveryDocument(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Discover(Moves, Command[DiscoveryDocument]):
+class Discover(MovingCommand, Command[DiscoveryDocument]):
     """`testbed discover`."""
 
     needs = "bare lab"

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from lightbed.wording import count_noun
-from testbed.commands.about import OfLab, describe_findings, describe_lab
+from testbed.commands.about import LabFields, describe_findings, describe_lab
 from testbed.commands.declare import Text, option
 from testbed.commands.documents import CHANGES, DONE, Finding, finding_lines
-from testbed.commands.groups import INTERVAL, AsksHosts, NamesTopology
+from testbed.commands.groups import INTERVAL, HostsCommand, TopologyCommand
 from testbed.commands.place import Place
 from testbed.errors import UsageError
 
@@ -54,7 +54,7 @@ class StretchLoss:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DriftDocument(OfLab):
+class DriftDocument(LabFields):
     """A reading of a lab's optical losses and its verdict; `not_kept` says why it could not be stored, or is empty."""
 
     taken: str
@@ -70,7 +70,7 @@ class DriftDocument(OfLab):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drift(AsksHosts, NamesTopology):
+class Drift(HostsCommand, TopologyCommand):
     """`testbed drift`."""
 
     every: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from testbed.commands.declare import option
 from testbed.commands.documents import Document, UnfinishedOperation, describe_unfinished
-from testbed.commands.groups import NamesTopology
+from testbed.commands.groups import TopologyCommand
 from testbed.commands.place import Place
 
 
@@ -33,7 +33,7 @@ class EnvironmentDocument(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Environment(NamesTopology):
+class Environment(TopologyCommand):
     """`testbed env`."""
 
     lane = "reading"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Annotated
 
-from testbed.commands.about import OfHosts, describe_findings, describe_hosts, heading_lines
+from testbed.commands.about import HostsFields, describe_findings, describe_hosts, heading_lines
 from testbed.commands.declare import argument
 from testbed.commands.documents import CHANGES, DONE, Finding, finding_lines, key
-from testbed.commands.groups import AsksHosts, NamesTopology
+from testbed.commands.groups import HostsCommand, TopologyCommand
 from testbed.commands.place import Place
 
 
@@ -45,7 +45,7 @@ class KernelWay:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PathDocument(OfHosts):
+class PathDocument(HostsFields):
     """The path of a packet by plan and, unless hosts are modelled, by the kernels."""
 
     source: str = field(metadata=key("from"))
@@ -62,7 +62,7 @@ class PathDocument(OfHosts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FollowPath(AsksHosts, NamesTopology):
+class FollowPath(HostsCommand, TopologyCommand):
     """`testbed path`."""
 
     needs = "lab by option"

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from testbed.commands.about import OfHosts, describe_hosts, heading_lines
+from testbed.commands.about import HostsFields, describe_hosts, heading_lines
 from testbed.commands.declare import option, output_file_option
 from testbed.commands.design.topology import TopologyDocument
 from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation, describe_unfinished
-from testbed.commands.groups import TAKE_OVER, NamesTopology
+from testbed.commands.groups import TAKE_OVER, TopologyCommand
 from testbed.commands.place import Place
 from testbed.errors import UsageError
 
@@ -65,7 +65,7 @@ class ExpectedSeconds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExpectedOfSwitch:
+class SwitchDurations:
     """Expected durations of each step of a switch, and of all steps together."""
 
     steps: tuple[ExpectedSeconds, ...]
@@ -73,22 +73,22 @@ class ExpectedOfSwitch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExpectedOfPlan:
+class PlanDurations:
     """Expected durations of each switch, and of the whole plan; switches work in parallel."""
 
-    switches: dict[str, ExpectedOfSwitch]
+    switches: dict[str, SwitchDurations]
     total: ExpectedSeconds
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanDocument(OfHosts, TopologyDocument):
+class PlanDocument(HostsFields, TopologyDocument):
     """Changes that an apply would make; `revision` identifies the state of the lab that they start from."""
 
     has_changes: bool
     switches: tuple[PlannedSwitch, ...]
     revision: str
     elements: tuple[TouchedElement, ...]
-    expected: ExpectedOfPlan
+    expected: PlanDurations
 
     @property
     def exit_code(self) -> int:
@@ -105,7 +105,7 @@ class PatchList(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(NamesTopology):
+class Plan(TopologyCommand):
     """`testbed plan`."""
 
     take_over: Annotated[bool, TAKE_OVER] = False
@@ -115,7 +115,7 @@ class Plan(NamesTopology):
     ] = None
 
     def validate(self) -> None:
-        """Raise `UsageError` for `--out` with `--patch-list`, which would not write it."""
+        """Raise `UsageError` for `--out` together with `--patch-list`, which writes no change."""
         super().validate()
         if self.patches and self.out:
             raise UsageError("--patch-list plans no change: leave out --out")
@@ -137,7 +137,7 @@ class Plan(NamesTopology):
             change.write(self.out, take_over=self.take_over)
         at.say(*heading_lines(choice), *describe(choice.lab, planned), *change.lines())
         at.say(*choice.describe_unfinished(), *change.to_apply())
-        informing = change.json()
+        document = change.json()
         return PlanDocument(
             **describe_hosts(choice),
             **topology_json(choice.design.topology),
@@ -151,17 +151,17 @@ class Plan(NamesTopology):
                 )
                 for row in plan_json(choice.lab, planned)["switches"]
             ),
-            revision=informing["revision"],
-            elements=tuple(TouchedElement(**each) for each in informing["elements"]),
-            expected=ExpectedOfPlan(
+            revision=document["revision"],
+            elements=tuple(TouchedElement(**each) for each in document["elements"]),
+            expected=PlanDurations(
                 switches={
-                    name: ExpectedOfSwitch(
+                    name: SwitchDurations(
                         steps=tuple(ExpectedSeconds(**step) for step in each["steps"]),
                         total=ExpectedSeconds(**each["total"]),
                     )
-                    for name, each in informing["expected"]["switches"].items()
+                    for name, each in document["expected"]["switches"].items()
                 },
-                total=ExpectedSeconds(**informing["expected"]["total"]),
+                total=ExpectedSeconds(**document["expected"]["total"]),
             ),
         )
 

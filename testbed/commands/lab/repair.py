@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from testbed.commands.about import OfHosts, describe_findings, describe_hosts
+from testbed.commands.about import HostsFields, describe_findings, describe_hosts
 from testbed.commands.declare import option
 from testbed.commands.documents import (
     CHANGES,
@@ -18,7 +18,7 @@ from testbed.commands.documents import (
     describe_unfinished,
     finding_lines,
 )
-from testbed.commands.groups import AsksHosts, Moves, NamesTopology
+from testbed.commands.groups import HostsCommand, MovingCommand, TopologyCommand
 from testbed.commands.place import Place
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class RepairOutcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepairDocument(OfHosts):
+class RepairDocument(HostsFields):
     """Lost fibres, the planned repair, and with `--apply` its outcome.
 
     `repair_record` is true if a repair is in force. `strange` lists circuits that belong neither to the topology nor
@@ -111,7 +111,7 @@ class RepairDocument(OfHosts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repair(Moves, AsksHosts, NamesTopology):
+class Repair(MovingCommand, HostsCommand, TopologyCommand):
     """`testbed repair`."""
 
     apply: Annotated[bool, option("Apply the repair: first the routes, then the circuits.", "--apply")] = (

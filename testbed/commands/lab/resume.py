@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from testbed.commands.declare import argument
 from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
-from testbed.commands.groups import AsksHosts, Moves
+from testbed.commands.groups import HostsCommand, MovingCommand
 from testbed.commands.lab.history import Step
 from testbed.commands.place import Place
 
@@ -37,7 +37,7 @@ class ResumeDocument(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resume(Moves, AsksHosts):
+class Resume(MovingCommand, HostsCommand):
     """`testbed resume`."""
 
     operation: Annotated[str | None, argument("Operation to resume; default: the newest.", "[OPERATION]")] = (

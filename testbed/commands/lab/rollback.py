@@ -8,13 +8,13 @@ from typing import Annotated
 from testbed.commands.about import describe_findings
 from testbed.commands.declare import Command, argument
 from testbed.commands.documents import CHANGES, DONE, Document, Finding, UnfinishedOperation, finding_lines
-from testbed.commands.groups import TAKE_OVER, AsksHosts, Moves
+from testbed.commands.groups import TAKE_OVER, HostsCommand, MovingCommand
 from testbed.commands.place import Place
 
 
 @dataclass(frozen=True, kw_only=True)
 class RollbackDocument(Document):
-    """Outcome of a rollback: the epochs that it goes from and to, and `epoch`, the new number of the restored one."""
+    """Outcome of a rollback: the lab goes from `from_epoch` to `to_epoch`, which is in force again as `epoch`."""
 
     lab: str
     simulated: bool
@@ -35,7 +35,7 @@ class RollbackDocument(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rollback(Moves, AsksHosts):
+class Rollback(MovingCommand, HostsCommand):
     """`testbed rollback`."""
 
     epoch: Annotated[
@@ -56,10 +56,10 @@ class Rollback(Moves, AsksHosts):
 
         lab = at.running_lab
         current, target = target_of(at.runs_dir, lab, self.epoch)
-        here, design = design_of_intent(lab, target)
+        lab_of_target, design = design_of_intent(lab, target)
         check_permission(lab, self.really_move)
         at.say(f"rolling back from {current.describe()} to {target.describe()}")
-        with stop_on_interrupt(at.tell), at.session(here, self.hosts, writes=True) as session:
+        with stop_on_interrupt(at.tell), at.session(lab_of_target, self.hosts, writes=True) as session:
             report = roll_back(session, target, current, design, at.say, take_over=self.take_over)
             if report.verified.ok:
                 Confirmations(session.writable, lab.name).end("rolled back by hand")
@@ -99,7 +99,7 @@ class ConfirmDocument(Document):
 class Confirm(Command[ConfirmDocument]):
     """`testbed confirm`."""
 
-    lane = "prompt"
+    lane = "prompt"  # not behind the commands that change the lab: the time to confirm is short
 
     def run(self, at: Place) -> ConfirmDocument:
         """Keep the epoch that awaits confirmation. Raises `NothingToConfirm`."""

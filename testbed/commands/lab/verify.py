@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from lightbed.wording import count_noun
-from testbed.commands.about import OfHosts, describe_findings, describe_hosts, heading_lines
+from testbed.commands.about import HostsFields, describe_findings, describe_hosts, heading_lines
 from testbed.commands.declare import option
 from testbed.commands.documents import CHANGES, DONE, OMIT_NONE, Finding, finding_lines
-from testbed.commands.groups import AsksHosts, NamesTopology
+from testbed.commands.groups import HostsCommand, TopologyCommand
 from testbed.commands.place import Place
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class CountedLink:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyDocument(OfHosts):
+class VerifyDocument(HostsFields):
     """Outcome of a verify: how much was checked, the findings, and the circuits that each switch holds.
 
     `pairs` counts the pairs of hosts that the plan connects. `loss_floor` is the smallest loss rate that the pings
@@ -56,7 +56,7 @@ class VerifyDocument(OfHosts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verify(AsksHosts, NamesTopology):
+class Verify(HostsCommand, TopologyCommand):
     """`testbed verify`."""
 
     variants: ClassVar = {"narrow": "moving"}

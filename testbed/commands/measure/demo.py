@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.declare import Command
 from testbed.commands.documents import Document, UnfinishedOperation
-from testbed.commands.groups import DEADLINE, RATE, SIZES, AsksHosts, Moves
+from testbed.commands.groups import DEADLINE, RATE, SIZES, HostsCommand, MovingCommand
 from testbed.commands.place import Place
 from testbed.commands.progress import narrate
 
@@ -66,7 +66,7 @@ class DemoDocument(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Demo(Moves, AsksHosts, Command[DemoDocument]):
+class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
     """`testbed demo`."""
 
     role = None
@@ -115,7 +115,7 @@ def _say_plan(at: Place, lab: Lab) -> None:
 
 def _document(result: JobResult, unfinished: tuple[UnfinishedOperation, ...]) -> DemoDocument:
     gain, link = result.ring_gain, result.lab.link
-    rows = (gain.one, gain.most) if gain else ()
+    rows = (gain.one_ring, gain.many_rings) if gain else ()
     return DemoDocument(
         run_id=result.run_id,
         lab=result.lab.name,
@@ -130,7 +130,7 @@ def _document(result: JobResult, unfinished: tuple[UnfinishedOperation, ...]) ->
         busbw_spread_mbps={_key(row): row.busbw_spread_mbps for row in rows},
         ratio=gain.ratio if gain else None,
         ratio_spread=gain.spread if gain else None,
-        ratio_limit=gain.most.rings if gain else None,
+        ratio_limit=gain.many_rings.rings if gain else None,
         cpu_limited=gain.cpu_limited if gain else None,
         report=str(result.report),
         unfinished=unfinished,
@@ -159,14 +159,15 @@ def _headline(gain: RingGain) -> str:
     """Return the gain of all rings over one in words, or that the hosts' CPU limits the measurement."""
     from testbed.measure.units import size_text
 
-    what = f"{gain.most.configuration} over {gain.one.configuration} at {size_text(gain.most.size_bytes)}"
+    many, one = gain.many_rings, gain.one_ring
+    what = f"{many.configuration} over {one.configuration} at {size_text(many.size_bytes)}"
     low, high = gain.spread
     if gain.cpu_limited:
         return (
-            f"{what}: limited by the hosts' CPU (measured {gain.ratio:.2f}x, of links that allow {gain.most.rings}x); "
+            f"{what}: limited by the hosts' CPU (measured {gain.ratio:.2f}x, of links that allow {many.rings}x); "
             "leave the machine to the demo, or lower the links' rate with --rate-mbps"
         )
-    return f"{what}: {gain.ratio:.2f}x ({low:.2f} to {high:.2f} by quartiles; the links allow {gain.most.rings}x)"
+    return f"{what}: {gain.ratio:.2f}x ({low:.2f} to {high:.2f} by quartiles; the links allow {many.rings}x)"
 
 
 def _find_bound(row: Timing) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from testbed.commands.about import OfHosts, describe_hosts
+from testbed.commands.about import HostsFields, describe_hosts
 from testbed.commands.declare import Command, option
-from testbed.commands.groups import DEADLINE, AsksHosts, NamesTopology
+from testbed.commands.groups import DEADLINE, HostsCommand, TopologyCommand
 from testbed.commands.lab.verify import CountedLink
 from testbed.commands.place import Place
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanJobDocument(OfHosts):
+class PlanJobDocument(HostsFields):
     """Iterations of the plan on the hosts: median, prediction, and `busy`, the fraction of processor time used."""
 
     run_id: str
@@ -32,7 +32,7 @@ class PlanJobDocument(OfHosts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanJob(AsksHosts, NamesTopology, Command[PlanJobDocument]):
+class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
     """`testbed job`."""
 
     lane = "moving"

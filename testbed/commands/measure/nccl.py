@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from testbed.commands.about import OfEpoch, OfHosts, describe_epoch, describe_hosts
+from testbed.commands.about import EpochFields, HostsFields, describe_epoch, describe_hosts
 from testbed.commands.declare import Command, option
 from testbed.commands.documents import DONE, ERROR, OMIT_NONE, Document, key
-from testbed.commands.groups import DEADLINE, SIZES, AsksHosts, NamesTopology
+from testbed.commands.groups import DEADLINE, SIZES, HostsCommand, TopologyCommand
 from testbed.commands.place import Place
 from testbed.commands.progress import narrate
 from testbed.errors import ResultsError
@@ -144,7 +144,7 @@ class RingKeys:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NcclTestsOfLab(OfEpoch, RingKeys, NcclTestsDocument):
+class NcclTestsOfLab(EpochFields, RingKeys, NcclTestsDocument):
     """Results of nccl-tests on a lab."""
 
     @property
@@ -154,7 +154,7 @@ class NcclTestsOfLab(OfEpoch, RingKeys, NcclTestsDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasurementDocument(OfHosts):
+class MeasurementDocument(HostsFields):
     """AllReduce on a lab, on one ring and on all."""
 
     run_id: str
@@ -162,7 +162,9 @@ class MeasurementDocument(OfHosts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measure(AsksHosts, NamesTopology, Command[MeasurementDocument | NcclTestsOfLab | NcclTestsDocument]):
+class Measure(
+    HostsCommand, TopologyCommand, Command[MeasurementDocument | NcclTestsOfLab | NcclTestsDocument]
+):
     """`testbed nccl`."""
 
     needs = "lab unless local"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from lightbed.wording import count_noun
 from testbed.commands.declare import REQUIRED, Command, argument, option, output_file_option
 from testbed.commands.documents import CHANGES, DONE, Document, TableDocument
-from testbed.commands.groups import PrintsTable
+from testbed.commands.groups import TableCommand
 from testbed.commands.place import Place
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class RunList(TableDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Runs(PrintsTable, Command[RunList]):
+class Runs(TableCommand, Command[RunList]):
     """`testbed runs`."""
 
     needs = "nothing"
@@ -104,7 +104,7 @@ class QueryAnswer(TableDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunsQuery(PrintsTable, Command[QueryAnswer]):
+class RunsQuery(TableCommand, Command[QueryAnswer]):
     """`testbed runs query`."""
 
     needs = "nothing"
@@ -195,7 +195,7 @@ class RunsComparison(TableDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunsCompare(PrintsTable, Command[RunsComparison]):
+class RunsCompare(TableCommand, Command[RunsComparison]):
     """`testbed runs compare`."""
 
     needs = "nothing"
@@ -286,7 +286,7 @@ class RunsTrend(Command[TrendDocument]):
     needs = "nothing"
     lane = "reading"
     role = "viewer"
-    lab: Annotated[str, option("Judge only this lab.", metavar="NAME")] = ""
+    lab: Annotated[str, option("Judge only the runs of this lab.", metavar="NAME")] = ""
     quantity: Annotated[Literal["bandwidth", "power"] | None, option("Judge only this series.")] = None
     every_size: Annotated[bool, option("Judge all message sizes, not only the largest.", "--every-size")] = (
         False

@@ -29,7 +29,7 @@ _LIMITS = ("low alarm", "low warning", "high warning", "high alarm")
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class PowerThresholds:
     """Thresholds of a module for the power of one lane, in dBm."""
 
     low_alarm_dbm: float
@@ -48,7 +48,7 @@ class ReceiverReading:
 
     lanes_dbm: tuple[float, ...] = ()
     sent_dbm: tuple[float, ...] = ()
-    window: Window | None = None
+    window: PowerThresholds | None = None
     temperature_c: float | None = None
     module: str = ""
     reason: str = ""
@@ -64,7 +64,7 @@ class ReceiverReading:
 
     @property
     def has_dark_lane(self) -> bool:
-        """True if one lane is dark and another is not: then a laser or a receiver is out, not a fibre."""
+        """True if one lane is dark and another is not: in that case a laser or a receiver has failed, not a fibre."""
         return -math.inf in self.lanes_dbm and self.power_dbm != -math.inf
 
     @property
@@ -78,7 +78,7 @@ def describe_bad_lane(reading: ReceiverReading) -> str:
 
     Thresholds apply to each lane: the sum of all lanes may be right while one of them is dark.
 
-    >>> describe_bad_lane(ReceiverReading(lanes_dbm=(-3.0, -15.2), window=Window(-14, -11, 2, 3)))
+    >>> describe_bad_lane(ReceiverReading(lanes_dbm=(-3.0, -15.2), window=PowerThresholds(-14, -11, 2, 3)))
     'lane 2 receives -15.2 dBm, less than the -14.0 dBm that its module needs'
     """
     window = reading.window
@@ -111,7 +111,7 @@ def read_receivers(fleet: Fleet, lab: Lab) -> dict[tuple[str, str], ReceiverRead
     return {
         (host.name, nic.name): reading
         for host in hosts
-        for nic, reading in zip(host.nics, _readings(host, done[host.name].stdout), strict=True)
+        for nic, reading in zip(host.nics, _parse_readings(host, done[host.name].stdout), strict=True)
     }
 
 
@@ -125,7 +125,7 @@ def module_command(host: LabHost) -> str:
     )
 
 
-def _readings(host: LabHost, text: str) -> list[ReceiverReading]:
+def _parse_readings(host: LabHost, text: str) -> list[ReceiverReading]:
     parts = parts_of(text)
     return [parse_module(parts.get(nic.name, "")) for nic in host.nics]
 
@@ -141,13 +141,13 @@ def parse_module(text: str) -> ReceiverReading:
     received, sent, bias = (_values_by_lane(fields, pattern) for pattern in (_RECEIVED, _SENT, _BIAS))
     module = " ".join(fields[key] for key in ("Vendor name", "Vendor PN", "Vendor SN") if fields.get(key))
     if not received:
-        return ReceiverReading(module=module, reason=_reason(text, fields))
+        return ReceiverReading(module=module, reason=_find_reason(text, fields))
     lanes = _lanes_in_use(received, sent, bias)
     return ReceiverReading(
         lanes_dbm=tuple(received[lane] for lane in lanes),
         sent_dbm=tuple(sent[lane] for lane in lanes if lane in sent),
-        window=_window(fields),
-        temperature_c=_number(fields.get("Module temperature", "")),
+        window=_find_thresholds(fields),
+        temperature_c=_parse_number(fields.get("Module temperature", "")),
         module=module,
     )
 
@@ -156,7 +156,7 @@ def _values_by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) -> dict
     """Return the values of lines whose name matches a pattern, by lane; a line without a lane is lane 1."""
     values = {}
     for name, text in fields.items():
-        value = _dbm(text) if "dBm" in text else _number(text)
+        value = _parse_dbm(text) if "dBm" in text else _parse_number(text)
         if (match := pattern.fullmatch(name)) and value is not None:
             values[int(match.group(1) or 1)] = value
     return values
@@ -173,26 +173,26 @@ def _lanes_in_use(
     return [lane for lane in lanes if bias.get(lane) or sent.get(lane, dark) > dark or received[lane] > dark]
 
 
-def _window(fields: Mapping[str, str]) -> Window | None:
+def _find_thresholds(fields: Mapping[str, str]) -> PowerThresholds | None:
     """Return the thresholds of the received power; None if the module has none, or if all are equal, such as 0."""
-    thresholds = [_dbm(fields.get(f"Laser rx power {limit} threshold", "")) for limit in _LIMITS]
+    thresholds = [_parse_dbm(fields.get(f"Laser rx power {limit} threshold", "")) for limit in _LIMITS]
     limits = [limit for limit in thresholds if limit is not None]
     if len(limits) < len(_LIMITS) or limits[0] >= limits[-1]:
         return None
-    return Window(*limits)
+    return PowerThresholds(*limits)
 
 
-def _dbm(text: str) -> float | None:
+def _parse_dbm(text: str) -> float | None:
     match = _POWER.match(text)
     return float(match.group(1)) if match else None
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     match = re.match(r"-?[\d.]+", text)
     return float(match.group()) if match else None
 
 
-def _reason(text: str, fields: Mapping[str, str]) -> str:
+def _find_reason(text: str, fields: Mapping[str, str]) -> str:
     if any("OMA" in name for name in fields):
         return "the module measures modulation amplitude, not average power"
     if fields:

@@ -65,7 +65,9 @@ class _Axes:
 def draw_bandwidth(
     series: Sequence[Series], key: str, *, title: str, scale: float = 1.0, simulated: bool = False
 ) -> Markup:
-    """Return the chart of several configurations; `key` makes ids unique, `scale` labels represented rates.
+    """Return the chart of several configurations; `key` makes ids unique.
+
+    With a `scale` other than 1, the labels of the limits also show the rates that they represent.
 
     Raises `ValueError` if there are no timings.
     """
@@ -80,10 +82,10 @@ def draw_bandwidth(
         tag("title", title, id=f"{key}-title"),
         tag("desc", describe(series), id=f"{key}-desc"),
         _shade(series, axes),
-        _grid(axes),
-        _limit_lines(series, axes),
-        tag("g", (_line(index, one, axes) for index, one in enumerate(series))),
-        _end_labels(series, axes),
+        _draw_grid(axes),
+        _draw_limits(series, axes),
+        tag("g", (_draw_line(index, one, axes) for index, one in enumerate(series))),
+        _draw_end_labels(series, axes),
         tag("text", "SIMULATED", x=_LEFT + _PLOT_WIDTH, y=_TOP - 12, class_="watermark") if simulated else "",
         viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
         role="img",
@@ -93,7 +95,7 @@ def draw_bandwidth(
 
 
 def cpu_limited_sizes(series: Sequence[Series]) -> list[str]:
-    """Return, as text for each configuration concerned, the sizes that the hosts' processors limited."""
+    """Return, as text for each configuration concerned, the sizes at which the hosts' processors were the limit."""
     sentences = []
     for one in series:
         runs = groupby(one.timings, key=lambda timing: timing.cpu_limited)
@@ -123,16 +125,16 @@ def describe(series: Sequence[Series]) -> str:
 def _shade(series: Sequence[Series], axes: _Axes) -> Markup:
     """Return shaded bands behind the sizes at which the hosts' processors limited a configuration."""
     limited = {timing.size_bytes for one in series for timing in one.timings if timing.cpu_limited}
-    bands = [_band(axes, size) for size in axes.sizes if size in limited]
+    bands = [_find_band(axes, size) for size in axes.sizes if size in limited]
     merged: list[tuple[float, float]] = []
     for start, end in bands:
         if merged and abs(merged[-1][1] - start) < 0.5:  # half a pixel: the same border
             start = merged.pop()[0]  # noqa: PLW2901 - the band grows
         merged.append((start, end))
-    return tag("g", (_band_markup(start, end) for start, end in merged))
+    return tag("g", (_draw_band(start, end) for start, end in merged))
 
 
-def _band(axes: _Axes, size: int) -> tuple[float, float]:
+def _find_band(axes: _Axes, size: int) -> tuple[float, float]:
     """Return the x coordinates of a size's band, half way to the neighbouring sizes."""
     place = axes.sizes.index(size)
     octaves = [log2(max(one, 1)) for one in axes.sizes]
@@ -141,7 +143,7 @@ def _band(axes: _Axes, size: int) -> tuple[float, float]:
     return axes.x_of_octave(before), axes.x_of_octave(after)
 
 
-def _band_markup(start: float, end: float) -> Markup:
+def _draw_band(start: float, end: float) -> Markup:
     rectangle = tag("rect", x=start, y=_TOP, width=end - start, height=_PLOT_HEIGHT, class_="cpu-band")
     if end - start < _BAND_LABEL_WIDTH:
         return tag("g", rectangle)
@@ -152,7 +154,7 @@ def _band_markup(start: float, end: float) -> Markup:
     )
 
 
-def _grid(axes: _Axes) -> Markup:
+def _draw_grid(axes: _Axes) -> Markup:
     bottom, right = _TOP + _PLOT_HEIGHT, _LEFT + _PLOT_WIDTH
     step = -(-len(axes.sizes) // _MAX_SIZE_LABELS)
     lines = [tag("line", x1=_LEFT, x2=right, y1=axes.y(t), y2=axes.y(t), class_="grid") for t in axes.ticks]
@@ -181,7 +183,7 @@ def _grid(axes: _Axes) -> Markup:
     )
 
 
-def _limit_lines(series: Sequence[Series], axes: _Axes) -> Markup:
+def _draw_limits(series: Sequence[Series], axes: _Axes) -> Markup:
     """Return one line per limit, in the colour of its configuration, or in grey if several share it."""
     users: dict[float, list[int]] = {}
     for index, one in enumerate(series):
@@ -203,16 +205,17 @@ def _limit_lines(series: Sequence[Series], axes: _Axes) -> Markup:
     )
 
 
-def _line(index: int, one: Series, axes: _Axes) -> Markup:
+def _draw_line(index: int, one: Series, axes: _Axes) -> Markup:
     points = [(axes.x(timing.size_bytes), axes.y(timing.busbw_mbps)) for timing in one.timings]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     marks = [
-        _mark(index, x, y, timing, one.label) for (x, y), timing in zip(points, one.timings, strict=True)
+        _draw_point(index, x, y, timing, one.label)
+        for (x, y), timing in zip(points, one.timings, strict=True)
     ]
     return tag("g", tag("path", d=path, class_=f"line c{index % 8}"), marks)
 
 
-def _mark(index: int, x: float, y: float, timing: Timing, label: str) -> Markup:
+def _draw_point(index: int, x: float, y: float, timing: Timing, label: str) -> Markup:
     """Return a point; its shape distinguishes configurations without colour, and hollow means limited by CPU."""
     note = ", limited by the hosts’ CPU" if timing.cpu_limited else ""
     tooltip = (
@@ -220,10 +223,10 @@ def _mark(index: int, x: float, y: float, timing: Timing, label: str) -> Markup:
         f"{seconds_text(timing.time_us / 1e6)}{note}"
     )
     style = f"mark c{index % 8}{' hollow' if timing.cpu_limited else ''}"
-    return tag("g", tag("title", tooltip), _shape(index, x, y, style))
+    return tag("g", tag("title", tooltip), _draw_shape(index, x, y, style))
 
 
-def _shape(index: int, x: float, y: float, style: str) -> Markup:
+def _draw_shape(index: int, x: float, y: float, style: str) -> Markup:
     shapes = (
         "",
         f"M{x - 4:.1f} {y - 4:.1f}h8v8h-8z",
@@ -236,7 +239,7 @@ def _shape(index: int, x: float, y: float, style: str) -> Markup:
     return tag("path", d=outline, class_=style)
 
 
-def _end_labels(series: Sequence[Series], axes: _Axes) -> Markup:
+def _draw_end_labels(series: Sequence[Series], axes: _Axes) -> Markup:
     """Return the labels at the right: each configuration beside its last point, each link limit beside its line."""
     labels: list[tuple[float, str, str]] = []
     for index, one in enumerate(series):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lightbed.output_file import write_output
 from lightbed.wording import count_noun
-from testbed.measure.gain import RingGain, ring_gain, select_largest
+from testbed.measure.gain import RingGain, find_ring_gain, select_largest
 from testbed.measure.report.chart import Series, cpu_limited_sizes, draw_bandwidth
 from testbed.measure.report.markup import Markup, join, tag
 from testbed.measure.report.style import STYLE
@@ -279,19 +279,19 @@ def _bandwidth_tiles(stored: StoredRun) -> list[Markup]:
         )
         for timing in at_largest[:3]
     ]
-    gain = ring_gain(at_largest)
+    gain = find_ring_gain(at_largest)
     return [*tiles, _gain_tile(gain)] if gain else tiles
 
 
 def _gain_tile(gain: RingGain) -> Markup:
     """Return the tile of the ring gain, without its number as the headline if the hosts' CPU limited it."""
-    name = f"{gain.most.configuration} over {gain.one.configuration}"
+    name = f"{gain.many_rings.configuration} over {gain.one_ring.configuration}"
     if gain.cpu_limited:
-        beside = f"not a property of the links: measured {gain.ratio:.2f}×, limit {gain.most.rings}×"
+        beside = f"not a property of the links: measured {gain.ratio:.2f}×, limit {gain.many_rings.rings}×"
         return _tile(name, "limited", "by the hosts’ CPU", beside, limited=True)
     low, high = gain.spread
     spread = f", {low:.2f} to {high:.2f} by quartiles" if low else ""
-    return _tile(name, f"{gain.ratio:.2f}", "×", f"limit {gain.most.rings}×{spread}")
+    return _tile(name, f"{gain.ratio:.2f}", "×", f"limit {gain.many_rings.rings}×{spread}")
 
 
 def _cost_tiles(repatch: Repatch) -> list[Markup]:

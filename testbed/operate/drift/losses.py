@@ -1,4 +1,4 @@
-"""Losses of fibre sections: between points of each circuit where power is known.
+"""Losses of fibre sections, between the points of each circuit where the power is known.
 
     laser --(transmit fibre)--> input --(cross-connect)--> output --(receive fibre)--> receiver
 
@@ -24,14 +24,15 @@ Receivers = Mapping[tuple[str, str], ReceiverReading]
 
 @dataclass(frozen=True, slots=True)
 class StretchLoss:
-    """Loss of one fibre section, measured and by the lab file; `power_dbm` is the power at its end.
+    """Loss of a stretch: one or several neighbouring sections, as measured and as the lab file gives it.
 
-    `place` identifies the section in all readings: fibres as `a/nic1:transmit`, cross-connects as `ocs1:1-49`, several
-    joined by `+`, with `laser?` in front if the power of the laser is that of the lab file.
+    `place` identifies the stretch in all readings: fibres as `a/nic1:transmit`, cross-connects as `ocs1:1-49`, several
+    joined by `+`, with `laser?` in front if the power of the laser is that of the lab file. `link` is the label of the
+    link of the circuit. `power_dbm` is the power at the end of the stretch.
     """
 
     place: str
-    subject: str
+    link: str
     loss_db: float
     intent_db: float
     power_dbm: float
@@ -45,7 +46,7 @@ class StretchLoss:
 def losses_of(
     lab: Lab, circuits: Iterable[Circuit], switches: Mapping[str, SwitchReading], receivers: Receivers
 ) -> tuple[StretchLoss, ...]:
-    """Return the losses along held circuits, without sections that are dark at either end. Pure."""
+    """Return the losses along circuits that the switches hold. Stretches that are dark at one end are left out."""
     return tuple(
         loss
         for circuit in circuits

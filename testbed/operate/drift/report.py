@@ -63,7 +63,7 @@ class StretchReport:
         loss, verdict = self.loss, self.verdict
         return {
             "place": loss.place,
-            "link": loss.subject,
+            "link": loss.link,
             "loss_db": round(loss.loss_db, 3),
             "intent_db": round(loss.intent_db, 3),
             "excess_db": round(loss.excess_db, 3),
@@ -185,11 +185,11 @@ def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]
             once = ", in one reading so far" if verdict.readings_since == 1 else ""
             what = f"loses {verdict.change_db:.1f} dB more since {since}{once} ({past})"
         elif excess:
-            yield EXCESS_LOSS.report(loss.subject, f"{loss.place} loses {by_file} ({past})")
+            yield EXCESS_LOSS.report(loss.link, f"{loss.place} loses {by_file} ({past})")
             continue
         else:
             continue
-        yield kind.report(loss.subject, f"{loss.place} {what}{f'; {by_file}' if excess else ''}")
+        yield kind.report(loss.link, f"{loss.place} {what}{f'; {by_file}' if excess else ''}")
 
 
 def judge_modules(

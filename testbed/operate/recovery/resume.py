@@ -273,12 +273,12 @@ def resume_detours(
         reason = "no fibre is lost any more: run `testbed apply` to install the routes of the topology again"
     elif planned.strange:
         reason = describe_strange_circuits(planned.strange)
-    elif planned.repatched is not None or planned.running is None:
+    elif planned.repatched is not None or planned.rerouted is None:
         reason = (
             "the current losses need another repair: see `testbed repair`, then run `testbed repair --apply`"
         )
     else:
-        plan = session.plan(planned.running)
+        plan = session.plan(planned.rerouted)
         result = carry_out_detours(session, planned, plan, note, again=unfinished.operation)
         if result.verified.ok:
             return conclude(session, unfinished, "verified", "finished and verified")

@@ -249,7 +249,7 @@ def compiled_for_levels(weights, folder):
         (("--part", "all"), "config.out-of-range", "'all'"),
         (("--compare", "abacus"), "config.out-of-range", "'abacus'"),
         (("--fidelity", "exact", "--sigma", "1"), "config", "exact"),
-        (("--average", "4"), "config", "nothing to average"),
+        (("--average", "4"), "config", "has no noise, so averaging"),
         (("--calibrated", "--sigma", "1"), "config", "--calibrated"),
         (("--seeds", "3"), "config.out-of-range", "no seeds"),
         (("--seed", "4"), "config", "is deterministic"),

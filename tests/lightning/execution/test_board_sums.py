@@ -46,9 +46,9 @@ def test_a_board_gives_the_sums_of_exact(model, layer):
     keys = np.zeros(1, np.uint64)
     with serving(32) as server:
         multiplier = DatapathMultiplier(model, f"pynq://127.0.0.1:{server.port}/{DEFAULT_BASE:#x}")
-        found = multiplier.sums(layer, activations, keys)
+        found = multiplier.compute_sums(layer, activations, keys)
         assert multiplier.counts() == {"layers": 1, "inferences": 1}
-    assert np.array_equal(found, ExactMultiplier().sums(layer, activations, keys))
+    assert np.array_equal(found, ExactMultiplier().compute_sums(layer, activations, keys))
 
 
 def test_a_bitstream_of_another_width_is_refused(model):

@@ -68,9 +68,9 @@ def test_sums_are_those_of_exact(bus, skip_zeros):
         multiplier = DatapathMultiplier(model, bus)
         for each in (one, other):
             activations = some(rng, each)
-            found = multiplier.sums(each, activations, KEYS)
+            found = multiplier.compute_sums(each, activations, KEYS)
             assert found.dtype == np.int32
-            assert np.array_equal(found, ExactMultiplier().sums(each, activations, KEYS))
+            assert np.array_equal(found, ExactMultiplier().compute_sums(each, activations, KEYS))
     assert unequal >= 3 if skip_zeros else unequal == 0
 
 
@@ -79,7 +79,7 @@ def test_layers_and_inferences_are_counted_by_the_hardware(bus):
     layers = [layer(rng, "one", (1, 3, 20), signed=True), layer(rng, "other", (2, 2, 17), vectors=3)]
     multiplier = DatapathMultiplier(model_of(*layers), bus)
     for each in layers:
-        multiplier.sums(each, some(rng, each), KEYS)
+        multiplier.compute_sums(each, some(rng, each), KEYS)
     assert multiplier.counts() == {"layers": 2 * 3, "inferences": 2}  # signed activations take two passes
 
 
@@ -94,7 +94,7 @@ def test_beats_that_are_sent_are_those_that_work_is_counted_by(bus, skip_zeros):
         sent.append(len(activations))
         return activations * magnitudes >> 8
 
-    DatapathMultiplier(model_of(each, hardware=hardware), bus, light=light).sums(
+    DatapathMultiplier(model_of(each, hardware=hardware), bus, light=light).compute_sums(
         each, some(rng, each, 1), KEYS[:1]
     )
     assert sum(sent) == work_of(each, hardware).beats
@@ -105,10 +105,10 @@ def test_light_is_what_is_put_between_the_converters(bus):
     each = layer(rng, "one", (1, 3, 32))
     activations = some(rng, each, 1)
     dark = DatapathMultiplier(model_of(each), bus, light=lambda a, b: 0 * a)
-    assert not dark.sums(each, activations, KEYS[:1]).any()
+    assert not dark.compute_sums(each, activations, KEYS[:1]).any()
     full = DatapathMultiplier(model_of(each), bus, light=lambda a, b: 255 * (b > 0))
     assert (
-        full.sums(each, activations, KEYS[:1])[0, 0, 0].tolist()
+        full.compute_sums(each, activations, KEYS[:1])[0, 0, 0].tolist()
         == (255 * np.sign(each.weights[0].astype(int)).sum(axis=1)).tolist()
     )
 
@@ -117,7 +117,7 @@ def test_sums_of_sixteen_bits_wrap_as_the_published_ones_do():
     each = PhotonicLayer("one", np.full((1, 1, 160), 255, np.int16), np.zeros((1, 1), np.int32), 1.0, None)
     multiplier = DatapathMultiplier(model_of(each, wrap=True), "fastsim://")
     activations = np.full((1, 1, 1, 160), 255, np.int16)
-    assert multiplier.sums(each, activations, KEYS[:1]).item() == 160 * 254 - 2**16
+    assert multiplier.compute_sums(each, activations, KEYS[:1]).item() == 160 * 254 - 2**16
     assert multiplier.identity.startswith("fastsim:// photonic_dot ")
 
 
@@ -223,10 +223,10 @@ def test_a_bus_that_fails_is_the_devices_fault_and_the_next_sum_is_right(bus, fa
     activations = some(rng, each, 1)
     setattr(broken, fault, True)
     with pytest.raises(error):
-        multiplier.sums(each, activations, KEYS[:1])
+        multiplier.compute_sums(each, activations, KEYS[:1])
     setattr(broken, fault, False)
-    expected = ExactMultiplier().sums(each, activations, KEYS[:1])
-    assert np.array_equal(multiplier.sums(each, activations, KEYS[:1]), expected)
+    expected = ExactMultiplier().compute_sums(each, activations, KEYS[:1])
+    assert np.array_equal(multiplier.compute_sums(each, activations, KEYS[:1]), expected)
 
 
 class Mmio:
@@ -248,7 +248,8 @@ def test_registers_of_a_board_give_the_same_sums(bus):
     activations = some(rng, each, 1)
     multiplier = DatapathMultiplier(model_of(each), PynqBus(Mmio(bus)))
     assert np.array_equal(
-        multiplier.sums(each, activations, KEYS[:1]), ExactMultiplier().sums(each, activations, KEYS[:1])
+        multiplier.compute_sums(each, activations, KEYS[:1]),
+        ExactMultiplier().compute_sums(each, activations, KEYS[:1]),
     )
 
 
@@ -261,7 +262,8 @@ def test_the_rtl_gives_the_same_sums():
     activations = some(rng, each, 1)
     multiplier = DatapathMultiplier(model_of(each), "verilator://")
     assert np.array_equal(
-        multiplier.sums(each, activations, KEYS[:1]), ExactMultiplier().sums(each, activations, KEYS[:1])
+        multiplier.compute_sums(each, activations, KEYS[:1]),
+        ExactMultiplier().compute_sums(each, activations, KEYS[:1]),
     )
     assert multiplier.counts()["inferences"] == 1
     multiplier.close()

@@ -48,8 +48,8 @@ def test_sums_are_those_of_exact_but_for_noise(multiplier, shape, signed, vector
     rng = np.random.default_rng(1)
     each = layer(rng, shape, signed=signed, vectors=vectors)
     activations = some(rng, each)
-    found = multiplier.sums(each, activations, KEYS)
-    wrong = found - ExactMultiplier().sums(each, activations, KEYS)
+    found = multiplier.compute_sums(each, activations, KEYS)
+    wrong = found - ExactMultiplier().compute_sums(each, activations, KEYS)
     products = shape[2] / 2
     assert found.shape == (4, vectors, *shape[:2])
     assert wrong.std() < 0.6 * np.sqrt(products)
@@ -74,7 +74,7 @@ def test_more_shots_are_less_noise(kit):
     activations = np.repeat(some(rng, each, 1), 4, axis=0)
     spread = {}
     for shots in (1, 16):
-        found = DeviceMultiplier(kit, average=shots).sums(each, activations, KEYS)
+        found = DeviceMultiplier(kit, average=shots).compute_sums(each, activations, KEYS)
         spread[shots] = found.std(axis=0, ddof=1).mean()
     assert spread[16] < 0.5 * spread[1]
 
@@ -111,7 +111,7 @@ def test_a_network_is_recognised_as_exact_does(kit):
 
 def test_products_of_nothing_need_no_light(multiplier):
     dark = PhotonicLayer("made", np.zeros((1, 3, 8), np.int16), np.zeros((1, 3), np.int32), 1.0, None)
-    assert not multiplier.sums(dark, np.full((2, 1, 1, 8), 255, np.int16), KEYS[:2]).any()
+    assert not multiplier.compute_sums(dark, np.full((2, 1, 1, 8), 255, np.int16), KEYS[:2]).any()
 
 
 def test_a_device_without_calibration_says_what_to_do():

@@ -40,8 +40,8 @@ def test_sums_are_those_by_hand(zeros):
     weights = rng.integers(-255, 256, (2, 9, 130)) * (rng.random((2, 9, 130)) >= zeros)
     activations = rng.integers(-255, 256, (3, 4, 2, 130)).astype(np.int16)
     layer = layer_of(weights)
-    plain = ExactMultiplier().sums(layer, activations, KEYS)
-    fast = CompiledMultiplier().sums(layer, activations, KEYS)
+    plain = ExactMultiplier().compute_sums(layer, activations, KEYS)
+    fast = CompiledMultiplier().compute_sums(layer, activations, KEYS)
     expected = [
         by_hand(weights[group, row], activations[image, position, group])
         for image, position, group, row in np.ndindex(3, 4, 2, 9)
@@ -56,13 +56,13 @@ def test_sums_are_those_by_hand(zeros):
 @settings(max_examples=200, deadline=None)
 def test_a_product_is_shifted_and_signed(weight, activation):
     layer = layer_of(np.array([[[weight]]]))
-    sums = ExactMultiplier().sums(layer, np.array([[[[activation]]]], np.int16), KEYS[:1])
+    sums = ExactMultiplier().compute_sums(layer, np.array([[[[activation]]]], np.int16), KEYS[:1])
     assert sums.item() == by_hand(np.array([weight]), np.array([activation]))
 
 
 def test_full_light_times_full_light_is_254():
     layer = layer_of(np.array([[[255], [-255]]]))
-    assert ExactMultiplier().sums(layer, np.full((1, 1, 1, 1), 255, np.int16), KEYS[:1]).tolist() == [
+    assert ExactMultiplier().compute_sums(layer, np.full((1, 1, 1, 1), 255, np.int16), KEYS[:1]).tolist() == [
         [[[254, -254]]]
     ]
 

@@ -54,7 +54,7 @@ def test_a_term_alone_has_its_deviation_in_every_multiplier(dense_model, kind, n
     model = dense_model([[[200]]])
     activations = np.full((4000, 1, 1, 1), 128, np.int16)
     multiplier = kind(model, of_one_term(name))
-    sums = multiplier.sums(model.layers["fc0"], activations, np.arange(4000, dtype=np.uint64))
+    sums = multiplier.compute_sums(model.layers["fc0"], activations, np.arange(4000, dtype=np.uint64))
     assert sums.std() == pytest.approx(4.0, rel=4 / 8000**0.5)
 
 

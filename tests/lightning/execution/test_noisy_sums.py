@@ -63,7 +63,7 @@ def least_likely(model, noise):
     found = []
     for layer in model.layers.values():
         activations, keys = light_on(layer)
-        one, other = (each.sums(layer, activations, keys)[:, 0, 0].T for each in (fast, brute))
+        one, other = (each.compute_sums(layer, activations, keys)[:, 0, 0].T for each in (fast, brute))
         found += [stats.ks_2samp(*pair).pvalue for pair in zip(one, other, strict=True)]
     assert brute.clipped == 0
     assert len(found) == 36
@@ -105,10 +105,10 @@ def test_mean_and_spread_of_a_sum_are_those_of_its_readouts(dense_model):
     model = dense_model([[[200, -100, 0, 0]]])
     layer = model.layers["fc0"]
     activations, keys = light_on(layer)
-    exact = int(ExactMultiplier().sums(layer, activations[:1], keys[:1]).item())
+    exact = int(ExactMultiplier().compute_sums(layer, activations[:1], keys[:1]).item())
     for place, readouts, net in (("per-product", 2, 0), ("per-product-dense", 4, 2)):
         noise = Noise(place, sigma=3.0, mean=5.0, average=2)
-        sums = NoisyMultiplier(model, noise).sums(layer, activations, keys).reshape(-1)
+        sums = NoisyMultiplier(model, noise).compute_sums(layer, activations, keys).reshape(-1)
         deviation = 3.0 * (readouts / 2) ** 0.5
         assert sums.mean() == pytest.approx(exact + 5.0 * net, abs=4 * deviation / DRAWS**0.5)
         assert sums.std() == pytest.approx(deviation, rel=4 / (2 * DRAWS) ** 0.5)
@@ -119,7 +119,9 @@ def test_noise_per_output_is_on_the_scale_of_the_layers_largest(dense_model):
     layer = model.layers["fc0"]
     activations = np.full((DRAWS, 1, 1, 2), 255, np.int16)
     keys = np.arange(DRAWS, dtype=np.uint64)
-    sums = NoisyMultiplier(model, Noise("per-output", sigma=2.0)).sums(layer, activations, keys)[:, 0, 0]
+    sums = NoisyMultiplier(model, Noise("per-output", sigma=2.0)).compute_sums(layer, activations, keys)[
+        :, 0, 0
+    ]
     step = 508 / 255  # the largest sum is 254 + 254
     assert sums[:, :2].mean(axis=0) == pytest.approx([508, -99], abs=4 * 2 * step / DRAWS**0.5)
     assert sums[:, :2].std(axis=0) == pytest.approx([2 * step] * 2, rel=4 / (2 * DRAWS) ** 0.5)
@@ -131,11 +133,11 @@ def test_without_noise_the_sums_are_exact_for_any_wavelengths(sparse_model, wave
     model = sparse_model((1,), Hardware(wavelengths=wavelengths))
     for layer in model.layers.values():
         activations, keys = light_on(layer)
-        exact = ExactMultiplier().sums(layer, activations[:2], keys[:2])
+        exact = ExactMultiplier().compute_sums(layer, activations[:2], keys[:2])
         for place in ("per-product", "per-product-dense"):
             silent = Noise(place, sigma=0.0)
             for kind in (NoisyMultiplier, PerReadoutMultiplier):
-                found = kind(model, silent).sums(layer, activations[:2], keys[:2])
+                found = kind(model, silent).compute_sums(layer, activations[:2], keys[:2])
                 assert found.tolist() == exact.tolist()
 
 
@@ -146,12 +148,14 @@ def test_pixels_and_groups_of_a_convolution_have_the_noise_of_their_readouts(con
     one = np.random.default_rng(1).integers(-255, 256, (1, 4, 7, 6)).astype(np.int16)
     terms = np.tile(patches(one, layer.geometry, 2), (1000, 1, 1, 1))
     keys = np.arange(1000, dtype=np.uint64)
-    exact = ExactMultiplier().sums(layer, terms[:1], keys[:1])
+    exact = ExactMultiplier().compute_sums(layer, terms[:1], keys[:1])
     noise = Noise("per-product-dense", sigma=0.5, shot=0.05, intensity=4e-4)
     spreads = []
     for kind in (NoisyMultiplier, PerReadoutMultiplier):
-        assert kind(model, Noise(sigma=0.0)).sums(layer, terms[:1], keys[:1]).tolist() == exact.tolist()
-        spreads.append(kind(model, noise, seed=7).sums(layer, terms, keys).std(axis=0))
+        assert (
+            kind(model, Noise(sigma=0.0)).compute_sums(layer, terms[:1], keys[:1]).tolist() == exact.tolist()
+        )
+        spreads.append(kind(model, noise, seed=7).compute_sums(layer, terms, keys).std(axis=0))
     fast, brute = spreads
     assert fast == pytest.approx(brute, rel=6 / 1000**0.5)  # six deviations of a ratio of spreads
     assert fast.max() > 2 * fast.min()  # light differs from pixel to pixel, and so does noise

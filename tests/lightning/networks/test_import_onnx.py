@@ -383,7 +383,12 @@ REFUSED = {
     "Gemm of images": ([("Gemm", ["x", "x"], "y", {})], {}, (4,), "depends on the image"),
     "Gemm that does not fit": ([("Gemm", ["x", "w"], "y", {})], FACTOR, (5,), "weights (4, 4)"),
     "MatMul across images": ([("MatMul", ["x", "x"], "y", {})], {}, (4,), "across images"),
-    "MatMul of the batch": ([("MatMul", ["w", "x"], "y", {})], FACTOR, (4,), "rows are not images"),
+    "MatMul of the batch": (
+        [("MatMul", ["w", "x"], "y", {})],
+        FACTOR,
+        (4,),
+        "rows of its result are not images",
+    ),
     "sum over images": ([("ReduceSum", ["x", "a"], "y", {})], {"a": np.array([0])}, (4,), "across images"),
     "softmax over images": ([("Softmax", ["x"], "y", {"axis": 0})], {}, (4,), "across images"),
     "batch moved": ([("Transpose", ["x"], "y", {"perm": [1, 0]})], {}, (4,), "moves the batch axis"),

@@ -24,13 +24,13 @@ from lightning.serving import Repository
 from lightning.serving.packets import server as datagrams
 from lightning.serving.packets.codec import (
     HEADER,
-    ROOM,
+    MAX_PAYLOAD_BYTES,
     Code,
     Datatype,
     Kind,
     Packet,
+    decode_answer,
     parse,
-    read_answer,
     serialise,
     split,
 )
@@ -126,7 +126,7 @@ def test_an_answer_has_class_scores_and_cycles(doubles, client):
     with DatagramServer(doubles) as server:
         answer = client(server).ask(request(9, bytes([3]) + bytes(TERMS - 1)))
     assert (answer.kind, answer.model, answer.request) == (Kind.ANSWER, 1, 9)
-    found = read_answer(answer.payload)
+    found = decode_answer(answer.payload)
     assert found.scores.tolist() == [9.0, 3.0]  # the double answers with the key and the first number
     assert (found.chosen, found.cycles) == (0, 7)
     assert server.counts().answered == server.counts().received == 1
@@ -140,7 +140,7 @@ def test_answers_are_those_of_the_executor_with_the_request_as_key(noisy, client
         expected = instance.run(inputs, np.array(keys, np.uint64))
     with DatagramServer(noisy, fast_path=fast_path) as server:
         asked = client(server)
-        answers = [read_answer(asked.ask(request(key, image(7))).payload) for key in keys]
+        answers = [decode_answer(asked.ask(request(key, image(7))).payload) for key in keys]
     assert [each.scores.tolist() for each in answers] == expected.scores.tolist()
     assert [each.chosen for each in answers] == expected.classes.tolist()
     assert {each.cycles for each in answers} == {expected.cycles}
@@ -159,7 +159,7 @@ def test_the_class_of_a_single_score_is_whether_it_is_above_0(client, fast_path)
     inputs = [image(number) for number in range(20)]
     with DatagramServer(repository, fast_path=fast_path) as server:
         asked = client(server)
-        found = [read_answer(asked.ask(request(number, raw)).payload) for number, raw in enumerate(inputs)]
+        found = [decode_answer(asked.ask(request(number, raw)).payload) for number, raw in enumerate(inputs)]
     repository.close()
     assert {each.chosen for each in found} == {0, 1}
     assert [each.chosen for each in found] == [int(each.scores[0] > 0) for each in found]
@@ -293,14 +293,14 @@ def test_a_deadline_that_passes_while_the_model_runs_is_missed(doubles, opened, 
 @pytest.mark.long
 def test_machine_code_sees_a_deadline_that_passes_while_it_runs(client):
     pytest.importorskip("numba", reason="machine code is made by numba")
-    weights = np.random.default_rng(3).normal(size=(4000, ROOM)).astype(np.float32)
+    weights = np.random.default_rng(3).normal(size=(4000, MAX_PAYLOAD_BYTES)).astype(np.float32)
     constants = {"w1": weights, "w2": weights[:3, :1].repeat(4000, axis=1)}
     nodes = (
         Node("fc1", "Gemm", ("image", "w1"), "sums"),
         Node("relu", "Relu", ("sums",), "hidden"),
         Node("fc2", "Gemm", ("hidden", "w2"), "scores"),
     )
-    shapes = {"image": (ROOM,), "sums": (4000,), "hidden": (4000,), "scores": (3,)}
+    shapes = {"image": (MAX_PAYLOAD_BYTES,), "sums": (4000,), "hidden": (4000,), "scores": (3,)}
     network = Network("big", nodes, constants, "image", "scores", shapes, Preprocessing(scale=1 / 255))
     repository = Repository(lambda each: open_executor(each, "exact"))
     instance = repository.load("big", compile_network(network, None, Options(scheme="published")))
@@ -312,7 +312,7 @@ def test_machine_code_sees_a_deadline_that_passes_while_it_runs(client):
         fast_path.answer(inbox, 0, ReplayCache(), outcomes)
         for number in range(5):
             own.sendto(
-                request(number, b"\xff" * ROOM, time_us=40),
+                request(number, b"\xff" * MAX_PAYLOAD_BYTES, time_us=40),
                 own.getsockname(),
             )
             while not inbox.receive():
@@ -397,7 +397,7 @@ def test_a_model_on_a_device_is_answered_in_its_own_thread(double, model, client
     repository.load("small", model)
     with DatagramServer(repository) as server:
         asked = client(server)
-        assert read_answer(asked.ask(request(9)).payload).scores[0] == 9
+        assert decode_answer(asked.ask(request(9)).payload).scores[0] == 9
         assert asked.ask(request(3, bytes(3))).code == Code.INPUT
         repository.unload("small")
         assert asked.ask(request(4)).code == Code.UNKNOWN_MODEL
@@ -454,7 +454,7 @@ def test_inputs_and_answers_that_do_not_fit_come_in_fragments(wide, client, fast
         parts = [serialise(each) for each in split(Kind.REQUEST, 1, 6, numbers.tobytes())]
         asked.send(parts[2], parts[0], parts[0], parts[1])
         answers = sorted((asked.receive() for _ in range(2)), key=lambda each: each.fragment)
-    found = read_answer(b"".join(each.payload for each in answers))
+    found = decode_answer(b"".join(each.payload for each in answers))
     with repository.acquire("wide") as instance:
         expected = instance.run(numbers[None], np.array([6], np.uint64))
     assert found.scores.tolist() == expected.scores[0].tolist()
@@ -478,7 +478,7 @@ def test_a_fragmented_request_has_its_deadline_from_its_first_fragment(wide, cli
 def test_fragments_without_their_others_are_given_up(doubles, client):
     with DatagramServer(doubles, reassembly=Reassembly(time_limit_ns=0)) as server:
         asked = client(server)
-        asked.send(request(1, bytes(ROOM), fragments=2))
+        asked.send(request(1, bytes(MAX_PAYLOAD_BYTES), fragments=2))
         while server.counts().dropped == 0:  # the thread looks when it is idle
             asked.ask(request(2))
     counts = server.counts()
@@ -499,7 +499,7 @@ def test_models_are_swapped_under_load_without_a_loss(model, other_model, client
         asked = client(server)
         found = Counter()
         for number in range(200):
-            found[tuple(read_answer(asked.ask(request(number, image(1))).payload).scores.tolist())] += 1
+            found[tuple(decode_answer(asked.ask(request(number, image(1))).payload).scores.tolist())] += 1
             if number in (50, 100, 150):
                 repository.load("small", other_model if number != 100 else model)
         repository.unload("small")
@@ -667,7 +667,7 @@ class Traffic:
 
     def part(self):
         number = next(self.numbers)
-        whole = [serialise(each) for each in split(Kind.REQUEST, 1, number, bytes(2 * ROOM))]
+        whole = [serialise(each) for each in split(Kind.REQUEST, 1, number, bytes(2 * MAX_PAYLOAD_BYTES))]
         return whole[: self.chance.randint(1, 2)]
 
     def unknown(self):

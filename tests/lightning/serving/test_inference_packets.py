@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 
 from lightning.serving import Repository
 from lightning.serving.packets.codec import (
-    DATAGRAM,
     HEADER,
     MAGIC,
-    ROOM,
+    MAX_DATAGRAM_BYTES,
+    MAX_PAYLOAD_BYTES,
     Code,
     Datatype,
     Kind,
     Packet,
     PacketError,
-    answer_message,
+    decode_answer,
+    encode_answer,
     parse,
-    read_answer,
     serialise,
     split,
 )
@@ -42,7 +42,9 @@ def packets(draw):
     fragments = draw(st.integers(1, 0xFFFF) | st.integers(1, 3))
     fragment = draw(st.integers(0, fragments - 1))
     full = fragment + 1 < fragments
-    payload = bytes(ROOM) if full else draw(st.binary(max_size=64) | st.just(bytes(ROOM)))
+    payload = (
+        bytes(MAX_PAYLOAD_BYTES) if full else draw(st.binary(max_size=64) | st.just(bytes(MAX_PAYLOAD_BYTES)))
+    )
     return Packet(
         kind,
         draw(st.integers(0, 2**32 - 1)),
@@ -60,7 +62,7 @@ def packets(draw):
 def test_what_is_written_is_read(packet):
     datagram = serialise(packet)
     assert parse(datagram) == packet
-    assert len(datagram) <= DATAGRAM
+    assert len(datagram) <= MAX_DATAGRAM_BYTES
 
 
 def damaged(chance):
@@ -69,7 +71,7 @@ def damaged(chance):
         chance.choice(list(Kind)),
         1,
         chance.getrandbits(64),
-        chance.randbytes(chance.choice([0, 5, ROOM])),
+        chance.randbytes(chance.choice([0, 5, MAX_PAYLOAD_BYTES])),
     )
     packet = Packet(*fields, code=1 if fields[0] is Kind.REFUSAL else 0)
     datagram = bytearray(serialise(packet))
@@ -79,7 +81,7 @@ def damaged(chance):
     elif kind == 2:
         del datagram[chance.randrange(len(datagram)) :]
     elif kind == 3:
-        datagram += chance.randbytes(chance.randrange(DATAGRAM))
+        datagram += chance.randbytes(chance.randrange(MAX_DATAGRAM_BYTES))
     return bytes(datagram)
 
 
@@ -112,12 +114,12 @@ def test_lenet_fits_one_packet_and_floats_take_three():
     ]
     assert b"".join(each.payload for each in parts) == bytes(range(256)) * 12 + bytes(64)
     with pytest.raises(PacketError):
-        split(Kind.REQUEST, 1, 1, bytes(0x10000 * ROOM))
+        split(Kind.REQUEST, 1, 1, bytes(0x10000 * MAX_PAYLOAD_BYTES))
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=50), st.integers(0, 2**64 - 1))
 def test_answers_come_back(scores, cycles):
-    found = read_answer(answer_message(np.array(scores, np.float32), cycles))
+    found = decode_answer(encode_answer(np.array(scores, np.float32), cycles))
     assert found.scores.tolist() == scores
     expected = scores[0] > 0 if len(scores) == 1 else np.argmax(scores)
     assert found.chosen == int(expected)
@@ -129,7 +131,7 @@ def test_answers_come_back(scores, cycles):
 )
 def test_damaged_answers_are_refused(damage):
     with pytest.raises(PacketError):
-        read_answer(damage(answer_message(np.ones(3, np.float32), 1)))
+        decode_answer(damage(encode_answer(np.ones(3, np.float32), 1)))
 
 
 def test_the_page_has_the_table_and_a_true_example():
@@ -146,8 +148,8 @@ def test_the_page_has_the_table_and_a_true_example():
     )
     assert (request.kind, request.model, request.request, request.time_us) == (Kind.REQUEST, 1, 7, 2000)
     assert request.payload == bytes([0, 128, 255])
-    assert read_answer(answer.payload).scores.tolist() == [1.0, 3.0]
-    assert (read_answer(answer.payload).chosen, read_answer(answer.payload).cycles) == (1, 104)
+    assert decode_answer(answer.payload).scores.tolist() == [1.0, 3.0]
+    assert (decode_answer(answer.payload).chosen, decode_answer(answer.payload).cycles) == (1, 104)
     assert (refusal.kind, refusal.code) == (Kind.REFUSAL, Code.LATE)
     assert all(f"| {code.value} | `{code.name}` |" in page for code in Code)
 

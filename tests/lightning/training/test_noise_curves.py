@@ -17,7 +17,7 @@ STANDING = Curve((0.0, 1.0), (0.9, 0.8))
 
 
 def test_curves_are_drawn_in_per_cent_with_their_half_points():
-    axes = curve_plot.noise_curves({"falling": FALLING, "standing": STANDING}, "Digits").axes[0]
+    axes = curve_plot.plot_noise_curves({"falling": FALLING, "standing": STANDING}, "Digits").axes[0]
     falling, standing, _half = axes.lines
 
     assert falling.get_label() == f"falling: half at {FALLING.half_point:.1f}" == "falling: half at 3.0"
@@ -30,7 +30,7 @@ def test_curves_are_drawn_in_per_cent_with_their_half_points():
 
 @pytest.mark.parametrize(("trained_at", "marks"), [(None, ["prototype"]), (8.0, ["prototype", "training"])])
 def test_the_prototype_and_the_noise_of_training_are_marked(trained_at, marks):
-    axes = curve_plot.noise_curves({"falling": FALLING}, "Digits", trained_at=trained_at).axes[0]
+    axes = curve_plot.plot_noise_curves({"falling": FALLING}, "Digits", trained_at=trained_at).axes[0]
     words = [text.get_text() for text in axes.texts]
     places = [collection.get_segments()[0][0][0] for collection in axes.collections]
 

@@ -15,7 +15,7 @@ from libraries import skip_without
 skip_without("pyarrow")
 skip_without("sqlalchemy")
 
-from testbed.measure.gain import ring_gain
+from testbed.measure.gain import find_ring_gain
 from testbed.measure.model import NicBytes, Timing
 from testbed.measure.report.page import render_report, write_report
 from testbed.measure.results.records import (
@@ -348,14 +348,14 @@ def test_the_byte_counters_are_summed_up_by_their_worst_case(page: Page):
 def test_the_ring_gain_compares_like_with_like():
     one = timing("t", "one ring", 8 << 20)
     four = timing("t", "four rings", 8 << 20, rings=4)
-    gain = ring_gain([one, four])
+    gain = find_ring_gain([one, four])
     assert gain is not None
     assert gain.ratio == pytest.approx(four.busbw_mbps / one.busbw_mbps)
     assert gain.spread == pytest.approx((gain.ratio * 0.99 / 1.02, gain.ratio * 1.02 / 0.99))
     assert not gain.cpu_limited
-    assert ring_gain([one]) is None
-    assert ring_gain([replace(one, ranks=4), four]) is None
-    assert ring_gain([]) is None
+    assert find_ring_gain([one]) is None
+    assert find_ring_gain([replace(one, ranks=4), four]) is None
+    assert find_ring_gain([]) is None
 
 
 def headline_of(run: StoredRun) -> str:

@@ -66,7 +66,7 @@ def test_what_was_recorded_is_played_back_to_the_same_end(tl1_twin, tmp_path, mo
         again = use(switch)
 
     assert again == live
-    assert played.finished
+    assert played.is_finished
 
 
 def test_a_recording_holds_no_password(tl1_twin, tmp_path):
@@ -119,7 +119,7 @@ def test_another_byte_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "polatis+tl1.jsonl"
     path.write_text(json.dumps({"s": 0, "device": "d", "what": "sent", "data": "RTRV-HDR:::1:;\r\n"}) + "\n")
     _, switch = replaying(monkeypatch, path, "polatis+tl1")
-    with pytest.raises(ProtocolDesync, match="goes on differently"):
+    with pytest.raises(ProtocolDesync, match="does not follow the recording"):
         switch.open()
 
 
@@ -129,7 +129,7 @@ def test_a_line_that_was_lost_is_lost_again(tmp_path):
     played = Replay(path)
     with pytest.raises(OcsError, match="as recorded"):
         played.receive(None)
-    assert played.finished
+    assert played.is_finished
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
@@ -142,7 +142,7 @@ def test_shipped_transcripts_still_play(path, monkeypatch):
     played, switch = replaying(monkeypatch, path, path.stem)
     with switch:
         found = use(switch)
-    assert played.finished
+    assert played.is_finished
     assert set(found["statuses"]) == {"done"}
     assert found["identity"].vendor
 

@@ -19,7 +19,7 @@ from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import ResultsError
 from testbed.lab.hosts.fleet import Completed
-from testbed.lab.hosts.receivers import ReceiverReading, Window
+from testbed.lab.hosts.receivers import PowerThresholds, ReceiverReading
 from testbed.operate.drift.history import history_in
 from testbed.operate.drift.losses import losses_of
 from testbed.operate.drift.report import judge_modules, read_drift
@@ -31,7 +31,7 @@ from testbed.operate.session import LabSession
 WIRING = wire(find_topology(12, 4))
 DAY_S = 86400.0
 BEGIN_S = 1_800_000_000.0
-LIT = ReceiverReading(lanes_dbm=(-1.8,), sent_dbm=(0.0,), window=Window(-14.0, -11.0, 2.0, 3.0))
+LIT = ReceiverReading(lanes_dbm=(-1.8,), sent_dbm=(0.0,), window=PowerThresholds(-14.0, -11.0, 2.0, 3.0))
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from testbed.lab.hosts.forwarding import forwarding_path, forwarding_plan
 from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, plan_state
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
 from testbed.lab.hosts.reachability import Reachability
-from testbed.lab.hosts.receivers import ReceiverReading, Window
+from testbed.lab.hosts.receivers import PowerThresholds, ReceiverReading
 from testbed.lab.model import shard_of
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.design import Design
@@ -41,7 +41,7 @@ PYTHON = str(Path(sys.executable).resolve())
 _TOPOLOGY = find_topology(4, 2)
 RING = Design("ring", _TOPOLOGY, wire(_TOPOLOGY), find_routes(wire(_TOPOLOGY)))
 EPOCH, FLOOR_DBM, SENSITIVITY_DBM = 7, -60.0, -20.0
-WINDOW = Window(SENSITIVITY_DBM, -18.0, 1.0, 2.0)
+WINDOW = PowerThresholds(SENSITIVITY_DBM, -18.0, 1.0, 2.0)
 
 
 def taken(routes, address):

@@ -14,7 +14,7 @@ skip_without("pydantic")
 from testbed.lab.hosts.forwarding import forwarding_path
 from testbed.lab.hosts.kernel_state import Neighbour, Route
 from testbed.lab.hosts.packet_rules import PacketFilter, PolicyRule
-from testbed.lab.hosts.receivers import ReceiverReading, Window
+from testbed.lab.hosts.receivers import PowerThresholds, ReceiverReading
 from testbed.operate.drift.report import judge_modules
 from testbed.operate.findings import KINDS
 from testbed.operate.model import VerifyReport
@@ -417,7 +417,7 @@ def test_power_outside_the_modules_window_is_told_where_no_loss_is(worlds):
     first = ("b", "nic1")
     received = {
         **evidence.received,
-        first: replace(evidence.received[first], window=Window(-20.0, -18.0, -6.0, -5.0)),
+        first: replace(evidence.received[first], window=PowerThresholds(-20.0, -18.0, -6.0, -5.0)),
     }
     world.evidence = lambda: replace(evidence, received=received)
     (finding,) = world.findings()
@@ -431,7 +431,7 @@ def test_one_weak_lane_of_four_is_told_by_proof_and_drift_alike(worlds):
     """Thresholds are of a lane: the four together carry -1.9 dBm, 0.1 dB less than planned."""
     world = worlds()
     evidence = world.evidence()
-    reading = ReceiverReading((-7.0, -7.0, -7.0, -18.5), window=Window(-18.0, -17.0, 1.0, 2.0))
+    reading = ReceiverReading((-7.0, -7.0, -7.0, -18.5), window=PowerThresholds(-18.0, -17.0, 1.0, 2.0))
     received = {**evidence.received, ("b", "nic1"): reading}
     world.evidence = lambda: replace(evidence, received=received)
     (finding,) = world.findings()
@@ -448,7 +448,7 @@ def test_a_dark_lane_of_four_is_no_loss_of_the_fibre(worlds):
     evidence = world.evidence()
     lane_dbm = evidence.received["b", "nic1"].power_dbm - 10 * math.log10(4)
     reading = ReceiverReading(
-        (lane_dbm, lane_dbm, -math.inf, lane_dbm), window=Window(-18.0, -17.0, 1.0, 2.0)
+        (lane_dbm, lane_dbm, -math.inf, lane_dbm), window=PowerThresholds(-18.0, -17.0, 1.0, 2.0)
     )
     world.evidence = lambda: replace(evidence, received={**evidence.received, ("b", "nic1"): reading})
     (finding,) = world.findings()

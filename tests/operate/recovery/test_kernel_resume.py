@@ -102,9 +102,9 @@ def test_hosts_that_hold_their_routes_are_left_alone(testbed12, tmp_path, monkey
 def lost(session, design, deadline_s=20.0):
     """Return what is lost, when a NIC has noticed it."""
     end = time.monotonic() + deadline_s
-    while not (sight := observe_design(session, design)).losses:
+    while not (observation := observe_design(session, design)).losses:
         assert time.monotonic() < end, "no NIC has noticed the cut"
-    return plan_lab_repair(session.lab, design, sight)
+    return plan_lab_repair(session.lab, design, observation)
 
 
 def test_a_repair_of_routes_alone_is_finished_from_what_is_lost_now(testbed12, tmp_path, monkeypatch, capsys):

@@ -20,10 +20,10 @@ pytestmark = pytest.mark.kernel
 @needs("process")
 def name():
     made = f"tn{os.getpid()}-x"
-    netns.add([made])
+    netns.add_namespaces([made])
     yield made
     netns.end_processes([made])
-    netns.delete([made])
+    netns.delete_namespaces([made])
 
 
 def links_of(name):
@@ -32,7 +32,7 @@ def links_of(name):
 
 def test_a_namespace_is_listed_until_it_is_deleted(name):
     assert netns.list_namespaces(name) == (name,)
-    netns.delete([name, "tn-that-never-was"])
+    netns.delete_namespaces([name, "tn-that-never-was"])
     assert netns.list_namespaces(name) == ()
 
 
@@ -64,7 +64,7 @@ def test_an_exception_inside_comes_out(name):
 
 def test_a_socket_listens_inside_and_only_there(name):
     netns.batch("ip", ["link set lo up"], name)
-    with netns.socket_in(name, "127.0.0.1", 7) as listener:
+    with netns.bind_socket_in(name, "127.0.0.1", 7) as listener:
         listener.listen()
         netns.call_in(name, lambda: socket.create_connection(("127.0.0.1", 7), timeout=5).close())
         with pytest.raises(ConnectionRefusedError):
@@ -73,10 +73,10 @@ def test_a_socket_listens_inside_and_only_there(name):
 
 def test_an_address_in_use_is_an_error_with_a_code(name):
     netns.batch("ip", ["link set lo up"], name)
-    with netns.socket_in(name, "127.0.0.1", 7) as listener:
+    with netns.bind_socket_in(name, "127.0.0.1", 7) as listener:
         listener.listen()
         with pytest.raises(KernelFault, match=r"cannot listen on 127\.0\.0\.1:7") as caught:
-            netns.socket_in(name, "127.0.0.1", 7)
+            netns.bind_socket_in(name, "127.0.0.1", 7)
     assert caught.value.code == "address_in_use"
 
 

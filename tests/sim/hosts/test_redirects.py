@@ -111,7 +111,7 @@ class Bench:
         self.sockets = {}
 
     def build(self):
-        netns.add([*self.namespaces.values(), self.fabric.namespace])
+        netns.add_namespaces([*self.namespaces.values(), self.fabric.namespace])
         self.fabric.build(LinkShape(rate_mbps=100, mtu=9000))
         for host, name in self.namespaces.items():
             netns.set_sysctls(name, {"ipv6/conf/all/disable_ipv6": 1})
@@ -177,7 +177,7 @@ class Bench:
     def close(self):
         for tap in self.sockets.values():
             tap.close()
-        netns.delete([*self.namespaces.values(), self.fabric.namespace])
+        netns.delete_namespaces([*self.namespaces.values(), self.fabric.namespace])
 
 
 @pytest.fixture(scope="module")
@@ -290,7 +290,7 @@ MESSAGES = 40
 def two_hops():
     """Provide the namespaces of a sender, a forwarder that is slower, and a receiver, their NICs shaped as a lab's."""
     sender, forwarder, receiver = names = [f"th{os.getpid()}-{host}" for host in "sfr"]
-    netns.add(names)
+    netns.add_namespaces(names)
     try:
         joined = ((sender, "nic1", forwarder, "nic1"), (forwarder, "nic2", receiver, "nic1"))
         netns.batch(
@@ -310,7 +310,7 @@ def two_hops():
         netns.set_sysctls(forwarder, {"ipv4/ip_forward": 1})
         yield names
     finally:
-        netns.delete(names)
+        netns.delete_namespaces(names)
 
 
 def answer_messages(server):

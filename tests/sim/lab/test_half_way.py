@@ -80,8 +80,8 @@ def test_a_start_that_is_cancelled_while_hosts_boot_leaves_nothing(kernel_labs, 
 def test_a_kernel_that_cannot_redirect_says_so_before_there_is_light(monkeypatch, request):
     monkeypatch.setattr(fabric, "_redirect", lambda source, target: f"filter add dev {source} no such thing")
     names = ["tfhw-fab", "tfhw-a"]
-    netns.add(names)
-    request.addfinalizer(lambda: netns.delete(names))
+    netns.add_namespaces(names)
+    request.addfinalizer(lambda: netns.delete_namespaces(names))
     with pytest.raises(KernelFault, match="no such thing") as caught:
         Fabric("tfhw-fab", make_far_ends({"a": ("tfhw-a", ["nic1"])})).build(LinkShape(100, 9000))
     assert caught.value.code == "no_redirects"

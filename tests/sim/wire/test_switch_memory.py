@@ -360,7 +360,7 @@ def test_a_reported_change_names_what_was_made_and_what_removed():
         twin.device.listen(changes.append)
         twin.device.change({1: 5, 2: 6})
         twin.device.change({1: 6, 3: 7})
-        assert [(set(change.removed), set(change.made)) for change in changes] == [
+        assert [(set(change.removed), set(change.added)) for change in changes] == [
             (set(), {(1, 5), (2, 6)}),
             ({(1, 5), (2, 6)}, {(1, 6), (3, 7)}),
         ]

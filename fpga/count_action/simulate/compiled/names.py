@@ -29,7 +29,7 @@ from fpga.count_action.model import (
     is_value,
 )
 from fpga.count_action.ports import Port, ports_of, split_buffer
-from fpga.count_action.simulate.bit_slices import Key, sample_slice, valid_slice
+from fpga.count_action.simulate.bit_slices import PartOfModule, sample_slice, valid_slice
 from fpga.count_action.simulate.compiled.expressions import Field, all_of, mask_field, whole
 
 
@@ -47,7 +47,7 @@ class Names:
         self.outputs = {key: place for place, key in enumerate(self.graph.drivers)}
         """Position of each output."""
 
-    def driver(self, key: Key) -> Action:
+    def driver(self, key: PartOfModule) -> Action:
         """Return the first action that drives an output."""
         return self.graph.drivers[key][0][1]
 
@@ -84,11 +84,11 @@ class Names:
         """Return the lowest bit of an input port."""
         return Field(self.words(self.ports.input(name)), 0, 1)
 
-    def beat_port(self, key: Key) -> Port:
+    def beat_port(self, key: PartOfModule) -> Port:
         """Return the port that shows the data of a module's stream."""
         return self.ports.output(f"{key[0]}_{key[1]}_data_o")
 
-    def beat(self, key: Key) -> tuple[str, ...]:
+    def beat(self, key: PartOfModule) -> tuple[str, ...]:
         """Return the registers of a module's stream."""
         return tuple(f"d{self.outputs[key]}_{word}" for word in range(self.beat_port(key).words))
 
@@ -179,7 +179,7 @@ class Names:
         return [f"{letter}{place}" for letter in KINDS[action.kind].register_suffixes(module, action)]
 
     @cached_property
-    def sampled(self) -> frozenset[Key]:
+    def sampled(self) -> frozenset[PartOfModule]:
         """Streams of modules whose samples are read by actions."""
         refs = (ref for _, action in self.actions() for ref in action.refs)
         return frozenset((ref.module, ref.name) for ref in refs if ref.module and self.graph.is_stream(ref))
@@ -200,7 +200,7 @@ class Names:
             registers |= {f"over{word}": 0, f"full{word}": 0}
         return registers
 
-    def _output_registers(self, key: Key, place: int) -> Iterator[str]:
+    def _output_registers(self, key: PartOfModule, place: int) -> Iterator[str]:
         module, action = self.graph.drivers[key][0]
         if action.kind.drives is SignalKind.STREAM:
             yield f"v{place}"

@@ -21,8 +21,8 @@ from fpga.count_action.model import (
 )
 from fpga.count_action.simulate.bit_slices import (
     BitSlice,
-    Key,
-    beats_of,
+    PartOfModule,
+    find_driven_streams,
     sample_slice,
     stall_order,
     valid_slice,
@@ -61,9 +61,9 @@ class Wiring:
         return self._beats[ref]
 
     @cached_property
-    def clears(self) -> dict[Key, list[Key]]:
+    def clears(self) -> dict[PartOfModule, list[PartOfModule]]:
         """The counts whose fires clear each count."""
-        clears: dict[Key, list[Key]] = {}
+        clears: dict[PartOfModule, list[PartOfModule]] = {}
         for module in self.datapath.modules:
             for action in module.actions:
                 if action.clears is not None:
@@ -81,10 +81,12 @@ class Evaluation:
         self.wiring, self.state, self.inputs = wiring, state, inputs
         self._buffered_inputs = apply_buffers(wiring.datapath, state.buffers, inputs)
         self._stalled: dict[str, bool] = {}
-        self.counts: dict[Key, CountCycle] = {}
+        self.counts: dict[PartOfModule, CountCycle] = {}
         # The stall of a module depends on the stalls and level counts of the readers of its streams: they come first.
         for module in wiring.order:
-            self._stalled[module.name] = any(self.is_backpressured(beat) for beat in beats_of(module))
+            self._stalled[module.name] = any(
+                self.is_backpressured(beat) for beat in find_driven_streams(module)
+            )
             self._compare(module, CountKind.LEVEL)
         for module in wiring.datapath.modules:
             self._compare(module, CountKind.ACCUMULATE)
@@ -116,7 +118,7 @@ class Evaluation:
         """Return whether a beat of a stream is taken in this cycle (R7)."""
         return self._valid(ref) and self._ready(stream_of(ref))
 
-    def is_backpressured(self, beat: Key) -> bool:
+    def is_backpressured(self, beat: PartOfModule) -> bool:
         """Return whether a module has a beat that is not taken in this cycle (R7)."""
         return self.state.valid[beat] and not self._ready((*beat, 0))
 

@@ -15,7 +15,7 @@ import numpy as np
 from fpga.count_action.actions import KINDS
 from fpga.count_action.model import Count, Datapath, Module, Ref
 from fpga.count_action.ports import Rows, ports_of, targets_of
-from fpga.count_action.simulate.bit_slices import Key
+from fpga.count_action.simulate.bit_slices import PartOfModule
 from fpga.count_action.simulate.port_values import check_inputs, row_of, values_of
 from fpga.count_action.simulate.reference.evaluation import Evaluation, Wiring
 from fpga.count_action.simulate.reference.state import Cycle, State, next_buffers, reset_state
@@ -116,16 +116,16 @@ class ClockEdge:
         key = (module.name, count.name)
         return self._now.counts[key].rest if count.accumulates and not self._is_cleared(key) else 0
 
-    def _is_cleared(self, key: Key) -> bool:
+    def _is_cleared(self, key: PartOfModule) -> bool:
         return any(self._now.fires(*by) for by in self._now.wiring.clears.get(key, ()))
 
-    def _targets(self) -> dict[Key, int]:
+    def _targets(self) -> dict[PartOfModule, int]:
         """Return the next targets in force: those of the shadow bank if there is a commit (R8)."""
         if not self._now.inputs.get("commit_i", 0):
             return dict(self._now.state.targets)
         return targets_of(self._now.wiring.datapath, self._now.inputs.get("target_shadow_i", 0))
 
-    def _sends(self, beat: Key) -> bool:
+    def _sends(self, beat: PartOfModule) -> bool:
         module = self._now.wiring.datapath.module(beat[0])
         return any(self.fires(module, each.on) for each in module.drivers(beat[1]))
 

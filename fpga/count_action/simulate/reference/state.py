@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from fpga.count_action.actions import KINDS
 from fpga.count_action.model import Datapath, Ref, Signal
 from fpga.count_action.ports import split_buffer
-from fpga.count_action.simulate.bit_slices import Key, beats_of
+from fpga.count_action.simulate.bit_slices import PartOfModule, find_driven_streams
 
 Beat: TypeAlias = tuple[int, ...]
 """The bits of each port of a beat: samples, `last` and `keep`."""
@@ -83,16 +83,16 @@ def next_buffers(
 class State:
     """Every register, by module and name. Values are unsigned and fit their widths."""
 
-    counts: Mapping[Key, int]
-    overshoot: Mapping[Key, bool]
-    saturated: Mapping[Key, bool]
-    targets: Mapping[Key, int]
+    counts: Mapping[PartOfModule, int]
+    overshoot: Mapping[PartOfModule, bool]
+    saturated: Mapping[PartOfModule, bool]
+    targets: Mapping[PartOfModule, int]
     """The targets in force."""
-    memories: Mapping[Key, Any]
+    memories: Mapping[PartOfModule, Any]
     """State of actions besides their outputs, such as sums and extreme samples since the last fire."""
-    valid: Mapping[Key, bool]
+    valid: Mapping[PartOfModule, bool]
     """True while a beat waits at the output."""
-    outputs: Mapping[Key, int]
+    outputs: Mapping[PartOfModule, int]
     """Beats, flags, pulses and numbers, by module and output."""
     buffers: Mapping[Element, Buffer]
     """Buffers of buffered streams."""
@@ -142,7 +142,9 @@ def reset_state(datapath: Datapath) -> State:
         saturated=dict.fromkeys(counts, False),
         targets={(module.name, target.name): target.reset for module, target in datapath.targets()},
         memories={key: KINDS[action.kind].reset(action) for key, action in outputs.items()},
-        valid=dict.fromkeys((beat for module in datapath.modules for beat in beats_of(module)), False),
+        valid=dict.fromkeys(
+            (beat for module in datapath.modules for beat in find_driven_streams(module)), False
+        ),
         outputs=dict.fromkeys(outputs, 0),
         buffers=empty_buffers(datapath),
     )

@@ -19,7 +19,7 @@ NOTICE = "   /* NOTICE: this is a simulated switch;\r\n      no light is hurt. *
 
 
 class CalientTl1(Tl1Frontend):
-    """The TL1 interface of one switch; `change_word` is its word for the report of a change."""
+    """The TL1 interface of one switch; `change_word` is the word that announces a change in its reports."""
 
     framing = Framing(after="\r\n", after_report="\r\n")
     not_logged_in = ("PLNA", "Login Not Active")
@@ -59,9 +59,11 @@ class CalientTl1(Tl1Frontend):
                     f"{self._names.ports},PLATFORM=VERSION2"
                 )
             ],
-            "RTRV-CRS": self._circuits,
-            "RTRV-PORT": lambda command: [self._port(port) for port in self._ports(command)],
-            "RTRV-PORT-SUM": lambda command: [self._port_sum(port) for port in self._ports(command)],
+            "RTRV-CRS": self._list_circuits,
+            "RTRV-PORT": lambda command: [self._describe_port(port) for port in self._find_ports(command)],
+            "RTRV-PORT-SUM": lambda command: [
+                self._summarise_port(port) for port in self._find_ports(command)
+            ],
             "ENT-CRS": self._provision,
             "ACT-CRS": lambda command: self._apply_to_circuit(command, self.configuration.activate),
             "CANC-CRS": lambda command: self._apply_to_circuit(command, self.configuration.deactivate),
@@ -69,7 +71,7 @@ class CalientTl1(Tl1Frontend):
             "DLT-CRS-ALL": self._delete_all,
         }
 
-    def canonical(self, verb: str) -> str:
+    def canonical_verb(self, verb: str) -> str:
         """Return the verb of the table: any `INH-MSG-...` or `ALW-MSG-...` applies to all kinds of messages."""
         return verb[: len("INH-MSG")] if verb.startswith(("INH-MSG", "ALW-MSG")) else verb
 
@@ -83,8 +85,8 @@ class CalientTl1(Tl1Frontend):
         """Return the line of the answer to a login."""
         return [f"{session.user}:{session.user},2"]
 
-    def note(self, command: Command) -> str:
-        """Return the notice that follows a login."""
+    def answer_comment(self, command: Command) -> str:
+        """Return the notice that follows a login; empty for other commands."""
         return NOTICE if command.verb == "ACT-USER" else ""
 
     def describe(self, refusal: Refused) -> str:
@@ -114,14 +116,15 @@ class CalientTl1(Tl1Frontend):
 
     # -- reads
 
-    def _circuits(self, command: Command) -> Lines:
-        name = next(filter(None, command.positional), "")  # alone, or after an empty group
+    def _list_circuits(self, command: Command) -> Lines:
+        # The name of a circuit stands alone, or after an empty group field.
+        name = next(filter(None, command.positional), "")
         circuits = self.configuration.circuits()
         if name.upper() not in {"", "ALL"}:
             circuits = [self.configuration.find(name)]
-        return [self._circuit_row(circuit) for circuit in circuits]
+        return [self._describe_circuit(circuit) for circuit in circuits]
 
-    def _circuit_row(self, circuit: Circuit) -> str:
+    def _describe_circuit(self, circuit: Circuit) -> str:
         name = self.configuration.name(circuit)
         admin, operational, capability = self.configuration.states(circuit)
         return (
@@ -130,8 +133,11 @@ class CalientTl1(Tl1Frontend):
             f"AS={admin},OS={operational},OC={capability},PS=UPR,AL=CL"
         )
 
-    def _ports(self, command: Command) -> Sequence[int]:
-        """Return the ports that a command names: `::0` means all, `::1.2` a whole fibre bundle (used by one client)."""
+    def _find_ports(self, command: Command) -> Sequence[int]:
+        """Return the ports that a command names: `::0` means all, `::1.2` a whole fibre bundle.
+
+        Only one known client uses bundles.
+        """
         aid = command.aid.strip()
         all_ports = range(1, self._names.ports + 1)
         if aid in {"", "0"}:
@@ -139,7 +145,7 @@ class CalientTl1(Tl1Frontend):
         bundle = [port for port in all_ports if self._names.name(port).rpartition(".")[0] == aid]
         return bundle or [self._names.number(name) for name in aid.split("&")]
 
-    def _port(self, port: int) -> str:
+    def _describe_port(self, port: int) -> str:
         sides = [
             f"{side}AS={admin},{side}OS={operational},{side}OC={capability},{side}RS=NPR"
             for side, number in (("IN", port), ("OUT", port + self._names.ports))
@@ -148,8 +154,8 @@ class CalientTl1(Tl1Frontend):
         owners = ",".join(self.configuration.owner(number) for number in (port, port + self._names.ports))
         return f"{self._names.name(port)}:WX,{owners}:{','.join(sides)}"
 
-    def _port_sum(self, port: int) -> str:
-        powers = [self._power(number) for number in (port, port + self._names.ports)]
+    def _summarise_port(self, port: int) -> str:
+        powers = [self._format_power(number) for number in (port, port + self._names.ports)]
         circuits = [c for c in self.configuration.circuits() if any(port in ends for ends in c.ends())][:2]
         connections = [(self.configuration.name(c), "ACT" if c.active else "PRO") for c in circuits]
         connections += [("NONE", "NONE")] * (2 - len(connections))
@@ -161,7 +167,7 @@ class CalientTl1(Tl1Frontend):
             f"{self._names.name(port)}:ALIAS={alias},INPWR={powers[0]},OUTPWR={powers[1]},{connection_fields}"
         )
 
-    def _power(self, number: int) -> str:
+    def _format_power(self, number: int) -> str:
         dbm = self.configuration.power_dbm(number)
         return "NONE" if dbm is None else f"{dbm:.2f}"
 

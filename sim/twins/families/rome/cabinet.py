@@ -352,5 +352,5 @@ class Cabinet:
     def _note_change(self, change: Change) -> None:
         for pair in change.removed:
             self.since.pop(pair, None)
-        for pair in change.made:
+        for pair in change.added:
             self.since[pair] = self.now

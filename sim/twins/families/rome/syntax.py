@@ -91,7 +91,7 @@ class Printer:
             "Recovery         recovery was done",
             f"CONNECTIONS      {'connection execution is' if is_rome else 'connections are'} {enabled}",
             *([] if is_rome else [f"PAIRED PORT      {self.paired}"]),
-            f"OPERATION COUNT  {sum(cabinet.device.wear.values()) // 2}",
+            f"OPERATION COUNT  {sum(cabinet.device.moves_by_port.values()) // 2}",
             "AUTHENTICATION   local",
         ]
         return "\n".join(lines)
@@ -156,7 +156,7 @@ class Printer:
                 "Locked" if port in matrix.locked else "Unlocked",
                 "Disabled" if port in matrix.disabled else "Enabled",
                 "In process" if cabinet.is_in_process(port) else state,
-                str(cabinet.device.wear[port]),
+                str(cabinet.device.moves_by_port[port]),
                 "" if peer is None else cabinet.full_name(peer),
                 f"{cabinet.name(port)},{logical}" if self.by_place else logical,
             ),
@@ -170,7 +170,7 @@ class Printer:
         paired = ("w" if name[0] == "E" else "e") + name[1:]
         return (
             f"{name:<8}{2 if port in matrix.locked else 1:<7}{state:<7}{2 if port in matrix.disabled else 1:<7}"
-            f"{paired:<8}{'' if peer is None else cabinet.name(peer):<17}1      {cabinet.device.wear[port]}"
+            f"{paired:<8}{'' if peer is None else cabinet.name(peer):<17}1      {cabinet.device.moves_by_port[port]}"
         )
 
     # -- logical ports of an AFM: an E and a W port of the same number

@@ -186,7 +186,7 @@ class Configuration:
 
     def _note_change(self, change: Change) -> None:
         self.configured.difference_update(change.removed)
-        self.configured.update(change.made)
+        self.configured.update(change.added)
 
     def _make_ghost(self, request: Request) -> None:
         if "pair" in request:

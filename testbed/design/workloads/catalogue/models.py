@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from testbed.design.workloads.catalogue.mixture import Moe, moe
-from testbed.design.workloads.catalogue.parameters import Parameters, change, read_settings
+from testbed.design.workloads.catalogue.parameters import Parameters, read_settings, with_changes
 from testbed.design.workloads.catalogue.recommendation import Candle, Dlrm, Ncf, candle, dlrm, ncf
 from testbed.design.workloads.catalogue.serving import Serve, serve
 from testbed.design.workloads.catalogue.transformers import GPT_SIZES, Bert, Gpt, bert, gpt
@@ -171,7 +171,7 @@ def parameters_of(name: str, preset: str | None = None, **changes: Any) -> Param
     if preset is not None and preset not in model.presets:
         raise WorkloadError(f"{name} has no preset {preset!r}; it has {', '.join(model.presets)}")
     published = model.presets[preset] if preset is not None else {}
-    return change(name, change(name, model.parameters, published), changes)
+    return with_changes(name, with_changes(name, model.parameters, published), changes)
 
 
 def settings_of(name: str, settings: Mapping[str, str]) -> Settings:

@@ -12,9 +12,9 @@ from testbed.errors import WorkloadError
 
 Widths = tuple[int, ...]
 #: Parameters that are 1 (with) or 0 (without).
-SWITCHES = frozenset({"decoder", "dot", "prefill", "decode"})
+FLAGS = frozenset({"decoder", "dot", "prefill", "decode"})
 #: Parameters that may be 0: no embedding, no experts, no total batch.
-ZERO_ALLOWED = SWITCHES | {"batch", "vocabulary", "experts", "history"}
+ZERO_ALLOWED = FLAGS | {"batch", "vocabulary", "experts", "history"}
 
 P = TypeVar("P", bound="Parameters")
 
@@ -41,7 +41,7 @@ class Parameters:
         return self.batch or self.batch_per_device * self.devices_per_server * nodes
 
 
-def change(model: str, parameters: P, changes: Mapping[str, Any]) -> P:
+def with_changes(model: str, parameters: P, changes: Mapping[str, Any]) -> P:
     """Return the parameters with some values changed.
 
     Raises `WorkloadError` for unknown names and invalid values.
@@ -50,13 +50,13 @@ def change(model: str, parameters: P, changes: Mapping[str, Any]) -> P:
     for name, value in changes.items():
         if name not in known:
             near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise WorkloadError(f"{model} has no parameter {name!r}; {hint}It has {', '.join(sorted(known))}")
+            hint = f"Did you mean {near[0]!r}? " if near else ""
+            raise WorkloadError(f"{model} has no parameter {name!r}. {hint}It has {', '.join(sorted(known))}")
         _check(model, name, value, wide=isinstance(getattr(parameters, name), tuple))
-    fitting: dict[str, Any] = {
+    values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in changes.items()
     }
-    return dataclasses.replace(parameters, **fitting)
+    return dataclasses.replace(parameters, **values)
 
 
 def read_settings(model: str, parameters: Parameters, settings: Mapping[str, str]) -> Mapping[str, Any]:
@@ -88,7 +88,7 @@ def _check(model: str, name: str, value: Any, *, wide: bool) -> None:
             raise WorkloadError(f"{model}: {name} is {value!r}; give integers")
         if number < least:
             raise WorkloadError(f"{model}: {name} is {value!r}; it must be at least {least}")
-        if name in SWITCHES and number > 1:
+        if name in FLAGS and number > 1:
             raise WorkloadError(f"{model}: {name} is {value!r}; give 1 (with) or 0 (without)")
     if wide and not value:
         raise WorkloadError(f"{model}: {name} has no widths; name at least one layer")

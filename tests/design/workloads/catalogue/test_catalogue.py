@@ -365,7 +365,7 @@ def test_tokens_travel_to_their_experts_and_back():
     [
         ("dlmr", {}, "did you mean 'dlrm'"),
         ("dlrm", {"preset": "fig99"}, "it has fig11, fig16, testbed"),
-        ("dlrm", {"tabels": 3}, "did you mean 'tables'"),
+        ("dlrm", {"tabels": 3}, "Did you mean 'tables'"),
         ("dlrm", {"tables": 0}, "at least 1"),
         ("dlrm", {"tables": -4}, "at least 1"),
         ("dlrm", {"tables": 2.5}, "give integers"),
