@@ -182,8 +182,8 @@ def test_a_healthy_twin_is_well_in_every_finding():
         ("sim://kit?fault=dead_board", "clocks", "answer"),
         ("sim://kit?fault=wrong_clock", "clocks", "not locked"),
         ("sim://kit?fault=gone_in_acquisition", "shots", "no answer"),
-        ("sim://kit?laser_dropped=on", "light", "come out wrong"),
-        ("sim://kit?bias_v_0=3.25", "light", "come out wrong"),
+        ("sim://kit?laser_dropped=on", "light", "known products are off by"),
+        ("sim://kit?bias_v_0=3.25", "light", "known products are off by"),
         ("qick://127.0.0.1:1", "device", "no board answers"),
     ],
 )

@@ -207,7 +207,7 @@ def test_the_only_model_is_found_by_the_index(listed, name):
         if name:
             assert find_only_model(Target("http", host, port)) == name
         else:
-            with pytest.raises(LoadError, match="which is to be asked"):
+            with pytest.raises(LoadError, match="instead of exactly one model"):
                 find_only_model(Target("http", host, port))
     assert asked[0].startswith(b"POST /v2/repository/index ")
 
