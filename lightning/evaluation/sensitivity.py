@@ -27,9 +27,9 @@ from lightning.execution.multipliers.noisy import NoisyMultiplier
 from lightning.execution.noise import Noise
 
 FACTOR_PRECISION = 1.05
-"""The factor of the tolerable noise is determined to 5 %."""
+"""The search determines the factor of the tolerable noise to 5 %."""
 MIN_FACTOR, MAX_DEVIATION = 2.0**-10, 255.0
-"""Limits of the search: this factor of the given noise, and a standard deviation as large as the largest product."""
+"""The search stops at this factor of the given noise, and at this standard deviation, that of the largest product."""
 AVERAGES = tuple(2**power for power in range(11))
 
 
@@ -49,7 +49,7 @@ class NoiseTrial:
     """Accuracy with noise of one strength in all layers."""
 
     sigma: float
-    """Standard deviation of a readout, in steps of 255."""
+    """Standard deviation of a readout in LSB (255 is full scale)."""
     average: int
     accuracy: float
     """0 .. 1, mean over seeds."""
@@ -75,12 +75,12 @@ class Sensitivity:
 
     @property
     def sigma(self) -> float:
-        """Largest sigma, in steps of 255, that loses no more than the allowed accuracy."""
+        """Largest sigma, in LSB (255 is full scale), that loses no more than the allowed accuracy."""
         return self.factor * self.noise.sigma
 
     @property
     def average(self) -> int | None:
-        """Smallest number of averaged readouts that loses no more than allowed; None if no tried number is enough."""
+        """Smallest number of averaged readouts with a tolerable loss; None if no number that was tried is enough."""
         return next(
             (each.average for each in self.averaged if is_tolerable(self.exact, each, self.allowed)), None
         )
@@ -127,7 +127,9 @@ def sensitivity(
     if not full_light_deviation(noise):
         raise OutOfRange("there is no noise to vary", hint="Give a sigma above 0")
     if not allowed > 0:
-        raise OutOfRange(f"a loss of {allowed} points is not positive", hint="Allow 1 point, or 0.5")
+        raise OutOfRange(
+            f"the allowed loss, {allowed} points, must be positive", hint="Give for example 1 or 0.5 points"
+        )
     if not model.layers:
         raise OutOfRange(
             f"no layer of {model.network.name} runs on light",
@@ -163,7 +165,7 @@ def is_tolerable(exact: float, trial: NoiseTrial, allowed: float) -> bool:
 
 
 def format_points(loss: float) -> str:
-    """Return percentage points in words.
+    """Return percentage points as text with the unit.
 
     >>> format_points(1.0), format_points(0.5)
     ('1 point', '0.5 points')
@@ -172,7 +174,7 @@ def format_points(loss: float) -> str:
 
 
 def full_light_deviation(noise: Noise) -> float:
-    """Return the standard deviation of a readout at full light, in steps of 255.
+    """Return the standard deviation of a readout at full light, in LSB (255 is full scale).
 
     >>> round(full_light_deviation(Noise(sigma=3.0, intensity=(4 / 255) ** 2)), 9)
     5.0

@@ -63,7 +63,7 @@ class LightningSignalProcessing:
         self.waveform: Waveform | None = None
 
     def plot_waveform(self, waveform: Waveform, *, draw: bool = True) -> Any:
-        """Bind the waveform and return a matplotlib figure of it; None without matplotlib or `draw`."""
+        """Bind the waveform and return a matplotlib figure of it; None if matplotlib is missing or `draw` is False."""
         self.waveform = _check_waveform(waveform)
         return _draw(waveform) if draw else None
 
@@ -82,10 +82,10 @@ class LightningSignalProcessing:
     def decode(self, waveform: Waveform) -> int:
         """Return the product in this waveform, 0..255, or the sum of two if both are lit, 0..510.
 
-        Warn with `SaturationWarning` if there was more light than can be measured, with `DarkWarning` if light was
-        expected and none arrived. Raise `NotCalibrated`; `ForeignCalibration` if the waveform was driven with the
-        calibration of another device; `WrongChannel` if the detector's readout was not recorded; `OutOfRange`
-        for pulses, windows or samples that the calibration does not cover.
+        Warn with `SaturationWarning` if there was more light than can be measured, and with `DarkWarning` if light was
+        expected and none arrived. Raise `NotCalibrated` if the waveform has no calibration; `ForeignCalibration` if it
+        was driven with the calibration of another device; `WrongChannel` if the detector's readout was not recorded;
+        `OutOfRange` for pulses, windows or samples that the calibration does not cover.
         """
         decoded = decode_answer(waveform)
         if decoded.saturated:
@@ -97,13 +97,16 @@ class LightningSignalProcessing:
     def get_signal_timeseries(self, waveform: Waveform, readout: int = 0) -> Floats:
         """Return |I + jQ| in counts of one readout, (samples,); shots are averaged as complex numbers.
 
-        The published library averaged the magnitudes, which raises a dark line by its noise.
+        The published library averaged the magnitudes, which lifts a dark line by the mean magnitude of its noise.
         """
-        return timeseries(_check_waveform(waveform), readout)
+        return compute_magnitudes(_check_waveform(waveform), readout)
 
     def find_plateaus(self, signal: npt.ArrayLike, window_size: int) -> Floats:
-        """Return the moving mean over `window_size` samples, (samples - window_size + 1,)."""
-        return find_plateaus(signal, window_size)
+        """Return the moving mean over `window_size` samples, (samples - window_size + 1,).
+
+        The name is that of the published library.
+        """
+        return compute_moving_mean(signal, window_size)
 
     def find_peak_floor(self, signal: npt.ArrayLike) -> tuple[float, float]:
         """Return the levels of the pulse and of the idle line; see the function of this name."""
@@ -126,17 +129,17 @@ def decode_answer(waveform: Waveform) -> Decoded:
     return calibration.decode(level, _values(waveform), peak=peak)
 
 
-def timeseries(waveform: Waveform, readout: int = 0) -> Floats:
+def compute_magnitudes(waveform: Waveform, readout: int = 0) -> Floats:
     """Return |I + jQ| of the mean of all shots, in counts, (samples,)."""
     mean = waveform[readout].mean(axis=0)
     magnitude: Floats = np.hypot(mean[0], mean[1])
     return magnitude
 
 
-def find_plateaus(signal: npt.ArrayLike, window_size: int) -> Floats:
+def compute_moving_mean(signal: npt.ArrayLike, window_size: int) -> Floats:
     """Return the moving mean, (samples - window_size + 1,). Raise `OutOfRange` for a window that does not fit.
 
-    >>> find_plateaus([0, 0, 2, 2], 2).tolist()
+    >>> compute_moving_mean([0, 0, 2, 2], 2).tolist()
     [0.0, 1.0, 2.0]
     """
     values = np.asarray(signal, dtype=float)

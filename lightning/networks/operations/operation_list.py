@@ -1,7 +1,7 @@
 """The list of supported ONNX operations: translation to nodes, and computation in float32.
 
-An operation is an entry in the table of a module next to this file, such as `ELEMENTWISE`, with its functions above
-the table. One that is composed of others needs only a translation.
+Each operation is an entry of a table in a neighbouring module, such as `ELEMENTWISE`; its functions stand above the
+table. An operation that is composed of others needs only a translation.
 """
 
 from __future__ import annotations

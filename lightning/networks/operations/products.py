@@ -21,7 +21,7 @@ def add_gemm(builder: Builder, call: Call) -> str:
     """Add the matrix product alpha * A @ B + beta * C, with constant B."""
     if builder.is_constant(call.input_name(0)):
         raise call.make_error(
-            "multiplies a constant by activations, so its rows are not images", "Swap the factors"
+            "has a constant as its first factor, so the rows of its output are not images", "Swap the factors"
         )
     x = builder.require_activation(call)
     if call.integer("transA", 0):
@@ -83,7 +83,7 @@ def add_matmul(builder: Builder, call: Call) -> str:
     ranks = builder.rank(builder.require_activation(call)), builder.rank(builder.require_activation(call, 1))
     if ranks[0] != ranks[1] or ranks[0] < 3:
         raise call.make_error(
-            f"multiplies activations of {ranks[0]} and {ranks[1]} axes across images",
+            f"multiplies activations with {ranks[0]} and {ranks[1]} axes, which would mix images",
             "Keep the batch axis in front of both",
         )
     return builder.emit("MatMul", [first, second], call.name)
@@ -109,7 +109,7 @@ def _constant_times(builder: Builder, call: Call, x: str, factor: Array) -> str:
     rank = builder.rank(x)
     if rank < 3:
         raise call.make_error(
-            "multiplies a constant by activations, so its rows are not images", "Swap the factors"
+            "has a constant as its first factor, so the rows of its output are not images", "Swap the factors"
         )
     if factor.ndim > 2:
         return _stack(builder, call, [builder.constant(factor, f"{call.name}.factor"), x])
@@ -123,7 +123,7 @@ def _constant_times(builder: Builder, call: Call, x: str, factor: Array) -> str:
 
 
 def _stack(builder: Builder, call: Call, factors: list[str]) -> str:
-    """Add a digital product with a stack of constant matrices, one per entry of another axis."""
+    """Add a digital product with a stack of constant matrices, one for each index of the leading axes."""
     ranks = [builder.constants[f].ndim + 1 if builder.is_constant(f) else builder.rank(f) for f in factors]
     if (ranks[0] > ranks[1]) if builder.is_constant(factors[0]) else (ranks[1] > ranks[0]):
         raise call.make_error("multiplies by a constant that has more axes than an image")

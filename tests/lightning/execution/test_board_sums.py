@@ -21,7 +21,7 @@ from lightning.execution.multipliers.datapath import DatapathMultiplier
 from lightning.execution.multipliers.exact import ExactMultiplier
 from lightning.networks.network import Network, Node
 from sim.twins.board.server import BoardServer
-from sim.twins.board.space import DEFAULT_BASE, Slot
+from sim.twins.board.memory import DEFAULT_BASE, Slot
 
 
 @pytest.fixture
