@@ -126,7 +126,7 @@ def decode_answer(waveform: Waveform) -> Decoded:
                 hint=f"Set {name} to 0 to decode; without decoding, any value works",
             )
     level, peak = measure_levels(waveform, calibration)
-    return calibration.decode(level, _values(waveform), peak=peak)
+    return calibration.decode(level, _read_values(waveform), peak=peak)
 
 
 def compute_magnitudes(waveform: Waveform, readout: int = 0) -> Floats:
@@ -168,7 +168,7 @@ def find_peak_floor(signal: npt.ArrayLike) -> tuple[float, float]:
         raise OutOfRange(
             f"a signal of shape {values.shape} has no plateau", hint="Give at least four samples"
         )
-    high = values > _threshold(values)
+    high = values > _compute_threshold(values)
     if not high.any():
         return float(np.median(values)), float(np.median(values))
     upper, lower = float(np.median(values[high])), float(np.median(values[~high]))
@@ -176,7 +176,7 @@ def find_peak_floor(signal: npt.ArrayLike) -> tuple[float, float]:
     return (lower, upper) if upside_down else (upper, lower)
 
 
-def _threshold(values: Floats) -> float:
+def _compute_threshold(values: Floats) -> float:
     """Return Otsu's threshold, the largest value of the lower group."""
     ordered = np.sort(values)
     count = np.arange(1, ordered.size)
@@ -200,7 +200,7 @@ def measure_levels(waveform: Waveform, calibration: Calibration) -> tuple[float,
             device=waveform.device.name,
             hint="Acquire again, or pass the samples unchanged",
         )
-    start, stop, before, after = _edges(waveform, calibration, index)
+    start, stop, before, after = _find_edges(waveform, calibration, index)
     ticks = np.arange(samples.size)
     plateau = samples[(ticks >= start) & (ticks < stop)]
     idle = samples[(ticks < before) | (ticks >= after)]
@@ -233,7 +233,9 @@ def _find_readout_index(waveform: Waveform, calibration: Calibration) -> int:
     return readouts.index(calibration.readout)
 
 
-def _edges(waveform: Waveform, calibration: Calibration, index: int) -> tuple[float, float, float, float]:
+def _find_edges(
+    waveform: Waveform, calibration: Calibration, index: int
+) -> tuple[float, float, float, float]:
     """Return the start and end of the plateau, then where the idle line ends before the pulse and begins after it."""
     origin, timing = waveform.origin, calibration.timing
     offset = origin.trigger_ns / timing.tick_ns
@@ -248,7 +250,7 @@ def _edges(waveform: Waveform, calibration: Calibration, index: int) -> tuple[fl
     )
 
 
-def _values(waveform: Waveform) -> dict[int, int]:
+def _read_values(waveform: Waveform) -> dict[int, int]:
     """Return the value of each generator. Raise `OutOfRange` for one that was driven by a bare gain word."""
     settings = waveform.origin.settings
     values = {}

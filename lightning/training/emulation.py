@@ -26,7 +26,7 @@ class Emulation:
 
     noise: Noise = QUIET
     options: Options = field(default_factory=Options)
-    pixel: float = 1 / 255
+    raw_level: float = 1 / 255
     """Value of one raw level after preprocessing. Only the `published` scheme, which sends raw levels, uses it."""
 
     @property

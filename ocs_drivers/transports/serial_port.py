@@ -14,7 +14,7 @@ from typing import Any
 from lightbed.wording import install_extra
 from ocs_drivers.errors import Unsupported
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import make_connection_lost, make_connect_error, make_timeout, wait_for
+from ocs_drivers.transports.transport import make_connect_error, make_connection_lost, make_timeout, wait_for
 
 
 class SerialTransport:

@@ -32,7 +32,7 @@ from lightbed.wording import install_extra
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError, AnotherDevice, ConnectError, LoginFailed, OcsError, Unsupported
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import make_connection_lost, make_connect_error, make_timeout
+from ocs_drivers.transports.transport import make_connect_error, make_connection_lost, make_timeout
 
 if TYPE_CHECKING:
     import asyncssh

@@ -13,7 +13,7 @@ import ssl
 
 from ocs_drivers.errors import ConnectError
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import make_connection_lost, make_connect_error, make_timeout, wait_for
+from ocs_drivers.transports.transport import make_connect_error, make_connection_lost, make_timeout, wait_for
 
 logger = logging.getLogger("ocs_drivers.tls")
 

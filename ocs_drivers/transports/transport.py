@@ -88,7 +88,8 @@ def make_timeout(device: str, deadline: Deadline) -> Timeout:
     """Return the error for a device that has not answered by the deadline."""
     if deadline.is_flooded:
         return Timeout(
-            f"the device sent bytes for {deadline.timeout_s:.3g} s, but no answer among them; the connection was closed",
+            f"the device sent bytes for {deadline.timeout_s:.3g} s, but no answer was among them; "
+            "the connection was closed",
             device=device,
             hint="Check the port of the address: something else may send there.",
         )
@@ -100,8 +101,8 @@ def make_timeout(device: str, deadline: Deadline) -> Timeout:
         )
     return Timeout(
         (
-            f"no answer within {deadline.timeout_s:.3g} s; the connection was closed so that a late answer is not taken "
-            "for the answer to a later command"
+            f"no answer within {deadline.timeout_s:.3g} s; the connection was closed so that a late answer is not "
+            "taken for the answer to a later command"
         ),
         device=device,
         hint="Raise the timeout if the device is slow; the next read reconnects.",

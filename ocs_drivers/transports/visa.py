@@ -30,10 +30,10 @@ from ocs_drivers.errors import Unsupported
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.transport import (
     acknowledge_at_once,
-    make_connection_lost,
-    make_connect_error,
-    make_timeout,
     count_readable_bytes,
+    make_connect_error,
+    make_connection_lost,
+    make_timeout,
     wait_for,
 )
 

@@ -61,7 +61,7 @@ def translate(builder: Builder, call: Call) -> tuple[str, ...]:
     return (outputs,) if isinstance(outputs, str) else outputs
 
 
-def apply(node: Node, arrays: Mapping[str, Array], constants: Mapping[str, Array]) -> Array:
+def compute_node(node: Node, arrays: Mapping[str, Array], constants: Mapping[str, Array]) -> Array:
     """Return the output of `node`, float32 (n, ...); `arrays` hold activations with the batch axis in front.
 
     Raise `UnsupportedNode` for an unknown operation.
@@ -94,7 +94,7 @@ def compute_activations(
         )
     arrays = {network.input: x}
     for node, spent in network.last_uses(wanted):
-        arrays[node.output] = apply(node, arrays, network.constants)
+        arrays[node.output] = compute_node(node, arrays, network.constants)
         for name in spent:
             arrays.pop(name, None)
     return {name: arrays[name] for name in wanted}

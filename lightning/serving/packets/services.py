@@ -32,8 +32,8 @@ class FastPath:
 
         self._answer_round = answer_round
         self._arrays = chain.arrays
-        request = _header(Kind.REQUEST, number, length=chain.inputs)
-        self._templates = request, answer, _header(Kind.REFUSAL, number, code=Code.LATE)
+        request = _make_header(Kind.REQUEST, number, length=chain.inputs)
+        self._templates = request, answer, _make_header(Kind.REFUSAL, number, code=Code.LATE)
         self._scratch = (
             np.zeros((1, chain.inputs), np.uint8),
             np.zeros(1, np.uint64),
@@ -62,7 +62,7 @@ class FastPath:
         )
 
 
-def _header(kind: Kind, number: int, *, length: int = 0, code: int = 0) -> Bytes:
+def _make_header(kind: Kind, number: int, *, length: int = 0, code: int = 0) -> Bytes:
     header = bytearray(HEADER.size)
     HEADER.pack_into(header, 0, MAGIC, VERSION, kind, Datatype.UINT8, code, number, 0, 0, 0, 1, length, 0)
     return np.frombuffer(header, np.uint8)
@@ -99,7 +99,7 @@ class Service:
 
     def compute(self, numbers: bytes, datatype: int, key: int) -> None:
         """Compute the scores of an image. Raise `InputError` for input that the model does not accept."""
-        inputs = inputs_of(self.instance, numbers, datatype)
+        inputs = decode_inputs(self.instance, numbers, datatype)
         self._scores[0] = self.instance.executor.run(inputs, np.array([key], np.uint64)).scores.ravel()
 
     def fill_datagram(self, key: int, elapsed_us: int) -> int:
@@ -115,7 +115,7 @@ class Service:
         return bytes(self._buffer[HEADER.size :])
 
 
-def inputs_of(instance: ModelInstance, numbers: bytes, datatype: int) -> npt.NDArray[np.generic]:
+def decode_inputs(instance: ModelInstance, numbers: bytes, datatype: int) -> npt.NDArray[np.generic]:
     """Return the input of a request, (1, *shape). Raise `InputError` if its size is not that of the model's input."""
     kind, size = DTYPES[Datatype(datatype)], int(np.prod(instance.raw_shape))
     if len(numbers) != size * kind.itemsize:

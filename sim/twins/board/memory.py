@@ -107,7 +107,10 @@ class Buffers:
         self._next = _FIRST_BUFFER
 
     def allocate(self, size: int, *, cacheable: bool) -> str:
-        """Allocate `size` bytes, all 0, and return the buffer's identifier. Raise `BufferRequestError` if memory is exhausted."""
+        """Allocate `size` bytes, all 0, and return the buffer's identifier.
+
+        Raise `BufferRequestError` if they exceed the available memory.
+        """
         allocated = sum(len(each.data) for each in self._buffers.values())
         if allocated + size > _LIMIT_BYTES:
             raise BufferRequestError(

@@ -21,7 +21,7 @@ from pynq.remote import (
 )
 
 from fpga.bus import BusError
-from sim.twins.board.memory import AddressSpace, BoardFiles, Buffers, BufferRequestError, NoRegister, Slot
+from sim.twins.board.memory import AddressSpace, BoardFiles, BufferRequestError, Buffers, NoRegister, Slot
 
 BOARD = "ZCU111 SIMULATED"
 _CHUNK = 2 * 1024 * 1024

@@ -69,7 +69,9 @@ class LoopbackKnobs(MutableMapping[str, Any]):
 
     def cable(self, generator: int, readout: int) -> Cable:
         """Return the cable between a generator and a readout with its current settings."""
-        return Cable(*(self._by_cable.get((name, generator, readout), self._common[name]) for name in DEFAULTS))
+        return Cable(
+            *(self._by_cable.get((name, generator, readout), self._common[name]) for name in DEFAULTS)
+        )
 
     def __getitem__(self, name: str) -> Any:
         if name in self._noise:
@@ -166,7 +168,9 @@ class Loopback:
 def carry(outputs: Outputs, generator: int, cable: Cable, rate_hz: float, first: int, count: int) -> Samples:
     """Return `count` samples of a generator's signal after the delay and phase of a cable, without its gain."""
     generator_hz = outputs.rate_hz(generator)
-    step, lanes = whole_ratio(generator_hz / rate_hz)  # the generator sends step / lanes samples for each received sample
+    step, lanes = whole_ratio(
+        generator_hz / rate_hz
+    )  # the generator sends step / lanes samples for each received sample
     position = first * step / lanes - cable.delay_ns * 1e-9 * generator_hz
     start = math.floor(position) - TAPS
     length = 2 * TAPS + math.ceil((count + 1) * step / lanes) + 1

@@ -17,7 +17,7 @@ from ocs_drivers.errors import (
     Timeout,
 )
 from ocs_drivers.protocols.cli_session import CliSession, Login
-from ocs_drivers.transports.transport import make_connection_lost, make_connect_error, make_timeout
+from ocs_drivers.transports.transport import make_connect_error, make_connection_lost, make_timeout
 
 PROMPT = re.compile(r"ocs>")
 NOTE = re.compile(r"\d\d:\d\d (?P<kind>[A-Z]+)")

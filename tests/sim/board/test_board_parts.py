@@ -9,7 +9,15 @@ import pytest
 from fpga.bus import make_simulated_bus
 from fpga.count_action import Count, CountKind, Datapath, Module, Ref, Signal, SignalKind, Target
 from sim.twins.board.__main__ import main
-from sim.twins.board.memory import FIRMWARE, AddressSpace, BoardFiles, Buffers, BufferRequestError, NoRegister, Slot
+from sim.twins.board.memory import (
+    FIRMWARE,
+    AddressSpace,
+    BoardFiles,
+    BufferRequestError,
+    Buffers,
+    NoRegister,
+    Slot,
+)
 
 pytestmark = pytest.mark.board
 
@@ -75,7 +83,7 @@ def test_buffers():
     assert buffers.address_of(second) == buffers.address_of(first) + 4096
     buffers.write(first, 3, b"abc")
     assert buffers.read(first) == b"\0\0\0abc\0\0\0\0"
-    with pytest.raises(BufferRequestError, match="has 10 bytes, and 11 were written"):
+    with pytest.raises(BufferRequestError, match="has 10 bytes; a write of"):
         buffers.write(first, 8, b"abc")
     buffers.free(first)
     with pytest.raises(BufferRequestError, match="was freed"):
@@ -87,7 +95,7 @@ def test_buffers():
 def test_memory_is_finite():
     buffers = Buffers()
     buffers.allocate(200 << 20, cacheable=True)
-    with pytest.raises(BufferRequestError, match="are not free"):
+    with pytest.raises(BufferRequestError, match="cannot allocate"):
         buffers.allocate(100 << 20, cacheable=True)
 
 
