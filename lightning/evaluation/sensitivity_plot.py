@@ -23,7 +23,8 @@ def layer_losses(result: Sensitivity, model: str, data: str) -> Plot:
     _bars(left, result)
     _curve(right, result)
     noise, weakest = result.noise, result.weakest
-    subtitle = f"{model} · {data} · {noise.place}, sigma {noise.sigma:.3g} of 255 · exact {100 * result.exact_accuracy:.2f} %"
+    exact = f"exact {100 * result.exact_accuracy:.2f} %"
+    subtitle = f"{model} · {data} · {noise.place}, sigma {noise.sigma:.3g} of 255 · {exact}"
     title = f"Noise in layer “{weakest.layer}” costs most: {_format_points(weakest.loss)} points"
     add_heading(figure, title, subtitle, simulated=False)
     for text in left.findobj(Text):

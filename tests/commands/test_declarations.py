@@ -69,11 +69,11 @@ def table(monkeypatch):
     """Add a command to the table."""
     from testbed.commands import table
 
-    table.command_of.cache_clear()
+    table.load_command.cache_clear()
     monkeypatch.setitem(table.COMMANDS, "count", ("lab.history:CountThings", "Count things."))
     monkeypatch.setattr("testbed.commands.lab.history.CountThings", CountThings, raising=False)
     yield
-    table.command_of.cache_clear()
+    table.load_command.cache_clear()
 
 
 @pytest.mark.parametrize("words", DECLARED)

@@ -263,9 +263,9 @@ def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[P
 
 
 def _document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
-    from testbed.design.plans.file import plan_json
+    from testbed.design.plans.file import plan_to_json
 
-    keys: dict[str, Any] = plan_json(plan)
+    keys: dict[str, Any] = plan_to_json(plan)
     operators = tuple(PlannedOperator(**one) for one in keys["strategy"]["operators"])
     routes = keys.get("routes")
     records = {

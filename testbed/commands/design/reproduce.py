@@ -68,7 +68,11 @@ class Reproduce(Moves, Command[ReproductionDocument]):
     ] = REQUIRED
     numbers: Annotated[
         tuple[int, ...],
-        option("Reproduce only this figure (repeatable): 10 to 17 of topoopt.", "--figure", metavar="NUMBER"),
+        option(
+            "Reproduce only this figure (repeatable); topoopt has figures 10 to 17.",
+            "--figure",
+            metavar="NUMBER",
+        ),
     ] = ()
     quick: Annotated[bool, option("Use small sizes, to check that everything runs.", "--quick")] = False
     out: Annotated[Path, option("Folder for the files.", metavar="DIR", is_local=True)] = Path(

@@ -228,7 +228,7 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
     require_light: Annotated[bool, option("Fail when a connected output is dark.", "--require-light")] = False
     empty: Annotated[bool, option("Remove all circuits; needed when no pair is given.", "--empty")] = False
     dry_run: Annotated[
-        bool, option("Show what would be done; exit code 2 if anything would.", "--dry-run")
+        bool, option("Show what would be done; exit code 2 if there is anything to do.", "--dry-run")
     ] = False
 
     def run(self, at: Place) -> ChangeDocument | DryRunDocument:

@@ -1,4 +1,4 @@
-"""`testbed path`: follow a packet from one host to another, by plan and by the kernels."""
+"""`testbed path`: follow a packet from one host to another, as planned and as the kernels route it."""
 
 from __future__ import annotations
 

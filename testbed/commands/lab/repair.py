@@ -227,7 +227,7 @@ def _find_earlier_repair(
     """Return the repair of this topology that is in force, or None."""
     from testbed.operate.repair import RepairRecord
 
-    records = (RepairRecord.from_json(lab, phase.data) for phase in store.phases_of(lab.name, REPAIR_BEGUN))
+    records = (RepairRecord.from_json(lab, phase.data) for phase in store.list_phases(lab.name, REPAIR_BEGUN))
     return next(
         (one for one in records if one and one.is_in_force(lab, design.wiring, observation.seen)), None
     )

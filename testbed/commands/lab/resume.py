@@ -32,7 +32,7 @@ class ResumeDocument(Document):
 
     @property
     def exit_code(self) -> int:
-        """2 if it stops as unknown, or is not proven."""
+        """2 if the outcome is unknown or not verified."""
         return DONE if self.state in ("verified", "done", "none") else CHANGES
 
 

@@ -230,7 +230,7 @@ class LeaseBreak(Command[LeaseDocument]):
     )
 
     def run(self, at: Place) -> LeaseDocument:
-        """End a lease of anybody."""
+        """End anyone's lease."""
         with _open_store(at) as store:
             lease = store.break_(self.lease, self.reason)
         return _say_lease(at, lease)
