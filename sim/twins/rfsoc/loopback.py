@@ -168,9 +168,8 @@ class Loopback:
 def carry(outputs: Outputs, generator: int, cable: Cable, rate_hz: float, first: int, count: int) -> Samples:
     """Return `count` samples of a generator's signal after the delay and phase of a cable, without its gain."""
     generator_hz = outputs.rate_hz(generator)
-    step, lanes = whole_ratio(
-        generator_hz / rate_hz
-    )  # the generator sends step / lanes samples for each received sample
+    # The generator sends step / lanes samples for each received sample.
+    step, lanes = whole_ratio(generator_hz / rate_hz)
     position = first * step / lanes - cable.delay_ns * 1e-9 * generator_hz
     start = math.floor(position) - TAPS
     length = 2 * TAPS + math.ceil((count + 1) * step / lanes) + 1

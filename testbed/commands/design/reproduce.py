@@ -95,7 +95,7 @@ class Reproduce(Moves, Command[ReproductionDocument]):
                 f"--lab is only for `testbed reproduce sharing`; {self.paper} runs no jobs on hosts"
             )
 
-    def run(self, at: Place) -> ReproductionDocument:
+    def run(self, place: Place) -> ReproductionDocument:
         """Compute the figures and write their files. Raises `WorkloadError`, and with `--lab` errors of measuring."""
         from testbed.design.reproductions.figure import HEADER
 
@@ -104,13 +104,13 @@ class Reproduce(Moves, Command[ReproductionDocument]):
         note_compilation(*_PARTS.get(self.paper, ("contention",)))
         (self.out / self.paper).mkdir(parents=True, exist_ok=True)
         reproduced = []
-        with narrate() as narrator, self._scale(at.runs_dir, narrator) as scale:
+        with narrate() as narrator, self._scale(place.runs_dir, narrator) as scale:
             for figure in figures:
                 narrator.phase(f"figure {figure.number}: {figure.title}")
                 reproduced.append(self._write(figure, figure.make(scale, narrator.tick), narrator))
         for one in reproduced:
             rows = [line.cells() for line in one.comparison]
-            at.say_table(f"figure {one.figure}: {one.title}", HEADER, rows)
+            place.say_table(f"figure {one.figure}: {one.title}", HEADER, rows)
         return ReproductionDocument(paper=self.paper, quick=self.quick, figures=tuple(reproduced))
 
     @contextmanager

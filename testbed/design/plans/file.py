@@ -293,7 +293,9 @@ def _check_strides(part: PlanReader, topology: Topology) -> None:
     if missing:
         source, target = min(missing)
         stride = (target - source) % nodes
-        fault = f"the links lack the ring of stride {stride}: it needs a link from node {source} to node {target}"
+        fault = (
+            f"the links lack the ring of stride {stride}: it needs a link from node {source} to node {target}"
+        )
         raise part.make_error("strides", fault)
 
 

@@ -118,5 +118,5 @@ def test_a_set_that_forwards_one_target_two_ways_is_refused():
     ways = {tuple(edge) for edge in plan.topology.edges}
     detour = next(node for node in range(6) if {(other["source"], node), (node, target)} <= ways)
     other["path"] = [other["source"], detour, target]
-    with pytest.raises(PlanFileError, match="a set forwards by destination"):
+    with pytest.raises(PlanFileError, match="within a set, a node has one link per destination"):
         parse_plan(document, "p.json")
