@@ -120,8 +120,16 @@ def damaged(path: str, value: object) -> dict:
         ("topology.nodes", 10**12, ["topology.links: 12 links cannot join 1000000000000 nodes"]),
         ("topology.strides", [0], ["topology.strides: 0 is not a stride", "strides are 1 to 5"]),
         ("topology.strides", [99999, -3], ["topology.strides: 99999 is not a stride"]),
-        ("topology.strides", [1, 3], ["topology.strides: the links lack the ring of stride 3", "from node 0 to node 3"]),
-        ("topology.strides", [1, 1], ["topology.strides: the links lack the ring of stride 1", "from node 0 to node 1"]),
+        (
+            "topology.strides",
+            [1, 3],
+            ["topology.strides: the links lack the ring of stride 3", "from node 0 to node 3"],
+        ),
+        (
+            "topology.strides",
+            [1, 1],
+            ["topology.strides: the links lack the ring of stride 1", "from node 0 to node 1"],
+        ),
         ("topology.strides", [1, 2, 3], ["topology.strides: their rings need 5 NICs, but nodes have 4"]),
         ("topology.links", [], ["topology.links: 0 links cannot join 6 nodes"]),
         ("topology.links", TWO_TRIANGLES, ["topology.links: node 0 has no path to node 3"]),
