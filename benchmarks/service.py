@@ -123,7 +123,7 @@ async def reads(url: str) -> dict[str, object]:
     context = ssl.create_default_context()
     labs = [connect_async(url, verify=context).lab(NAME) for _ in range(READERS)]
     for lab in labs:
-        await lab.state()
+        await lab.read_state()
     begin, spent = time.perf_counter() + 0.1, time.process_time()
 
     async def reader(which: int) -> list[float]:
@@ -131,7 +131,7 @@ async def reads(url: str) -> dict[str, object]:
         for at in range(which, READS_PER_S * READS_S, READERS):
             due_s = begin + at / READS_PER_S
             await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
-            await labs[which].state()
+            await labs[which].read_state()
             times.append((time.perf_counter() - due_s) * 1e3)
         return times
 

@@ -252,7 +252,7 @@ class Datapath:
         while high != before:
             if attempts == 0:
                 raise DatapathError(
-                    f"{'_'.join(key)} changes faster than it can be read. Hold what feeds it."
+                    f"{'_'.join(key)} changes faster than it can be read. Stop its inputs while you read it."
                 )
             before, attempts = high, attempts - 1
             low, high = self.bus.read32(self._table[key].offset), self.bus.read32(upper)

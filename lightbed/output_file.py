@@ -1,4 +1,6 @@
-"""Output files that a user names, as in `-o FILE`: regular files are replaced atomically, devices and pipes written to.
+"""Output files that a user names, as in `-o FILE`.
+
+Regular files are replaced atomically; devices and pipes are written to directly.
 
 Every command writes through this module. Replacing a device such as `/dev/null` by a file, as root, would damage the
 whole machine.
@@ -27,13 +29,16 @@ _MAX_LINKS = 40
 
 
 def write_output(path: str | Path, content: str | bytes) -> None:
-    """Write a file that a user names. Raises as `open_output`."""
+    """Write a file that a user names. Raises the same errors as `open_output`."""
     with open_output(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def save_figure(figure: Any, path: str | Path, *, dpi: float = 120) -> None:
-    """Write a matplotlib figure in the format of the file's suffix, PNG by default. Raises as `open_output`."""
+    """Write a matplotlib figure in the format of the file's suffix, PNG by default.
+
+    Raises the same errors as `open_output`.
+    """
     kind = Path(path).suffix[1:].lower() or "png"
     with open_output(path) as file:
         figure.savefig(file, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else None)
@@ -47,7 +52,7 @@ def open_output(path: str | Path) -> Iterator[IO[bytes]]:
     and its target is replaced. Character devices, pipes, open descriptors (`/dev/stdout`, `/dev/fd/3`) and standard
     output (`-`) are written to directly.
 
-    Raises `OSError` with a reason in `strerror` if `check_output` does, or if the disk is full.
+    Raises `OSError` with a reason in `strerror` if `check_output` raises it, or if the disk is full.
     """
     check_output(path)
     descriptor = _descriptor_of(path)
@@ -76,26 +81,26 @@ def replace_file(path: Path) -> Iterator[IO[bytes]]:
     Use this for files of the program itself: it replaces even files of other users. Raises `OSError`.
     """
     before = path.stat() if path.exists() else None
-    beside = path.with_name(f".lightbed-{secrets.token_hex(8)}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if before else 0o666)
+    temporary = path.with_name(f".lightbed-{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if before else 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             if before:
-                with suppress(PermissionError):  # the file belongs to a group of which we are no member
+                with suppress(PermissionError):  # the file's group is not one of this user's groups
                     os.fchown(descriptor, -1, before.st_gid)
                 os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
             yield file
             file.flush()
             os.fsync(descriptor)
-        beside.replace(path)
+        temporary.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def check_output(path: str | Path) -> None:
     """Raise `OSError` if this file cannot be written. Call it before the work whose result goes there.
 
-    Rejected are folders, disks, sockets, dangling links, read-only files, files of another user, and files in a folder
+    It rejects folders, disks, sockets, dangling links, read-only files, files of another user, and files in a folder
     that does not exist or is not writable.
     """
     if str(path) == STANDARD_OUTPUT or _descriptor_of(path) is not None:
@@ -103,7 +108,7 @@ def check_output(path: str | Path) -> None:
     try:
         found = Path(path).stat()
     except FileNotFoundError:
-        _check_new(Path(path))
+        _check_missing_file(Path(path))
         return
     for is_kind, number, what in _REFUSED:
         if is_kind(found.st_mode):
@@ -124,7 +129,7 @@ _REFUSED = (
 )
 
 
-def _check_new(path: Path) -> None:
+def _check_missing_file(path: Path) -> None:
     if path.is_symlink():
         raise OSError(errno.EINVAL, f"it is a link to {path.readlink()}, which does not exist", str(path))
     _check_folder(path.parent, path)

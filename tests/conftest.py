@@ -107,13 +107,13 @@ class MemoryLine:
         return self._client is not None
 
     def open(self, timeout_s: float) -> None:
-        from ocs_drivers.transports.transport import make_refusal
+        from ocs_drivers.transports.transport import make_connect_error
 
         self.close()
         try:
             self._client = self._world.attach(self._front)
         except ConnectionRefusedError as error:
-            raise make_refusal(self._world.device, error) from error
+            raise make_connect_error(self._world.device, error) from error
         self._world.settle()
 
     def close(self) -> None:
@@ -127,21 +127,21 @@ class MemoryLine:
         return bool(self._arrived()) or self._client.closed
 
     def send(self, data: bytes, deadline: Any) -> None:
-        from ocs_drivers.transports.transport import make_lost
+        from ocs_drivers.transports.transport import make_connection_lost
 
         if self._client is None or self._client.closed:
-            raise make_lost(self._world.device, "the device closed the connection")
+            raise make_connection_lost(self._world.device, "the device closed the connection")
         self._client.send(data)
 
     def receive(self, deadline: Any) -> bytes:
-        from ocs_drivers.transports.transport import make_lost, make_timeout
+        from ocs_drivers.transports.transport import make_connection_lost, make_timeout
 
         if self._client is None:
-            raise make_lost(self._world.device, "it is closed")
+            raise make_connection_lost(self._world.device, "it is closed")
         self._world.settle()
         while not self._arrived():
             if self._client.closed:
-                raise make_lost(self._world.device, "the device closed the connection")
+                raise make_connection_lost(self._world.device, "the device closed the connection")
             if deadline.passed:
                 raise make_timeout(self._world.device, deadline)
             self._world.pass_time(deadline.remaining_s())

@@ -34,7 +34,7 @@ def build(
     from fpga.count_action import load
     from fpga.hdl.tools import HdlError
     from fpga.registers.build import board_files, build_files, write_files
-    from fpga.registers.origin import origin_files
+    from fpga.registers.origin import collect_origin_files
 
     values = parse_parameters(parameters)
     checked = load(file, values)
@@ -42,7 +42,7 @@ def build(
     try:
         files = {
             **build_files(datapath),
-            **origin_files(checked, file, values),
+            **collect_origin_files(checked, file, values),
             **(board_files(board) if board else {}),
         }
     except (HdlError, ValueError) as error:

@@ -44,14 +44,20 @@ def explain(
         print(json.dumps({**explanation.as_dict(), **notes_by_kind}))
         return
     print(
-        draw(explanation, shutil.get_terminal_size((100, 24)).columns, ascii_only=not _shows_lines()), end=""
+        draw(
+            explanation,
+            shutil.get_terminal_size((100, 24)).columns,
+            ascii_only=not _can_encode_line_drawing(),
+        ),
+        end="",
     )
     if any(each.size > 1 for each in checked.datapath.inputs):
         print("\nElements are numbered as in the hardware, from 0.")
     _print_notes(checked)
 
 
-def _shows_lines() -> bool:
+def _can_encode_line_drawing() -> bool:
+    """Return whether standard output can encode the characters of the drawing that are not ASCII."""
     try:
         "╭▶".encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:

@@ -14,20 +14,23 @@ from pathlib import Path, PurePosixPath
 from fpga.count_action.load import Checked, load
 
 ORIGIN = "build.json"
-"""The file with the name of the source text of a built folder."""
+"""Name of the file that says which source text a folder was built from."""
 
 
-def origin_files(checked: Checked, text: Path, parameters: Mapping[str, int]) -> dict[str, str]:
-    """Return the text, its imports and `build.json`, by path. Raise ValueError for an absolute import, or OSError."""
+def collect_origin_files(checked: Checked, text: Path, parameters: Mapping[str, int]) -> dict[str, str]:
+    """Return the source text, its imports and `build.json`, by path.
+
+    Raise ValueError for an absolute import, and OSError if a file cannot be read.
+    """
     outside = [str(import_path) for import_path, _ in checked.imported if import_path.is_absolute()]
     if outside:
         raise ValueError(
-            f"{text.name} imports {outside[0]!r} by an absolute path, which cannot be in the built folder."
-            " Import it by a relative path."
+            f"{text.name} imports {outside[0]!r} by an absolute path; the built folder can hold only files that are"
+            " imported by relative paths. Import it by a relative path."
         )
-    # Imports with `..` leave the folder of the text, so the text is placed in as many folders below `text`.
-    climbs = max((_count_parents(import_path) for import_path, _ in checked.imported), default=0)
-    home = PurePosixPath(*(["text", *["_"] * climbs] if climbs else []))
+    # Imports with `..` leave the folder of the source text, so it is placed that many folders deep below `text/`.
+    parent_count = max((_count_parents(import_path) for import_path, _ in checked.imported), default=0)
+    home = PurePosixPath(*(["text", *["_"] * parent_count] if parent_count else []))
     files = {str(_normalise(home / text.name)): text}
     files |= {str(_normalise(home / import_path)): file for import_path, file in checked.imported}
     document = {
@@ -56,7 +59,7 @@ def read_origin(folder: Path) -> Origin:
     path = folder / ORIGIN
     if not path.is_file():
         raise ValueError(
-            f"{folder} has no {ORIGIN}: this version of `countaction build` did not write it. Build it "
+            f"{folder} has no {ORIGIN}: the folder was not written by this version of `countaction build`. Build it "
             "again: countaction build FILE -o DIR."
         )
     try:

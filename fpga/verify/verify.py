@@ -30,7 +30,7 @@ from fpga.verify.bus_record import Breach
 from fpga.verify.delivered import Delivered, NotListed, read_folder
 from fpga.verify.tops import TOP_PROPERTIES, run_seeds
 
-VERIFIED, FAILED, MISSING, TEXT, UNCHECKED = "verified", "failed", "missing", "text", "not checked"
+VERIFIED, FAILED, MISSING, SOURCE_TEXT, UNCHECKED = "verified", "failed", "missing", "text", "not checked"
 """Verdicts about a file."""
 _GOOD = {Verdict.PROVEN, Verdict.NOT_APPLICABLE, Verdict.TESTED}
 
@@ -65,11 +65,11 @@ def verify(folder: Path, *, depth: int = sby.DEPTH, timeout_s: float = 300) -> V
     Raise ValueError if it is not a built folder, CountActionError if its text has errors, or ToolMissing.
     """
     delivered = read_folder(folder)
-    core = tuple(_core(delivered, depth, timeout_s))
-    tops = {streams: tuple(_top(delivered, streams)) for streams in Streams}
+    core = tuple(_prove_core(delivered, depth, timeout_s))
+    tops = {streams: tuple(_simulate_top(delivered, streams)) for streams in Streams}
     properties = (*core, *(each for results in tops.values() for each in results))
     bad = {streams: not _are_good(results) for streams, results in tops.items()}
-    files = tuple(_files(delivered, core_fails=not _are_good(core), top_fails=bad))
+    files = tuple(_judge_files(delivered, core_fails=not _are_good(core), top_fails=bad))
     return Verification(delivered.datapath.name, files, properties)
 
 
@@ -77,7 +77,7 @@ def _are_good(results: tuple[Result, ...]) -> bool:
     return all(each.verdict in _GOOD for each in results)
 
 
-def _core(delivered: Delivered, depth: int, timeout_s: float) -> Iterator[Result]:
+def _prove_core(delivered: Delivered, depth: int, timeout_s: float) -> Iterator[Result]:
     """Yield the results of the proof of the datapath."""
     datapath = delivered.datapath
     try:
@@ -92,7 +92,7 @@ def _core(delivered: Delivered, depth: int, timeout_s: float) -> Iterator[Result
         yield Result(datapath.name, "sources", Verdict.FAILED, part=_shorten(error))
 
 
-def _top(delivered: Delivered, streams: Streams) -> Iterator[Result]:
+def _simulate_top(delivered: Delivered, streams: Streams) -> Iterator[Result]:
     """Yield the results of the simulation of a top."""
     top = Top(delivered.datapath, streams).name
     try:
@@ -121,12 +121,12 @@ def _shorten(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def _files(
+def _judge_files(
     delivered: Delivered, *, core_fails: bool, top_fails: dict[Streams, bool]
 ) -> Iterator[FileVerdict]:
     """Yield a verdict for every file that is expected or present, sorted by name."""
     present = delivered.files()
-    verdicts = dict.fromkeys(delivered.origin.files, TEXT)
+    verdicts = dict.fromkeys(delivered.origin.files, SOURCE_TEXT)
     documents = dict(document_files([Top(delivered.datapath, streams) for streams in Streams]))
     for name, generated in documents.items():
         if name in present:
@@ -134,14 +134,14 @@ def _files(
             text = path.read_bytes().decode("utf-8", errors="replace")
             verdicts[name] = VERIFIED if is_equivalent(name, text, generated) else FAILED
     verdicts |= _judge_hardware(delivered, present, core_fails=core_fails, top_fails=top_fails)
-    expected = {*documents, *delivered.origin.files, *_hardware(delivered)}
+    expected = {*documents, *delivered.origin.files, *_map_hardware_to_tops(delivered)}
     verdicts |= dict.fromkeys(expected - present.keys(), MISSING)
     for name in sorted({*present, *verdicts}):
         yield FileVerdict(name, present.get(name, ""), verdicts.get(name, UNCHECKED))
 
 
-def _hardware(delivered: Delivered) -> dict[str, tuple[Streams, ...]]:
-    """Return the files of the hardware, each with the tops that use it; empty for files of the datapath."""
+def _map_hardware_to_tops(delivered: Delivered) -> dict[str, tuple[Streams, ...]]:
+    """Return the names of the hardware files, each with the tops that use it; files of the datapath have none."""
     datapath = delivered.datapath
     tops_by_file: dict[str, tuple[Streams, ...]] = {name: () for name, _ in design_of(datapath).sources}
     for streams in Streams:
@@ -157,20 +157,21 @@ def _judge_hardware(
 ) -> dict[str, str]:
     """Return the verdicts about the files of the hardware.
 
-    If a property fails, files that equal newly generated ones are not the cause, unless all of them do.
+    If a property fails, only files that differ from newly generated ones are suspected; if none differs, all are.
+    A file that is not generated again is suspected unless `_is_explained`.
     """
     verdicts = {}
-    for name, tops in _hardware(delivered).items():
+    for name, tops in _map_hardware_to_tops(delivered).items():
         if name in present:
             fails = any(top_fails[streams] for streams in tops) if tops else core_fails
             verdicts[name] = FAILED if fails else VERIFIED
     suspects = [name for name, verdict in verdicts.items() if verdict == FAILED]
     generated = _make_hardware(delivered) if suspects else {}
     changed = [name for name in suspects if name in generated and delivered.text(name) != generated[name]]
-    unsure = [name for name in suspects if name not in generated]
+    not_regenerated = [name for name in suspects if name not in generated]
     if changed:
-        verdicts |= {name: VERIFIED for name in suspects if name not in {*changed, *unsure}}
-        verdicts |= {name: VERIFIED for name in unsure if _is_explained(name, changed, delivered)}
+        verdicts |= {name: VERIFIED for name in suspects if name not in {*changed, *not_regenerated}}
+        verdicts |= {name: VERIFIED for name in not_regenerated if _is_explained(name, changed, delivered)}
     return verdicts
 
 
@@ -186,9 +187,9 @@ def _make_hardware(delivered: Delivered) -> dict[str, str]:
 
 
 def _is_explained(name: str, changed: list[str], delivered: Delivered) -> bool:
-    """Return whether another changed file of the same top explains a failure."""
-    tops = set(_hardware(delivered)[name])
-    return any(tops & set(_hardware(delivered).get(each, ())) for each in changed)
+    """Return whether a changed file of the same top explains a failure."""
+    tops = set(_map_hardware_to_tops(delivered)[name])
+    return any(tops & set(_map_hardware_to_tops(delivered).get(each, ())) for each in changed)
 
 
 _COMMENTS = {
@@ -204,14 +205,14 @@ _COMMENTS = {
 def is_equivalent(name: str, delivered: str, generated: str) -> bool:
     """Return whether two texts of a file are equal apart from comments and layout."""
     suffix = PurePath(name).suffix
-    meaning = _MEANINGS.get(suffix, _words(_COMMENTS.get(suffix, r"(?!)")))
+    meaning = _MEANINGS.get(suffix, _make_word_splitter(_COMMENTS.get(suffix, r"(?!)")))
     try:
         return meaning(delivered) == meaning(generated)
     except (ValueError, SyntaxError):
         return False
 
 
-def _words(comment: str) -> Callable[[str], object]:
+def _make_word_splitter(comment: str) -> Callable[[str], object]:
     """Return a function that splits a text into words without comments; a string is one word."""
 
     def words(text: str) -> list[str]:
@@ -245,27 +246,30 @@ def find_renamed_wires(core: Design, specification: Specification) -> dict[str, 
     widths = find_hidden_wires(specification)
     rows = generate_stimulus(specification.datapath, _CYCLES, seed=99)
     try:
-        wires = _wires(icarus.dump(core, rows))
+        wires = _parse_wires(icarus.dump(core, rows))
     except HdlError:
         return {}  # the proof will report the error
     missing = {name: width for name, width in widths.items() if wires.get(name, (0, ()))[0] != width}
     if not missing:
         return {}
-    generated = _wires(icarus.dump(design_of(specification.datapath), rows))
-    matches = {name: _find_same_values(name, generated.get(name), wires) for name in missing}
+    generated = _parse_wires(icarus.dump(design_of(specification.datapath), rows))
+    matches = {name: _find_equal_wire(name, generated.get(name), wires) for name in missing}
     return {name: other for name, other in matches.items() if other}
 
 
-def _find_same_values(
+def _find_equal_wire(
     name: str, wire: tuple[int, _Series] | None, wires: Mapping[str, tuple[int, _Series]]
 ) -> str:
-    """Return the wire with the same values, and the most similar name if there are several; empty if there is none."""
+    """Return the name of the wire with the same values, or "" if there is none.
+
+    If there are several, return the most similar name.
+    """
     same = [other for other, each in wires.items() if each == wire]
     return max(same, key=lambda each: difflib.SequenceMatcher(None, name, each).ratio(), default="")
 
 
-def _wires(dump: str) -> dict[str, tuple[int, _Series]]:
-    """Return the wires below `bench.dut` with their widths and their changes."""
+def _parse_wires(dump: str) -> dict[str, tuple[int, _Series]]:
+    """Return the wires below `bench.dut` in a dump, with their widths and their changes."""
     scopes: list[str] = []
     codes: dict[str, list[tuple[str, int]]] = {}
     changes: dict[str, list[tuple[int, str]]] = {}

@@ -53,7 +53,7 @@ def sensitivity(
     """
     from lightning.evaluation.datasets import load_dataset
     from lightning.evaluation.models import load_model_and_data
-    from lightning.evaluation.sensitivity import sensitivity as measure_sensitivity
+    from lightning.evaluation.sensitivity import measure_sensitivity
 
     run = how.choose_run("noisy", noise, sigma, mean, average, device, calibrated=calibrated)
     assert run.noise is not None
@@ -77,11 +77,11 @@ def _print_document(result: Sensitivity, origin: Provenance, dataset: Dataset, f
 
 
 def _print_lines(result: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
-    print(f"{dataset.name}: {len(dataset.x):,} images; exact {100 * result.exact:.2f} %")
+    print(f"{dataset.name}: {len(dataset.x):,} images; exact {100 * result.exact_accuracy:.2f} %")
     print(f"{origin.line}  SIMULATED")
     width = max(len("all layers"), *(len(each.layer) for each in result.layers))
     lines = [(each.layer, each.accuracy, each.loss) for each in result.layers]
-    everything = result.averaged[0]
+    everything = result.averaging_trials[0]
     lines.append(("all layers", everything.accuracy, result.loss(everything)))
     print(f"{'noise in':<{width}}  accuracy  points lost")
     for name, accuracy, lost in lines:
@@ -98,17 +98,19 @@ def document_of(result: Sensitivity) -> dict[str, Any]:
 
     bounded = math.isfinite(result.factor)
     return {
-        "exact": round(result.exact, 6),
-        "allowed_loss": result.allowed,
+        "exact": round(result.exact_accuracy, 6),
+        "allowed_loss": result.allowed_loss,
         "layers": [round_values(asdict(each)) for each in result.layers],
         "sigma": round(result.sigma, 4) if bounded else None,
         "factor": round(result.factor, 4) if bounded else None,
         "average": result.average,
         "averages": [
-            {**round_values(asdict(each)), "loss": round(result.loss(each), 4)} for each in result.averaged
+            {**round_values(asdict(each)), "loss": round(result.loss(each), 4)}
+            for each in result.averaging_trials
         ],
         "tried": [
-            {**round_values(asdict(each)), "loss": round(result.loss(each), 4)} for each in result.tried
+            {**round_values(asdict(each)), "loss": round(result.loss(each), 4)}
+            for each in result.level_trials
         ],
     }
 
@@ -131,7 +133,7 @@ def describe_tolerable_noise(result: Sensitivity) -> str:
     """Return the largest noise that keeps the allowed loss, in words."""
     from lightning.evaluation.sensitivity import format_points
 
-    allowance = f"for a loss of at most {format_points(result.allowed)}"
+    allowance = f"for a loss of at most {format_points(result.allowed_loss)}"
     if not result.factor:
         return f"no sigma is small enough {allowance}: the mean error alone costs more"
     if math.isinf(result.factor):
@@ -142,7 +144,7 @@ def describe_tolerable_noise(result: Sensitivity) -> str:
 def describe_averaging(result: Sensitivity) -> str:
     """Return the smallest averaging that keeps the allowed loss, in words."""
     if result.average is None:
-        return f"or averaging: a mean of {result.averaged[-1].average} is not enough"
+        return f"or averaging: a mean of {result.averaging_trials[-1].average} is not enough"
     if result.average == result.noise.average:
         return f"no more averaging is needed at sigma {result.noise.sigma:.4g}"
     return f"or averaging of {result.average} at sigma {result.noise.sigma:.4g}"

@@ -146,7 +146,7 @@ def _warn(host: str) -> None:
             print(
                 (
                     f"warning: {host} is reachable from other machines, and there is no password: anyone who "
-                    "reaches it can infer, load and unload"
+                    "reaches it can run, load and unload models"
                 ),
                 file=sys.stderr,
             )

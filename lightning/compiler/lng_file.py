@@ -27,7 +27,7 @@ from lightning.compiler.model import FULL, CompiledModel, Geometry, Hardware, Ph
 from lightning.compiler.schemes.published import check_published
 from lightning.errors import CompileError, LightningError, ModelFileError
 from lightning.networks.network import MAX_ACTIVATION_SIZE, Network, Node, Port, Preprocessing
-from lightning.networks.operations.operation_list import apply
+from lightning.networks.operations.operation_list import compute_node
 from lightning.networks.preprocess import check_preprocessing
 
 FORMAT = 1
@@ -258,7 +258,7 @@ def _check_node(network: Network, node: Node) -> None:
         if name in network.shapes
     }
     try:
-        shape = apply(node, empty, network.constants).shape
+        shape = compute_node(node, empty, network.constants).shape
     except Exception as error:  # attributes may hold anything
         raise _make_unfit_error(f"{node.operation} {node.name} cannot be computed ({error!r})") from error
     expected = network.shapes[node.output]

@@ -108,4 +108,4 @@ def _check(x: Raw, y: Classes, name: str, part: str) -> None:
             f"{name}: the {part} part holds NaN or infinity", hint="Replace or leave out these rows"
         )
     if not np.issubdtype(x.dtype, np.number) and x.dtype != np.bool_:
-        raise DatasetError(f"{name}: inputs of the {part} part are {x.dtype}", hint="Give numbers")
+        raise DatasetError(f"{name}: the inputs in part {part} have the type {x.dtype}", hint="Give numbers")

@@ -27,9 +27,9 @@ from lightning.execution.multipliers.noisy import NoisyMultiplier
 from lightning.execution.noise import Noise
 
 FACTOR_PRECISION = 1.05
-"""The factor of the tolerable noise is determined to 5 %."""
+"""The search determines the factor of the tolerable noise to 5 %."""
 MIN_FACTOR, MAX_DEVIATION = 2.0**-10, 255.0
-"""Limits of the search: this factor of the given noise, and a standard deviation as large as the largest product."""
+"""The search stops at this factor of the given noise, and at this standard deviation, that of the largest product."""
 AVERAGES = tuple(2**power for power in range(11))
 
 
@@ -49,7 +49,7 @@ class NoiseTrial:
     """Accuracy with noise of one strength in all layers."""
 
     sigma: float
-    """Standard deviation of a readout, in steps of 255."""
+    """Standard deviation of a readout in LSB (255 is full scale)."""
     average: int
     accuracy: float
     """0 .. 1, mean over seeds."""
@@ -59,30 +59,35 @@ class NoiseTrial:
 class Sensitivity:
     """Result of a sensitivity analysis."""
 
-    exact: float
+    exact_accuracy: float
     """Accuracy without noise, 0 .. 1."""
     noise: Noise
-    allowed: float
+    allowed_loss: float
     """Allowed loss in percentage points."""
     layers: tuple[LayerLoss, ...]
     """Losses of the layers, in the order of the network."""
-    tried: tuple[NoiseTrial, ...]
+    level_trials: tuple[NoiseTrial, ...]
     """Every noise level that was evaluated, ordered by sigma."""
-    averaged: tuple[NoiseTrial, ...]
+    averaging_trials: tuple[NoiseTrial, ...]
     """The given noise, averaged over 1, 2, 4, ... times as many readouts."""
     factor: float
     """Largest tolerable multiple of the noise: 0 if the weakest loses too much, infinity if the strongest does not."""
 
     @property
     def sigma(self) -> float:
-        """Largest sigma, in steps of 255, that loses no more than the allowed accuracy."""
+        """Largest sigma, in LSB (255 is full scale), that loses no more than the allowed accuracy."""
         return self.factor * self.noise.sigma
 
     @property
     def average(self) -> int | None:
-        """Smallest number of averaged readouts that loses no more than allowed; None if no tried number is enough."""
+        """Smallest number of averaged readouts with a tolerable loss; None if no number that was tried is enough."""
         return next(
-            (each.average for each in self.averaged if is_tolerable(self.exact, each, self.allowed)), None
+            (
+                each.average
+                for each in self.averaging_trials
+                if is_tolerable(self.exact_accuracy, each, self.allowed_loss)
+            ),
+            None,
         )
 
     @property
@@ -92,7 +97,7 @@ class Sensitivity:
 
     def loss(self, trial: NoiseTrial) -> float:
         """Return the percentage points lost compared with no noise."""
-        return 100 * (self.exact - trial.accuracy)
+        return 100 * (self.exact_accuracy - trial.accuracy)
 
 
 class OneNoisyLayer:
@@ -107,50 +112,53 @@ class OneNoisyLayer:
         return multiplier.compute_sums(layer, activations, keys)
 
 
-def one_noisy_layer(model: CompiledModel, layer: str, noise: Noise, seed: int) -> Executor:
+def open_with_one_noisy_layer(model: CompiledModel, layer: str, noise: Noise, seed: int) -> Executor:
     """Return an executor with noise in this layer only."""
     products = OneNoisyLayer(exact_multiplier(), NoisyMultiplier(model, noise, seed), layer)
     return Interpreter(model, products, "noisy")
 
 
-def sensitivity(
+def measure_sensitivity(
     model: CompiledModel,
     dataset: Dataset,
     noise: Noise,
     seeds: Sequence[int] = (0, 1, 2),
-    allowed: float = 1.0,
+    allowed_loss: float = 1.0,
 ) -> Sensitivity:
-    """Measure the loss by noise in each layer and in all layers. `allowed` is the tolerable loss in percentage points.
+    """Measure the loss by noise in each layer and in all layers; `allowed_loss` is in percentage points.
 
-    Raises `OutOfRange` if the noise is zero, if `allowed` is not positive, or if no layer of the network is photonic.
+    Raises `OutOfRange` if the noise is zero, `allowed_loss` is not positive, or no layer of the network is photonic.
     """
     if not full_light_deviation(noise):
         raise OutOfRange("there is no noise to vary", hint="Give a sigma above 0")
-    if not allowed > 0:
-        raise OutOfRange(f"a loss of {allowed} points is not positive", hint="Allow 1 point, or 0.5")
+    if not allowed_loss > 0:
+        raise OutOfRange(
+            f"the allowed loss, {allowed_loss} points, must be positive",
+            hint="Give for example 1 or 0.5 points",
+        )
     if not model.layers:
         raise OutOfRange(
             f"no layer of {model.network.name} runs on light",
             hint="Run `lightning explain` to see what runs where",
         )
-    exact = evaluate(open_executor(model, "exact"), dataset).accuracy
-    search = _Search(model, dataset, noise, tuple(seeds), exact, allowed)
+    exact_accuracy = evaluate(open_executor(model, "exact"), dataset).accuracy
+    search = _Search(model, dataset, noise, tuple(seeds), exact_accuracy, allowed_loss)
     layers = tuple(
-        LayerLoss(name, accuracy, 100 * (exact - accuracy))
+        LayerLoss(name, accuracy, 100 * (exact_accuracy - accuracy))
         for name, accuracy in (
             (node.name, search.measure_layer(node.name))
             for node in model.network.nodes
             if node.name in model.layers
         )
     )
-    averaged = search.average_readouts()
+    averaging_trials = search.average_readouts()
     factor = search.largest_factor()
-    tried = tuple(sorted(search.tried, key=lambda each: each.sigma))
-    return Sensitivity(exact, noise, allowed, layers, tried, averaged, factor)
+    level_trials = tuple(sorted(search.level_trials, key=lambda each: each.sigma))
+    return Sensitivity(exact_accuracy, noise, allowed_loss, layers, level_trials, averaging_trials, factor)
 
 
-def is_tolerable(exact: float, trial: NoiseTrial, allowed: float) -> bool:
-    """Return whether at most `allowed` percentage points are lost.
+def is_tolerable(exact_accuracy: float, trial: NoiseTrial, allowed_loss: float) -> bool:
+    """Return whether at most `allowed_loss` percentage points are lost.
 
     >>> (
     ...     is_tolerable(0.922, NoiseTrial(1.0, 1, 0.912), 1.0),
@@ -158,12 +166,12 @@ def is_tolerable(exact: float, trial: NoiseTrial, allowed: float) -> bool:
     ... )
     (True, False)
     """
-    # 1e-9: rounding must not reject a loss of exactly `allowed`.
-    return 100 * (exact - trial.accuracy) <= allowed + 1e-9
+    # 1e-9: rounding must not reject a loss of exactly `allowed_loss`.
+    return 100 * (exact_accuracy - trial.accuracy) <= allowed_loss + 1e-9
 
 
 def format_points(loss: float) -> str:
-    """Return percentage points in words.
+    """Return percentage points as text with the unit.
 
     >>> format_points(1.0), format_points(0.5)
     ('1 point', '0.5 points')
@@ -172,7 +180,7 @@ def format_points(loss: float) -> str:
 
 
 def full_light_deviation(noise: Noise) -> float:
-    """Return the standard deviation of a readout at full light, in steps of 255.
+    """Return the standard deviation of a readout at full light, in LSB (255 is full scale).
 
     >>> round(full_light_deviation(Noise(sigma=3.0, intensity=(4 / 255) ** 2)), 9)
     5.0
@@ -189,15 +197,17 @@ class _Search:
         dataset: Dataset,
         noise: Noise,
         seeds: tuple[int, ...],
-        exact: float,
-        allowed: float,
+        exact_accuracy: float,
+        allowed_loss: float,
     ) -> None:
         self.model, self.dataset, self.noise, self.seeds = model, dataset, noise, seeds
-        self.exact, self.allowed = exact, allowed
-        self.tried: list[NoiseTrial] = []
+        self.exact_accuracy, self.allowed_loss = exact_accuracy, allowed_loss
+        self.level_trials: list[NoiseTrial] = []
 
     def measure_layer(self, layer: str) -> float:
-        return self._mean([one_noisy_layer(self.model, layer, self.noise, seed) for seed in self.seeds])
+        return self._mean(
+            [open_with_one_noisy_layer(self.model, layer, self.noise, seed) for seed in self.seeds]
+        )
 
     def measure_all(self, noise: Noise) -> NoiseTrial:
         executors = [open_executor(self.model, "noisy", noise=noise, seed=seed) for seed in self.seeds]
@@ -208,7 +218,7 @@ class _Search:
         trials: list[NoiseTrial] = []
         for times in AVERAGES:
             trials.append(self.measure_all(replace(self.noise, average=self.noise.average * times)))
-            if is_tolerable(self.exact, trials[-1], self.allowed):
+            if is_tolerable(self.exact_accuracy, trials[-1], self.allowed_loss):
                 break
         return tuple(trials)
 
@@ -235,8 +245,8 @@ class _Search:
         return low
 
     def _is_tolerable(self, factor: float) -> bool:
-        self.tried.append(self.measure_all(self.noise.scale(factor)))
-        return is_tolerable(self.exact, self.tried[-1], self.allowed)
+        self.level_trials.append(self.measure_all(self.noise.scale(factor)))
+        return is_tolerable(self.exact_accuracy, self.level_trials[-1], self.allowed_loss)
 
     def _mean(self, executors: Sequence[Executor]) -> float:
         return float(np.mean([evaluate(executor, self.dataset).accuracy for executor in executors]))

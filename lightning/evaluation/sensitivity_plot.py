@@ -23,9 +23,8 @@ def layer_losses(result: Sensitivity, model: str, data: str) -> Plot:
     _bars(left, result)
     _curve(right, result)
     noise, weakest = result.noise, result.weakest
-    subtitle = (
-        f"{model} · {data} · {noise.place}, sigma {noise.sigma:.3g} of 255 · exact {100 * result.exact:.2f} %"
-    )
+    exact = f"exact {100 * result.exact_accuracy:.2f} %"
+    subtitle = f"{model} · {data} · {noise.place}, sigma {noise.sigma:.3g} of 255 · {exact}"
     title = f"Noise in layer “{weakest.layer}” costs most: {_format_points(weakest.loss)} points"
     add_heading(figure, title, subtitle, simulated=False)
     for text in left.findobj(Text):
@@ -65,20 +64,20 @@ def _bars(axes: Any, result: Sensitivity) -> None:
 
 
 def _curve(axes: Any, result: Sensitivity) -> None:
-    sigmas = [each.sigma for each in result.tried]
+    sigmas = [each.sigma for each in result.level_trials]
     axes.plot(
         sigmas,
-        [100 * each.accuracy for each in result.tried],
+        [100 * each.accuracy for each in result.level_trials],
         "o-",
         color=SERIES[0],
         markersize=4,
         linewidth=1.4,
     )
-    limit = 100 * result.exact - result.allowed
+    limit = 100 * result.exact_accuracy - result.allowed_loss
     axes.axhline(limit, color=SERIES[3], linewidth=1, linestyle="--")
     _label_line(
         axes,
-        f"loss of {format_points(result.allowed)}",
+        f"loss of {format_points(result.allowed_loss)}",
         (1, limit),
         ("axes fraction", "data"),
         "right",

@@ -26,7 +26,7 @@ from lightning.execution.multipliers.noisy import may_clip, output_numbers, row_
 from lightning.execution.noise import Noise, check_noise
 from lightning.execution.quirks import Quirks
 from lightning.networks.network import PHOTONIC, Network, Node
-from lightning.networks.operations.operation_list import apply
+from lightning.networks.operations.operation_list import compute_node
 from lightning.networks.preprocess import preprocess
 
 _SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Identity", "Dropout"})
@@ -181,7 +181,7 @@ class Chain:
     def _finish(self, scores: Floats) -> Floats:
         tensors: dict[str, npt.NDArray[np.float32]] = {self._tensor: scores}
         for node in self.tail:
-            tensors[node.output] = apply(node, tensors, self.model.network.constants)
+            tensors[node.output] = compute_node(node, tensors, self.model.network.constants)
         return tensors[self.tail[-1].output].reshape(len(scores), -1)
 
 

@@ -28,7 +28,7 @@ from lightning.execution.interface import (
 )
 from lightning.execution.quirks import Quirks
 from lightning.networks.network import Node
-from lightning.networks.operations.operation_list import apply
+from lightning.networks.operations.operation_list import compute_node
 from lightning.networks.patches import patches as images_as_rows
 from lightning.networks.preprocess import preprocess
 
@@ -101,7 +101,7 @@ class Interpreter:
     ) -> npt.NDArray[Any]:
         layer = self.model.layers.get(node.name)
         if layer is None:
-            return apply(node, tensors, self.model.network.constants)
+            return compute_node(node, tensors, self.model.network.constants)
         real = np.asarray(tensors[node.inputs[0]], np.float32)
         activations = self._activations(layer, real, counters)
         sums = self.multiplier.compute_sums(layer, _as_terms(layer, activations), keys)

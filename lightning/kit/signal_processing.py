@@ -63,7 +63,7 @@ class LightningSignalProcessing:
         self.waveform: Waveform | None = None
 
     def plot_waveform(self, waveform: Waveform, *, draw: bool = True) -> Any:
-        """Bind the waveform and return a matplotlib figure of it; None without matplotlib or `draw`."""
+        """Bind the waveform and return a matplotlib figure of it; None if matplotlib is missing or `draw` is False."""
         self.waveform = _check_waveform(waveform)
         return _draw(waveform) if draw else None
 
@@ -82,10 +82,10 @@ class LightningSignalProcessing:
     def decode(self, waveform: Waveform) -> int:
         """Return the product in this waveform, 0..255, or the sum of two if both are lit, 0..510.
 
-        Warn with `SaturationWarning` if there was more light than can be measured, with `DarkWarning` if light was
-        expected and none arrived. Raise `NotCalibrated`; `ForeignCalibration` if the waveform was driven with the
-        calibration of another device; `WrongChannel` if the detector's readout was not recorded; `OutOfRange`
-        for pulses, windows or samples that the calibration does not cover.
+        Warn with `SaturationWarning` if there was more light than can be measured, and with `DarkWarning` if light was
+        expected and none arrived. Raise `NotCalibrated` if the waveform has no calibration; `ForeignCalibration` if it
+        was driven with the calibration of another device; `WrongChannel` if the detector's readout was not recorded;
+        `OutOfRange` for pulses, windows or samples that the calibration does not cover.
         """
         decoded = decode_answer(waveform)
         if decoded.saturated:
@@ -97,13 +97,16 @@ class LightningSignalProcessing:
     def get_signal_timeseries(self, waveform: Waveform, readout: int = 0) -> Floats:
         """Return |I + jQ| in counts of one readout, (samples,); shots are averaged as complex numbers.
 
-        The published library averaged the magnitudes, which raises a dark line by its noise.
+        The published library averaged the magnitudes, which lifts a dark line by the mean magnitude of its noise.
         """
-        return timeseries(_check_waveform(waveform), readout)
+        return compute_magnitudes(_check_waveform(waveform), readout)
 
     def find_plateaus(self, signal: npt.ArrayLike, window_size: int) -> Floats:
-        """Return the moving mean over `window_size` samples, (samples - window_size + 1,)."""
-        return find_plateaus(signal, window_size)
+        """Return the moving mean over `window_size` samples, (samples - window_size + 1,).
+
+        The name is that of the published library.
+        """
+        return compute_moving_mean(signal, window_size)
 
     def find_peak_floor(self, signal: npt.ArrayLike) -> tuple[float, float]:
         """Return the levels of the pulse and of the idle line; see the function of this name."""
@@ -123,20 +126,20 @@ def decode_answer(waveform: Waveform) -> Decoded:
                 hint=f"Set {name} to 0 to decode; without decoding, any value works",
             )
     level, peak = measure_levels(waveform, calibration)
-    return calibration.decode(level, _values(waveform), peak=peak)
+    return calibration.decode(level, _read_values(waveform), peak=peak)
 
 
-def timeseries(waveform: Waveform, readout: int = 0) -> Floats:
+def compute_magnitudes(waveform: Waveform, readout: int = 0) -> Floats:
     """Return |I + jQ| of the mean of all shots, in counts, (samples,)."""
     mean = waveform[readout].mean(axis=0)
     magnitude: Floats = np.hypot(mean[0], mean[1])
     return magnitude
 
 
-def find_plateaus(signal: npt.ArrayLike, window_size: int) -> Floats:
+def compute_moving_mean(signal: npt.ArrayLike, window_size: int) -> Floats:
     """Return the moving mean, (samples - window_size + 1,). Raise `OutOfRange` for a window that does not fit.
 
-    >>> find_plateaus([0, 0, 2, 2], 2).tolist()
+    >>> compute_moving_mean([0, 0, 2, 2], 2).tolist()
     [0.0, 1.0, 2.0]
     """
     values = np.asarray(signal, dtype=float)
@@ -165,7 +168,7 @@ def find_peak_floor(signal: npt.ArrayLike) -> tuple[float, float]:
         raise OutOfRange(
             f"a signal of shape {values.shape} has no plateau", hint="Give at least four samples"
         )
-    high = values > _threshold(values)
+    high = values > _compute_threshold(values)
     if not high.any():
         return float(np.median(values)), float(np.median(values))
     upper, lower = float(np.median(values[high])), float(np.median(values[~high]))
@@ -173,7 +176,7 @@ def find_peak_floor(signal: npt.ArrayLike) -> tuple[float, float]:
     return (lower, upper) if upside_down else (upper, lower)
 
 
-def _threshold(values: Floats) -> float:
+def _compute_threshold(values: Floats) -> float:
     """Return Otsu's threshold, the largest value of the lower group."""
     ordered = np.sort(values)
     count = np.arange(1, ordered.size)
@@ -197,7 +200,7 @@ def measure_levels(waveform: Waveform, calibration: Calibration) -> tuple[float,
             device=waveform.device.name,
             hint="Acquire again, or pass the samples unchanged",
         )
-    start, stop, before, after = _edges(waveform, calibration, index)
+    start, stop, before, after = _find_edges(waveform, calibration, index)
     ticks = np.arange(samples.size)
     plateau = samples[(ticks >= start) & (ticks < stop)]
     idle = samples[(ticks < before) | (ticks >= after)]
@@ -230,7 +233,9 @@ def _find_readout_index(waveform: Waveform, calibration: Calibration) -> int:
     return readouts.index(calibration.readout)
 
 
-def _edges(waveform: Waveform, calibration: Calibration, index: int) -> tuple[float, float, float, float]:
+def _find_edges(
+    waveform: Waveform, calibration: Calibration, index: int
+) -> tuple[float, float, float, float]:
     """Return the start and end of the plateau, then where the idle line ends before the pulse and begins after it."""
     origin, timing = waveform.origin, calibration.timing
     offset = origin.trigger_ns / timing.tick_ns
@@ -245,7 +250,7 @@ def _edges(waveform: Waveform, calibration: Calibration, index: int) -> tuple[fl
     )
 
 
-def _values(waveform: Waveform) -> dict[int, int]:
+def _read_values(waveform: Waveform) -> dict[int, int]:
     """Return the value of each generator. Raise `OutOfRange` for one that was driven by a bare gain word."""
     settings = waveform.origin.settings
     values = {}

@@ -61,7 +61,7 @@ class Waveform(list[Floats]):
 
     @property
     def calibration(self) -> Calibration | None:
-        """The calibration that chose the gain words, and can decode it."""
+        """The calibration that chose the gain words; it also decodes this waveform."""
         return self.origin.calibration
 
     def time_us(self, readout: int = 0) -> Floats:

@@ -20,7 +20,7 @@ class Accuracies(Protocol):
 
     @property
     def sigmas(self) -> Sequence[float]:
-        """Standard deviations of the noise in steps of 255, ascending from 0."""
+        """Standard deviations of the noise in LSB (255 is full scale), ascending from 0."""
         ...
 
     @property

@@ -18,15 +18,15 @@ class Emulation:
     """The hardware that a module is trained for.
 
     Activations and weights are rounded to the steps of `options.scheme`, and every sum gets the noise of its detector
-    readouts. The truncation of products by `>> 8` and of shifted activations is not emulated: the compiler compensates
-    the mean of the former, and its variance of 1/12 is small compared with any noise worth training for. Activation
-    ranges end at the percentile that `options` requests; at the 97th if noise is emulated and the compiler chooses
-    ranges by `error` for noise; otherwise at the largest magnitude.
+    readouts. Truncation is emulated neither for products (`>> 8`) nor for shifted activations: the compiler corrects
+    the mean error of truncated products, and their variance, 1/12, is small compared with any noise worth training for.
+    Activation ranges end at the percentile that `options` requests; at the 97th if noise is emulated and the compiler
+    chooses ranges by `error` for noise; otherwise at the largest magnitude.
     """
 
     noise: Noise = QUIET
     options: Options = field(default_factory=Options)
-    pixel: float = 1 / 255
+    raw_level: float = 1 / 255
     """Value of one raw level after preprocessing. Only the `published` scheme, which sends raw levels, uses it."""
 
     @property

@@ -288,7 +288,7 @@ def emulate(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any
     layers = photonic_layers(module)
     generator = torch.Generator().manual_seed(seed)
     common = (
-        JointScale(tuple(layers.values()), emulation.pixel)
+        JointScale(tuple(layers.values()), emulation.raw_level)
         if emulation.options.scheme == "published"
         else None
     )
@@ -309,7 +309,7 @@ class JointScale:
     """Common scale of all weights in the `published` scheme: max(1, largest magnitude) / 255."""
 
     layers: tuple[Any, ...]
-    pixel: float
+    raw_level: float
     """Value of one step of an activation before the first layer."""
 
     def __call__(self) -> Tensor:
@@ -323,7 +323,7 @@ class JointScale:
 
         Each layer before it multiplies the value of a step by 256 times the common scale.
         """
-        return ShiftedRange(lambda: (256 * self()) ** index * self.pixel, shifts=index > 0)
+        return ShiftedRange(lambda: (256 * self()) ** index * self.raw_level, shifts=index > 0)
 
 
 def photonic_layers(module: Any) -> dict[str, Any]:

@@ -46,7 +46,7 @@ from ocs_drivers.model import (
     Step,
 )
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Silence
-from ocs_drivers.transports.transport import make_lost
+from ocs_drivers.transports.transport import make_connection_lost
 
 _T = TypeVar("_T")
 
@@ -198,13 +198,13 @@ class SwitchDriver(ABC):
     def capabilities(self) -> Capabilities:
         """Capabilities of this device. Raises `ConnectionLost` before the first `open`."""
         if self._capabilities is None:
-            raise make_lost(self._address, "it was never opened")
+            raise make_connection_lost(self._address, "it was never opened")
         return self._capabilities
 
     def identity(self) -> Identity:
         """Return the identity that the device reported. Raise `ConnectionLost` before the first `open`."""
         if self._identity is None:
-            raise make_lost(self._address, "it was never opened")
+            raise make_connection_lost(self._address, "it was never opened")
         return self._identity
 
     def open(self) -> None:
@@ -285,7 +285,7 @@ class SwitchDriver(ABC):
         connections = self._session.connections
         yield
         if self._session.connections != connections:
-            raise make_lost(self._address, "between two queries of one read")
+            raise make_connection_lost(self._address, "between two queries of one read")
 
     def _check_possible(self, pairs: Iterable[tuple[int, int]], received: str = "") -> CrossConnects:
         """Return the circuits that were read. Raise `ProtocolDesync` for circuits that this switch cannot have."""

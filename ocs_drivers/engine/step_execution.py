@@ -1,8 +1,8 @@
 """The state machine that executes one step: send, settle, read until the step is complete or its time is up.
 
 `TRANSITIONS` lists every transition. `StepExecution` has one action per state, which returns an event; the table
-gives the next state. After the first byte a read decides about every error; nothing is sent twice.
-The logger `ocs_drivers.progress` reports a long wait: one line every `EVERY_S` seconds.
+gives the next state. Once a byte has been sent, a read of the device decides about every error; nothing is sent twice.
+The logger `ocs_drivers.progress` reports a long wait: one line every `LOG_INTERVAL_S` seconds.
 
     connect 1->10: 15 s so far; 2 moves in the device's queue
     connect 1->10: 20 s so far; no answer for 6 s, asking again
@@ -25,10 +25,10 @@ from ocs_drivers.timing import Clock, Deadline, Silence
 
 logger = logging.getLogger("ocs_drivers.progress")
 
-EVERY_S = 5.0
+LOG_INTERVAL_S = 5.0
 """Seconds between two progress lines of one wait."""
 
-SOON_S = 0.001
+DUE_TOLERANCE_S = 0.001
 """Tolerance for a line to be due: sums of seconds are not exact."""
 
 _VERBS = {"add": "connect", "remove": "disconnect", "replace": "replace"}
@@ -38,11 +38,11 @@ class State(Enum):
     """State of a step after the guard has allowed it."""
 
     SENDING = auto()
-    """The vendor's commands are sent, each further one after a call of the guard."""
+    """The vendor's commands are sent; the guard is called before each command but the first."""
     SETTLING = auto()
     """The connection broke during a command: wait for the mirrors to settle."""
     READING = auto()
-    """The device is read, and the step is judged by its configuration."""
+    """The device is read, and the configuration that it reports decides about the step."""
     WAITING = auto()
     """The device is still moving: a pause before the next read."""
     FINISHED = auto()
@@ -60,7 +60,7 @@ class StepEvent(Enum):
     AT_WORK = auto()
     AT_REST = auto()  # not complete, and nothing moves any more
     FAULT = auto()  # the driver knows that the step cannot complete
-    RESTED = auto()
+    PAUSE_OVER = auto()
     OVERDUE = auto()
 
 
@@ -74,7 +74,7 @@ TRANSITIONS: Mapping[tuple[State, StepEvent], State] = {
     (State.READING, StepEvent.AT_REST): State.FINISHED,
     (State.READING, StepEvent.FAULT): State.FINISHED,
     (State.READING, StepEvent.AT_WORK): State.WAITING,
-    (State.WAITING, StepEvent.RESTED): State.READING,
+    (State.WAITING, StepEvent.PAUSE_OVER): State.READING,
     (State.WAITING, StepEvent.FAULT): State.FINISHED,
     (State.WAITING, StepEvent.OVERDUE): State.FINISHED,
 }
@@ -85,9 +85,9 @@ TRANSITIONS: Mapping[tuple[State, StepEvent], State] = {
 class StepHooks:
     """The vendor's part of a step: methods of `SwitchDriver` of the same names, and times.
 
-    `settle_s` is the longest time that mirrors move after the connection broke, 0 if a read shows movement.
-    With `watches_after_failure` a device is also read until it stops after a failed command. The wait ends when the
-    device has been silent for the limit of `silence`; `progress` logs longer waits.
+    `settle_s` is how long mirrors may still move after the connection broke; it is 0 if reads show movement, so that no
+    wait is needed. With `watches_after_failure` a device is also read until it stops after a failed command. The wait
+    ends when the device has been silent for the limit of `silence`; `progress` logs longer waits.
     """
 
     perform: Callable[[Step, Guard], None]
@@ -104,7 +104,7 @@ class StepHooks:
 
 
 class _RecordingGuard:
-    """The caller's guard; keeps the exception with which it stopped a step after its first command."""
+    """Wrapper of the caller's guard. It keeps the exception with which the guard stopped a step between commands."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -141,7 +141,10 @@ class StepExecution:
         }
 
     def run(self) -> Outcome:
-        """Execute the step and return its outcome. Raise `Conflict` if the device found a change and did nothing."""
+        """Execute the step and return its outcome.
+
+        Raise `Conflict` if the device refused because its circuits had changed; then nothing was done.
+        """
         state = State.SENDING
         with self._hooks.silence.watch(self._hooks.progress.log_query):
             while state is not State.FINISHED:
@@ -157,7 +160,7 @@ class StepExecution:
             self._hooks.perform(self._step, self._guard)
         except Exception as failure:
             if failure is self._guard.refusal:
-                self._failure = self._make_stopped(failure)
+                self._failure = self._make_stop_error(failure)
             elif isinstance(failure, OcsError) and not isinstance(failure, Conflict):
                 self._failure = failure
             else:
@@ -165,7 +168,7 @@ class StepExecution:
             return StepEvent.LINE_LOST if isinstance(self._failure, TransportError) else StepEvent.REFUSED
         return StepEvent.ACCEPTED
 
-    def _make_stopped(self, refusal: Exception) -> OcsError:
+    def _make_stop_error(self, refusal: Exception) -> OcsError:
         if isinstance(refusal, OcsError):
             return refusal
         stopped = OcsError(
@@ -187,7 +190,7 @@ class StepExecution:
 
     def _read(self) -> StepEvent:
         self._device_s = self._clock.now() - self._started_s
-        self._read_back = self._look()
+        self._read_back = self._read_configuration()
         error = self._failure and self._hooks.explain(self._failure, self._step)
         outcome = self._judge(error)
         if self._read_back is None:
@@ -204,7 +207,7 @@ class StepExecution:
             return self._judge_fault(fault)
         return StepEvent.AT_WORK if at_work else StepEvent.AT_REST
 
-    def _look(self) -> Snapshot | None:
+    def _read_configuration(self) -> Snapshot | None:
         """Return the configuration of the device, or None if it no longer answers; record its error as the failure."""
         if not isinstance(self._failure, TransportError):
             try:
@@ -219,9 +222,8 @@ class StepExecution:
         except OcsError as second:
             second.__context__ = self._failure
             if isinstance(self._failure, Timeout) and isinstance(second, Timeout):
-                second.sent = (
-                    self._failure.sent or second.sent
-                )  # one silence: the second error knows its full length
+                # Both timeouts belong to one silence, and only the second knows how long it lasted.
+                second.sent = self._failure.sent or second.sent
                 self._failure = second.locate(device=self._device)
             return None
 
@@ -242,7 +244,7 @@ class StepExecution:
         pending = len(self._read_back.pending) if self._read_back else 0
         left_s = min(self._deadline.remaining_s(), self._hooks.silence.remaining_s())
         self._hooks.progress.sleep(min(pause_s, max(left_s, 0.001)), pending)
-        return StepEvent.RESTED
+        return StepEvent.PAUSE_OVER
 
     def _judge_fault(self, fault: OcsError) -> StepEvent:
         """Judge the step with the more informative error: a timeout, or else the first failure."""
@@ -269,7 +271,7 @@ class Progress:
         if self._silence.lasted_s:
             self._log(f"no answer for {self._silence.lasted_s:.0f} s, asking again")
         else:
-            self._log(_queue(pending))
+            self._log(_describe_queue(pending))
 
     def log_query(self) -> float:
         """Log a line if one is due while an answer is awaited; return the seconds until the next line."""
@@ -281,12 +283,12 @@ class Progress:
         while (due_s := self._due_s()) < seconds:
             self._clock.sleep(due_s)
             seconds -= due_s
-            self._log(_queue(pending))
+            self._log(_describe_queue(pending))
         self._clock.sleep(seconds)
 
     def _due_s(self) -> float:
-        due_s = self._logged_s + EVERY_S - self._clock.now()
-        return due_s if due_s > SOON_S else 0.0
+        due_s = self._logged_s + LOG_INTERVAL_S - self._clock.now()
+        return due_s if due_s > DUE_TOLERANCE_S else 0.0
 
     def _log(self, more: str) -> None:
         if self._due_s():
@@ -298,5 +300,5 @@ class Progress:
             logger.info("%s: %s", self._device, "; ".join(filter(None, (text, more))))
 
 
-def _queue(pending: int) -> str:
+def _describe_queue(pending: int) -> str:
     return f"{pending} move{'' if pending == 1 else 's'} in the device's queue" if pending else ""

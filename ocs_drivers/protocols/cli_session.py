@@ -15,7 +15,7 @@ from ocs_drivers.protocols.cli import CliEvent, Decoder, Line, Prompt, command_b
 from ocs_drivers.protocols.session import TransportSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, note_answer
 from ocs_drivers.transports import wire
-from ocs_drivers.transports.transport import Transport, make_lost, make_timeout
+from ocs_drivers.transports.transport import Transport, make_connection_lost, make_timeout
 
 _T = TypeVar("_T")
 
@@ -223,7 +223,7 @@ class CliSession(TransportSession):
 
     def _check_logged_in(self, prompt: Prompt) -> None:
         if self._asks_for_login(prompt):
-            raise make_lost(self._device, "the device asks for a login again")
+            raise make_connection_lost(self._device, "the device asks for a login again")
 
     def _asks_for_login(self, prompt: Prompt) -> bool:
         login = self._login

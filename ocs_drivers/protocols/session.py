@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from ocs_drivers.errors import ConnectError, OcsError, Timeout
 from ocs_drivers.model import Event
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, parts_of
-from ocs_drivers.transports.transport import Transport, make_lost, make_timeout
+from ocs_drivers.transports.transport import Transport, make_connection_lost, make_timeout
 
 EVENTS_KEPT = 1024
 
@@ -108,7 +108,7 @@ class TransportSession(ABC):
         """
         with self._lock:
             if not self._in_use:
-                raise make_lost(self._device, "it is closed; open the switch first")
+                raise make_connection_lost(self._device, "it is closed; open the switch first")
             self._process_input()
             if not self._transport.is_open:
                 self._connect()

@@ -24,7 +24,7 @@ from typing import TextIO
 from ocs_drivers.credentials import Credentials, credentials_in_use
 from ocs_drivers.errors import OcsError, ProtocolDesync, Timeout
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import Transport, make_lost
+from ocs_drivers.transports.transport import Transport, make_connection_lost
 
 _AUTHORIZATION = re.compile(rb"(?i)^(authorization\s*:[ \t]*)[^\r\n]*", re.MULTILINE)
 _COOKIES = re.compile(rb"(?i)^(?:set-)?cookie\s*:[^\r\n]*", re.MULTILINE)
@@ -182,7 +182,7 @@ class Replay:
         del deadline
         if self._next < len(self._entries) and self._entries[self._next][0] == "lost":
             self._next += 1
-            raise make_lost(self._device, "as recorded")
+            raise make_connection_lost(self._device, "as recorded")
         return self._take("received", b"")
 
     def _take(self, what: str, data: bytes) -> bytes:

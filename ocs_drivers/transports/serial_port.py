@@ -14,7 +14,7 @@ from typing import Any
 from lightbed.wording import install_extra
 from ocs_drivers.errors import Unsupported
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import make_lost, make_refusal, make_timeout, wait_for
+from ocs_drivers.transports.transport import make_connect_error, make_connection_lost, make_timeout, wait_for
 
 
 class SerialTransport:
@@ -45,7 +45,7 @@ class SerialTransport:
             self._port.reset_input_buffer()
         except (OSError, ValueError) as error:
             self.close()
-            raise make_refusal(self._device, error) from error
+            raise make_connect_error(self._device, error) from error
 
     def close(self) -> None:
         """Release the line. Do nothing if it is closed."""
@@ -70,7 +70,7 @@ class SerialTransport:
             except BlockingIOError:
                 continue  # the buffer had less room than reported
             except OSError as error:
-                raise make_lost(self._device, error) from error
+                raise make_connection_lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return the bytes that have arrived, at least one. Raises `ConnectionLost`, `Timeout`."""
@@ -80,14 +80,14 @@ class SerialTransport:
         try:
             data: bytes = port.read(max(1, port.in_waiting))
         except OSError as error:  # pyserial's SerialException is one
-            raise make_lost(self._device, error) from error
+            raise make_connection_lost(self._device, error) from error
         if not data:
-            raise make_lost(self._device, "the serial line has disappeared")
+            raise make_connection_lost(self._device, "the serial line has disappeared")
         return data
 
     def _require_port(self) -> Any:
         if self._port is None:
-            raise make_lost(self._device, "it is closed")
+            raise make_connection_lost(self._device, "it is closed")
         return self._port
 
 

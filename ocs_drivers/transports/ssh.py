@@ -32,7 +32,7 @@ from lightbed.wording import install_extra
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError, AnotherDevice, ConnectError, LoginFailed, OcsError, Unsupported
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import make_lost, make_refusal, make_timeout
+from ocs_drivers.transports.transport import make_connect_error, make_connection_lost, make_timeout
 
 if TYPE_CHECKING:
     import asyncssh
@@ -221,9 +221,9 @@ class SshTransport:
         except self._asyncssh.HostKeyNotVerifiable as error:
             raise (self._host_keys.refusal or self._make_unknown_key(error)) from error
         except TimeoutError as error:
-            raise make_refusal(self._device, f"no shell within {timeout_s:.3g} s") from error
+            raise make_connect_error(self._device, f"no shell within {timeout_s:.3g} s") from error
         except (OSError, self._asyncssh.Error) as error:
-            raise make_refusal(self._device, error) from error
+            raise make_connect_error(self._device, error) from error
 
     def close(self) -> None:
         """Close the connection. Do nothing if it is closed."""
@@ -241,7 +241,7 @@ class SshTransport:
         del deadline
         channel = self._require_connection()
         if self._inbox.end is not None:
-            raise make_lost(self._device, self._inbox.end)
+            raise make_connection_lost(self._device, self._inbox.end)
         self._loop.call(_write, channel, data)
 
     def receive(self, deadline: Deadline) -> bytes:
@@ -251,7 +251,7 @@ class SshTransport:
         if data:
             return data
         if self._inbox.end is not None:
-            raise make_lost(self._device, self._inbox.end)
+            raise make_connection_lost(self._device, self._inbox.end)
         raise make_timeout(self._device, deadline)
 
     @property
@@ -260,7 +260,7 @@ class SshTransport:
 
     def _require_connection(self) -> Any:
         if self._connection is None:
-            raise make_lost(self._device, "it is closed")
+            raise make_connection_lost(self._device, "it is closed")
         return self._channel
 
     async def _connect(self, inbox: _Inbox, timeout_s: float) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ import ssl
 
 from ocs_drivers.errors import ConnectError
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import make_lost, make_refusal, make_timeout, wait_for
+from ocs_drivers.transports.transport import make_connect_error, make_connection_lost, make_timeout, wait_for
 
 logger = logging.getLogger("ocs_drivers.tls")
 
@@ -53,7 +53,7 @@ class TlsTransport:
             context = client_context(ca=self._ca, insecure=self._insecure)
             with_tcp = socket.create_connection(self._target, timeout_s)
         except OSError as error:
-            raise make_refusal(self._device, error) from error
+            raise make_connect_error(self._device, error) from error
         with_tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self._socket = context.wrap_socket(with_tcp, server_hostname=self._target[0])
@@ -71,7 +71,7 @@ class TlsTransport:
                 device=self._device,
                 hint="Name the CA file with ?ca=FILE, or accept any certificate with ?insecure=1.",
             )
-        return make_refusal(self._device, f"no TLS: {error}")
+        return make_connect_error(self._device, f"no TLS: {error}")
 
     def close(self) -> None:
         """Close the connection. Do nothing if it is closed."""
@@ -105,7 +105,7 @@ class TlsTransport:
         except TimeoutError:
             raise make_timeout(self._device, deadline) from None
         except OSError as error:
-            raise make_lost(self._device, error) from error
+            raise make_connection_lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return the data that has arrived, at least one byte. Raises `ConnectionLost`, `Timeout`."""
@@ -114,9 +114,9 @@ class TlsTransport:
         try:
             data = data or self._next(connection, deadline)
         except OSError as error:
-            raise make_lost(self._device, error) from error
+            raise make_connection_lost(self._device, error) from error
         if not data:
-            raise make_lost(self._device, "the device closed the connection")
+            raise make_connection_lost(self._device, "the device closed the connection")
         return data
 
     def _next(self, connection: ssl.SSLSocket, deadline: Deadline) -> bytes:
@@ -133,5 +133,5 @@ class TlsTransport:
 
     def _connection(self) -> ssl.SSLSocket:
         if self._socket is None:
-            raise make_lost(self._device, "it is closed")
+            raise make_connection_lost(self._device, "it is closed")
         return self._socket

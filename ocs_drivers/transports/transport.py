@@ -27,7 +27,7 @@ class Transport(Protocol):
         """True if there is a connection, as far as we know."""
 
     def open(self, timeout_s: float) -> None:
-        """Connect. Raise `ConnectError` if that fails or takes longer than `timeout_s`."""
+        """Connect. Raise `ConnectError` if this fails or takes longer than `timeout_s`."""
 
     def close(self) -> None:
         """Close the connection; does nothing when closed."""
@@ -49,7 +49,7 @@ def wait_for(connection: socket.socket | int, event: int, timeout_s: float) -> b
     return bool(poller.poll(math.ceil(timeout_s * 1000)))
 
 
-def readable_bytes(connection: socket.socket) -> int:
+def count_readable_bytes(connection: socket.socket) -> int:
     """Return the number of bytes to read; 0 on a readable socket means that the peer closed the connection."""
     count = array.array("i", [0])
     fcntl.ioctl(connection, termios.FIONREAD, count)
@@ -59,14 +59,14 @@ def readable_bytes(connection: socket.socket) -> int:
 def acknowledge_at_once(connection: socket.socket) -> None:
     """Make the kernel acknowledge received data at once, on systems that support it (Linux resets this after a while).
 
-    A device that sends an answer in pieces without TCP_NODELAY delays the second piece until the first
-    is acknowledged, which the kernel may delay by 40 ms.
+    A device that sends an answer in pieces without TCP_NODELAY delays the second piece until the first is
+    acknowledged, and the kernel of this machine may hold back that acknowledgement for 40 ms.
     """
     if hasattr(socket, "TCP_QUICKACK"):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
-def make_refusal(device: str, reason: object) -> ConnectError:
+def make_connect_error(device: str, reason: object) -> ConnectError:
     """Return the error for an address that cannot be reached."""
     return ConnectError(
         f"cannot connect: {reason}",
@@ -75,7 +75,7 @@ def make_refusal(device: str, reason: object) -> ConnectError:
     )
 
 
-def make_lost(device: str, reason: object) -> ConnectionLost:
+def make_connection_lost(device: str, reason: object) -> ConnectionLost:
     """Return the error for a connection that was closed or broke."""
     return ConnectionLost(
         f"the connection was lost: {reason}",
@@ -88,7 +88,8 @@ def make_timeout(device: str, deadline: Deadline) -> Timeout:
     """Return the error for a device that has not answered by the deadline."""
     if deadline.is_flooded:
         return Timeout(
-            f"bytes without end, and no answer among them for {deadline.timeout_s:.3g} s; the connection was closed",
+            f"the device sent bytes for {deadline.timeout_s:.3g} s, but no answer was among them; "
+            "the connection was closed",
             device=device,
             hint="Check the port of the address: something else may send there.",
         )
@@ -99,7 +100,10 @@ def make_timeout(device: str, deadline: Deadline) -> Timeout:
             hint="Look at the device, its power and its network; the next read reconnects.",
         )
     return Timeout(
-        f"no answer within {deadline.timeout_s:.3g} s; the connection was closed so that a late answer meets nobody",
+        (
+            f"no answer within {deadline.timeout_s:.3g} s; the connection was closed so that a late answer is not "
+            "taken for the answer to a later command"
+        ),
         device=device,
         hint="Raise the timeout if the device is slow; the next read reconnects.",
     )
@@ -123,7 +127,7 @@ class SocketTransport:
         try:
             self._socket = socket.create_connection(self._target, timeout_s)
         except OSError as error:
-            raise make_refusal(self._device, error) from error
+            raise make_connect_error(self._device, error) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def close(self) -> None:
@@ -145,7 +149,7 @@ class SocketTransport:
         except TimeoutError:
             raise make_timeout(self._device, deadline) from None
         except OSError as error:
-            raise make_lost(self._device, error) from error
+            raise make_connection_lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return the bytes that have arrived, at least one. Raises `ConnectionLost`, `Timeout`."""
@@ -156,12 +160,12 @@ class SocketTransport:
             data = connection.recv(65536)
             acknowledge_at_once(connection)
         except OSError as error:
-            raise make_lost(self._device, error) from error
+            raise make_connection_lost(self._device, error) from error
         if not data:
-            raise make_lost(self._device, "the device closed the connection")
+            raise make_connection_lost(self._device, "the device closed the connection")
         return data
 
     def _connection(self) -> socket.socket:
         if self._socket is None:
-            raise make_lost(self._device, "it is closed")
+            raise make_connection_lost(self._device, "it is closed")
         return self._socket

@@ -30,10 +30,10 @@ from ocs_drivers.errors import Unsupported
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.transport import (
     acknowledge_at_once,
-    make_lost,
-    make_refusal,
+    count_readable_bytes,
+    make_connect_error,
+    make_connection_lost,
     make_timeout,
-    readable_bytes,
     wait_for,
 )
 
@@ -81,7 +81,7 @@ class VisaTransport:
                 write_termination="\n",
             )
         except Exception as error:  # pyvisa-py raises a bare Exception here
-            raise make_refusal(self._device, error) from error
+            raise make_connect_error(self._device, error) from error
         self._adopt(resource, timeout_s)
 
     def _adopt(self, resource: MessageBasedResource, timeout_s: float) -> None:
@@ -89,7 +89,7 @@ class VisaTransport:
         problem = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if problem:
             resource.close()
-            raise make_refusal(self._device, os.strerror(problem))
+            raise make_connect_error(self._device, os.strerror(problem))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.settimeout(timeout_s)
         self._resource, self._socket = resource, connection
@@ -115,7 +115,7 @@ class VisaTransport:
             try:
                 resource.write_raw(data[start : start + _CHUNK_BYTES])
             except (_visa_error(), OSError) as error:
-                raise make_lost(self._device, error) from error
+                raise make_connection_lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return the bytes that have arrived, at least one, and no more: so pyvisa-py never waits."""
@@ -123,18 +123,18 @@ class VisaTransport:
         if not wait_for(connection, select.POLLIN, deadline.remaining_s()):
             raise make_timeout(self._device, deadline)
         try:
-            count = min(readable_bytes(connection), _CHUNK_BYTES)
+            count = min(count_readable_bytes(connection), _CHUNK_BYTES)
             data = resource.read_bytes(count) if count else b""
             acknowledge_at_once(connection)
         except (_visa_error(), OSError) as error:
-            raise make_lost(self._device, error) from error
+            raise make_connection_lost(self._device, error) from error
         if not data:
-            raise make_lost(self._device, "the device closed the connection")
+            raise make_connection_lost(self._device, "the device closed the connection")
         return data
 
     def _require_resource(self) -> tuple[MessageBasedResource, socket.socket]:
         if self._resource is None or self._socket is None:
-            raise make_lost(self._device, "it is closed")
+            raise make_connection_lost(self._device, "it is closed")
         return self._resource, self._socket
 
 

@@ -22,7 +22,7 @@ from testbed.cli.remote import choose_server, is_for_service, run_on_service
 from testbed.commands.declare import REQUIRED, Command, Field, StreamCommand, Text, carry_out, fields_of
 from testbed.commands.documents import DONE, Document, TableDocument
 from testbed.commands.place import DEFAULT_RUNS, Place
-from testbed.commands.table import COMMANDS, command_of
+from testbed.commands.table import COMMANDS, load_command
 from testbed.errors import UsageError
 
 
@@ -90,7 +90,7 @@ def add_command(app: typer.Typer, name: str) -> None:
 
     If the group itself has a declaration, it runs when no command of the group is named.
     """
-    declared = command_of(name)
+    declared = load_command(name)
     names = [words.removeprefix(f"{name} ") for words in COMMANDS if words.startswith(f"{name} ")]
     if declared is not None and not names:
         app.command(name, help=_help_of(name, declared))(make_callback(name, declared))
@@ -114,7 +114,7 @@ def add_command(app: typer.Typer, name: str) -> None:
 
 
 def _declaration_of(words: str) -> type[Command[Any]]:
-    command = command_of(words)
+    command = load_command(words)
     assert command is not None, f"{words} is not declared"
     return command
 

@@ -67,7 +67,7 @@ def _wait(client: Client, submission: _Submission) -> int:
         output = output.replace(f"{run.id}/{name}", str(path))
         if run.exit_code in (DONE, CHANGES):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_output(path, client.file(run.id, name))
+            write_output(path, client.read_file(run.id, name))
     sys.stderr.write(run.messages)
     sys.stdout.write(output)
     sys.stdout.flush()
@@ -146,8 +146,8 @@ def _find_switch(client: Client, text: str) -> tuple[str, str]:
 
     switches = [
         (lab["name"], one["name"], one["address"])
-        for lab in client.labs()
-        for one in client.lab(lab["name"]).look("switches")["switches"]
+        for lab in client.list_labs()
+        for one in client.lab(lab["name"]).read("switches")["switches"]
     ]
     matches = [(lab, name) for lab, name, address in switches if text in (address, name, f"{lab}/{name}")]
     if len(matches) == 1:

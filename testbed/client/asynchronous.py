@@ -21,8 +21,8 @@ def connect_async(
 ) -> AsyncClient:
     """Return a client of a service, without sending anything.
 
-    `verify` is passed to httpx for certificates; `retry_s` is how long a stream of events reconnects to a service that
-    does not answer. Raises `ServiceUnreachable` for an invalid URL.
+    `verify` is passed to httpx for certificates. A stream of events tries for `retry_s` seconds to reconnect to a
+    service that does not answer. Raises `ServiceUnreachable` for an invalid URL.
     """
     return AsyncClient(httpx.AsyncClient(**calls.settings(url, token, verify)), retry_s)
 
@@ -43,17 +43,17 @@ class AsyncClient:
         """Close the connections."""
         await self._http.aclose()
 
-    async def call(self, asked: Call[T]) -> T:
+    async def call(self, request: Call[T]) -> T:
         """Send a request and return its answer."""
         try:
-            response = await self._http.request(**asked.arguments())
+            response = await self._http.request(**request.arguments())
         except httpx.TransportError as error:
             raise calls.make_unreachable_error(self._http.base_url, error) from error
-        return asked.answer(response)
+        return request.answer(response)
 
-    async def labs(self) -> list[dict[str, Any]]:
+    async def list_labs(self) -> list[dict[str, Any]]:
         """Return the labs."""
-        return await self.call(calls.labs())
+        return await self.call(calls.list_labs())
 
     def lab(self, name: str) -> AsyncLab:
         """Return one lab."""
@@ -63,17 +63,17 @@ class AsyncClient:
         """Submit a run of a command; a request that is repeated with the same `key` returns the same run."""
         return await self.call(calls.submit(lab, command, key, why, options))
 
-    async def run(self, run_id: str) -> Run:
-        """Return a run."""
-        return await self.call(calls.run(run_id))
+    async def read_run(self, run_id: str) -> Run:
+        """Return the current state of a run."""
+        return await self.call(calls.read_run(run_id))
 
-    async def file(self, run_id: str, name: str) -> bytes:
+    async def read_file(self, run_id: str, name: str) -> bytes:
         """Return a file that the command of a run wrote: `change.json`, `lab.yaml` or `report.html`."""
-        return await self.call(calls.run_file(run_id, name))
+        return await self.call(calls.read_file(run_id, name))
 
-    async def runs(self, lab: str = "", state: str = "", limit: int = 100) -> list[Run]:
+    async def list_runs(self, lab: str = "", state: str = "", limit: int = 100) -> list[Run]:
         """Return runs, the newest first."""
-        return await self.call(calls.runs(lab, state, limit))
+        return await self.call(calls.list_runs(lab, state, limit))
 
     async def cancel(self, run_id: str) -> Run:
         """Withdraw a waiting run, or stop a running one after its current step."""
@@ -85,7 +85,7 @@ class AsyncClient:
         async for event in self.events(run=run_id, kind="run"):
             if event.kind == "snapshot" and event.document["runs"]:
                 continue
-            current = await self.run(run_id)
+            current = await self.read_run(run_id)
             if current.has_ended:
                 return current
         raise AssertionError("a stream of events does not end")
@@ -93,11 +93,13 @@ class AsyncClient:
     async def events(
         self, *, lab: str = "", run: str = "", kind: str = "", after: int | None = None
     ) -> AsyncIterator[Event]:
-        """Yield events as they happen, each once: first a snapshot, or all events after a number; endless until closed.
+        """Yield events as they happen, each once.
 
-        Reconnects after the last event if the service does not answer; raises `ServiceUnreachable` after `retry_s`.
+        The stream starts with a snapshot, or directly after event number `after`; it ends only when closed. If the
+        service does not answer, it reconnects and continues after the last event; after `retry_s` seconds it raises
+        `ServiceUnreachable`.
         """
-        parser, pause_s, away_s = EventParser(after), calls.PAUSES_S[0], time.monotonic()
+        parser, pause_s, last_contact_s = EventParser(after), calls.PAUSES_S[0], time.monotonic()
         while True:
             try:
                 async with self._http.stream(
@@ -110,9 +112,9 @@ class AsyncClient:
                     async for received in response.aiter_raw():
                         for event in parser.feed(received):
                             yield event
-                        pause_s, away_s = calls.PAUSES_S[0], time.monotonic()
+                        pause_s, last_contact_s = calls.PAUSES_S[0], time.monotonic()
             except httpx.TransportError as error:
-                if time.monotonic() - away_s > self._retry_s:
+                if time.monotonic() - last_contact_s > self._retry_s:
                     raise calls.make_unreachable_error(self._http.base_url, error) from error
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, calls.PAUSES_S[1])
@@ -124,16 +126,17 @@ class AsyncLab:
     def __init__(self, client: AsyncClient, name: str) -> None:
         self._client, self.name = client, name
 
-    async def state(self) -> dict[str, Any]:
+    async def read_state(self) -> dict[str, Any]:
         """Return the lab and its current state."""
         return await self._client.call(calls.read_lab_document(self.name))
 
-    async def look(self, what: str) -> dict[str, Any]:
+    async def read(self, document: str) -> dict[str, Any]:
         """Return one document of the lab.
 
-        `what` is `hosts`, `switches`, `topology`, `topologies`, `history`, `operations`, `findings`, `drift`, `leases`.
+        `document` is `hosts`, `switches`, `topology`, `topologies`, `history`, `operations`, `findings`, `drift` or
+        `leases`.
         """
-        return await self._client.call(calls.read_lab_document(self.name, what))
+        return await self._client.call(calls.read_lab_document(self.name, document))
 
     async def submit(self, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
         """Submit a run of a command on this lab."""
@@ -150,7 +153,7 @@ class AsyncLab:
         )
 
     async def extend_lease(self, lease: str, ttl_s: float | None = None) -> Mapping[str, Any]:
-        """Extend a lease, from now on."""
+        """Extend a lease: it ends `ttl_s` seconds from now, by default after the duration of its request."""
         return await self._client.call(calls.extend_lease(self.name, lease, ttl_s))
 
     async def release_lease(self, lease: str) -> Mapping[str, Any]:

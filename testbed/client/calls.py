@@ -59,7 +59,7 @@ class Call(Generic[T]):
         return given | ({"json": self.body} if self.body is not None else {})
 
     def answer(self, response: httpx.Response) -> T:
-        """Return what the answer is. Raises `ServiceRefused` and `ServiceUnreachable`."""
+        """Return the parsed answer of a response. Raises `ServiceRefused` and `ServiceUnreachable`."""
         check(response)
         try:
             return self.parse(response.json() if self.is_document else response.content)
@@ -98,7 +98,7 @@ def make_unreachable_error(url: object, error: Exception) -> ServiceUnreachable:
     return ServiceUnreachable(f"the service {url} does not answer ({error}); start it with `testbed serve`")
 
 
-def labs() -> Call[list[dict[str, Any]]]:
+def list_labs() -> Call[list[dict[str, Any]]]:
     """List the labs."""
     return Call("GET", "/v1/labs", lambda told: list(told["labs"]))
 
@@ -116,18 +116,18 @@ def submit(lab: str, command: str, key: str, why: str, options: Mapping[str, Any
     return Call("POST", "/v1/runs", Run.from_document, body=body, headers=headers)
 
 
-def run(run_id: str) -> Call[Run]:
+def read_run(run_id: str) -> Call[Run]:
     """Read a run."""
     return Call("GET", f"/v1/runs/{quote(run_id, safe='')}", Run.from_document)
 
 
-def run_file(run_id: str, name: str) -> Call[bytes]:
+def read_file(run_id: str, name: str) -> Call[bytes]:
     """Fetch a file that the command of a run wrote."""
     path = f"/v1/runs/{quote(run_id, safe='')}/files/{quote(name, safe='')}"
     return Call("GET", path, bytes, is_document=False)
 
 
-def runs(lab: str, state: str, limit: int) -> Call[list[Run]]:
+def list_runs(lab: str, state: str, limit: int) -> Call[list[Run]]:
     """List runs."""
     params = {"lab": lab, "state": state, "limit": limit}
     return Call("GET", "/v1/runs", lambda told: [Run.from_document(one) for one in told["runs"]], params)
@@ -149,7 +149,7 @@ def release_lease(lab: str, lease: str) -> Call[dict[str, Any]]:
 
 
 def extend_lease(lab: str, lease: str, ttl_s: float | None) -> Call[dict[str, Any]]:
-    """Extend a lease; without `ttl_s` by the duration of its request."""
+    """Extend a lease to `ttl_s` seconds from now; the default is the duration of its request."""
     path = f"{_lab(lab)}/leases/{quote(lease, safe='')}"
     body = {} if ttl_s is None else {"ttl_s": ttl_s}
     return Call("PATCH", path, dict, body=body, headers={"If-Match": "*"})

@@ -20,8 +20,8 @@ def connect(
 ) -> Client:
     """Return a client of a service, without sending anything.
 
-    `verify` is passed to httpx for certificates; `retry_s` is how long a stream of events reconnects to a service that
-    does not answer. Raises `ServiceUnreachable` for an invalid URL.
+    `verify` is passed to httpx for certificates. A stream of events tries for `retry_s` seconds to reconnect to a
+    service that does not answer. Raises `ServiceUnreachable` for an invalid URL.
     """
     return Client(httpx.Client(**calls.settings(url, token, verify)), retry_s)
 
@@ -42,17 +42,17 @@ class Client:
         """Close the connections."""
         self._http.close()
 
-    def call(self, asked: Call[T]) -> T:
+    def call(self, request: Call[T]) -> T:
         """Send a request and return its answer."""
         try:
-            response = self._http.request(**asked.arguments())
+            response = self._http.request(**request.arguments())
         except httpx.TransportError as error:
             raise calls.make_unreachable_error(self._http.base_url, error) from error
-        return asked.answer(response)
+        return request.answer(response)
 
-    def labs(self) -> list[dict[str, Any]]:
+    def list_labs(self) -> list[dict[str, Any]]:
         """Return the labs."""
-        return self.call(calls.labs())
+        return self.call(calls.list_labs())
 
     def lab(self, name: str) -> Lab:
         """Return one lab."""
@@ -62,17 +62,17 @@ class Client:
         """Submit a run of a command; a request that is repeated with the same `key` returns the same run."""
         return self.call(calls.submit(lab, command, key, why, options))
 
-    def run(self, run_id: str) -> Run:
-        """Return a run."""
-        return self.call(calls.run(run_id))
+    def read_run(self, run_id: str) -> Run:
+        """Return the current state of a run."""
+        return self.call(calls.read_run(run_id))
 
-    def file(self, run_id: str, name: str) -> bytes:
+    def read_file(self, run_id: str, name: str) -> bytes:
         """Return a file that the command of a run wrote: `change.json`, `lab.yaml` or `report.html`."""
-        return self.call(calls.run_file(run_id, name))
+        return self.call(calls.read_file(run_id, name))
 
-    def runs(self, lab: str = "", state: str = "", limit: int = 100) -> list[Run]:
+    def list_runs(self, lab: str = "", state: str = "", limit: int = 100) -> list[Run]:
         """Return runs, the newest first."""
-        return self.call(calls.runs(lab, state, limit))
+        return self.call(calls.list_runs(lab, state, limit))
 
     def cancel(self, run_id: str) -> Run:
         """Withdraw a waiting run, or stop a running one after its current step."""
@@ -84,7 +84,7 @@ class Client:
         for event in self.events(run=run_id, kind="run"):
             if event.kind == "snapshot" and event.document["runs"]:
                 continue
-            current = self.run(run_id)
+            current = self.read_run(run_id)
             if current.has_ended:
                 return current
         raise AssertionError("a stream of events does not end")
@@ -92,11 +92,13 @@ class Client:
     def events(
         self, *, lab: str = "", run: str = "", kind: str = "", after: int | None = None
     ) -> Iterator[Event]:
-        """Yield events as they happen, each once: first a snapshot, or all events after a number; endless until closed.
+        """Yield events as they happen, each once.
 
-        Reconnects after the last event if the service does not answer; raises `ServiceUnreachable` after `retry_s`.
+        The stream starts with a snapshot, or directly after event number `after`; it ends only when closed. If the
+        service does not answer, it reconnects and continues after the last event; after `retry_s` seconds it raises
+        `ServiceUnreachable`.
         """
-        parser, pause_s, away_s = EventParser(after), calls.PAUSES_S[0], time.monotonic()
+        parser, pause_s, last_contact_s = EventParser(after), calls.PAUSES_S[0], time.monotonic()
         while True:
             try:
                 with self._http.stream(**calls.stream_arguments(lab, run, kind, parser.last)) as response:
@@ -106,9 +108,9 @@ class Client:
                     parser = EventParser(parser.last)
                     for received in response.iter_raw():
                         yield from parser.feed(received)
-                        pause_s, away_s = calls.PAUSES_S[0], time.monotonic()
+                        pause_s, last_contact_s = calls.PAUSES_S[0], time.monotonic()
             except httpx.TransportError as error:
-                if time.monotonic() - away_s > self._retry_s:
+                if time.monotonic() - last_contact_s > self._retry_s:
                     raise calls.make_unreachable_error(self._http.base_url, error) from error
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, calls.PAUSES_S[1])
@@ -120,16 +122,17 @@ class Lab:
     def __init__(self, client: Client, name: str) -> None:
         self._client, self.name = client, name
 
-    def state(self) -> dict[str, Any]:
+    def read_state(self) -> dict[str, Any]:
         """Return the lab and its current state."""
         return self._client.call(calls.read_lab_document(self.name))
 
-    def look(self, what: str) -> dict[str, Any]:
+    def read(self, document: str) -> dict[str, Any]:
         """Return one document of the lab.
 
-        `what` is `hosts`, `switches`, `topology`, `topologies`, `history`, `operations`, `findings`, `drift`, `leases`.
+        `document` is `hosts`, `switches`, `topology`, `topologies`, `history`, `operations`, `findings`, `drift` or
+        `leases`.
         """
-        return self._client.call(calls.read_lab_document(self.name, what))
+        return self._client.call(calls.read_lab_document(self.name, document))
 
     def submit(self, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
         """Submit a run of a command on this lab."""
@@ -144,7 +147,7 @@ class Lab:
         return self._client.call(calls.request_lease(self.name, {"resources": list(resources), **options}))
 
     def extend_lease(self, lease: str, ttl_s: float | None = None) -> Mapping[str, Any]:
-        """Extend a lease, from now on."""
+        """Extend a lease: it ends `ttl_s` seconds from now, by default after the duration of its request."""
         return self._client.call(calls.extend_lease(self.name, lease, ttl_s))
 
     def release_lease(self, lease: str) -> Mapping[str, Any]:

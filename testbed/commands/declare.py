@@ -10,7 +10,7 @@ need to know:
         operation: Annotated[str | None, argument("Only this operation.", "[OPERATION]")] = None
         last: Annotated[int | None, option("Only the newest N operations.", metavar="N", least=1)] = None
 
-        def run(self, at: Place) -> JournalDocument: ...
+        def run(self, place: Place) -> JournalDocument: ...
 
 A field declares whether it reads a file, writes one, or works only on the user's machine: a service never opens a path
 that a request names.
@@ -208,8 +208,8 @@ class Command(ABC, Generic[D_co]):
         return ""
 
     @abstractmethod
-    def run(self, at: Place) -> D_co:
-        """Execute the command, print lines for people through `at`, and return the document."""
+    def run(self, place: Place) -> D_co:
+        """Execute the command, print lines for people through `place`, and return the document."""
 
 
 def _has_control_characters(text: str) -> bool:
@@ -221,10 +221,10 @@ class StreamCommand(Command[D_co]):
     """A command that yields a document per event: people read its `line()`, programs one line of JSON."""
 
     @abstractmethod
-    def stream(self, at: Place) -> Generator[D_co, None, None]:
+    def stream(self, place: Place) -> Generator[D_co, None, None]:
         """Yield documents as things happen. Closing it ends the session with the device."""
 
-    def run(self, at: Place) -> D_co:
+    def run(self, place: Place) -> D_co:
         """Raise `NotImplementedError`: a stream has more than one document."""
         raise NotImplementedError
 

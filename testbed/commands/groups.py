@@ -62,7 +62,7 @@ class TopologyCommand(Command[Any]):
     ] = None
     epoch: Annotated[
         int | None,
-        option("Use the topology that was applied to the lab as this epoch.", metavar="N", least=1),
+        option("Use the topology of this epoch of the lab.", metavar="N", least=1),
     ] = None
 
     @property

@@ -1,6 +1,7 @@
 """The commands of `testbed`: where each is declared, and its line in `testbed --help`.
 
-`room.module:Class` is a declaration of this package; a module alone is one of `testbed.cli`, which registers itself.
+`package.module:Class` names a declaration below `testbed.commands`; a module alone is a module of `testbed.cli`, which
+registers itself.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ COMMANDS = {
     ),
     "path": (
         "lab.path:FollowPath",
-        "Follow a packet from host A to host B, by plan and by the kernels. Exit code 2 if these differ.",
+        "Follow a packet from host A to host B, as planned and as the kernels route it. Exit code 2 if these differ.",
     ),
     "discover": (
         "lab.discover:Discover",
@@ -44,11 +45,11 @@ COMMANDS = {
     ),
     "resume": (
         "lab.resume:Resume",
-        "Complete an unfinished operation. Exit code 2 if it stops as unknown, or is not proven.",
+        "Complete an unfinished operation. Exit code 2 if its outcome is unknown or not verified.",
     ),
     "rollback": (
         "lab.rollback:Rollback",
-        "Return to an earlier verified epoch; default: the one before the current. Exit code 2 if not proven.",
+        "Return to an earlier verified epoch; default: the previous one. Exit code 2 if the lab cannot be verified.",
     ),
     "confirm": (
         "lab.rollback:Confirm",
@@ -80,7 +81,7 @@ COMMANDS = {
     ),
     "job": (
         "measure.job:PlanJob",
-        "Run the plan in force as a job: waits for computing, tensors on its routes; compare with the prediction.",
+        "Run the plan in force as a job: pause for computing, send tensors, and compare with the prediction.",
     ),
     "optimise": (
         "design.optimise:Optimise",
@@ -146,12 +147,12 @@ COMMANDS = {
     ),
     "lease extend": (
         "share.lease:LeaseExtend",
-        "Extend a lease, from now on; this is also its heartbeat.",
+        "Extend a lease, counted from now; call it regularly as a heartbeat.",
     ),
     "lease release": ("share.lease:LeaseRelease", "Release a lease, or withdraw a request."),
     "lease break": (
         "share.lease:LeaseBreak",
-        "End a lease of anybody; refused while something is being sent to a device under it.",
+        "End anyone's lease; refused while something is being sent to a device under it.",
     ),
     "maintenance": (
         "share.lease:Maintenance",
@@ -223,7 +224,7 @@ COMMANDS = {
     ),
     "sim down": (
         "devices.simulated:SimDown",
-        "Remove labs whose supervisor is gone, live ones that you name, or with --all all that you started.",
+        "Remove labs whose supervisor is gone and labs that you name; with --all, all that you started.",
     ),
     "sim status": (
         "devices.simulated:SimStatus",
@@ -241,7 +242,7 @@ COMMANDS = {
 
 
 @cache
-def command_of(words: str) -> type[Command[Any]] | None:
+def load_command(words: str) -> type[Command[Any]] | None:
     """Return the declaration of a command; None for a group, a module of `testbed.cli`, and an unknown command."""
     module, _, name = COMMANDS.get(words, ("", ""))[0].partition(":")
     return getattr(import_module(f"testbed.commands.{module}"), name) if name else None
@@ -250,6 +251,6 @@ def command_of(words: str) -> type[Command[Any]] | None:
 def list_declared_commands() -> Iterator[tuple[str, type[Command[Any]]]]:
     """Yield the words of each command that is declared, and its declaration."""
     for words in COMMANDS:
-        declared = command_of(words)
+        declared = load_command(words)
         if declared is not None:
             yield words, declared

@@ -168,7 +168,7 @@ def run_on_hosts(
         if len(reports.done) < len(lab.hosts):
             launch.close_input()
             diagnosis = Diagnosis(lab, wiring, reports, {}, deadline_s)
-            raise diagnosis.make_failure() if reports.ready else diagnosis.make_not_ready_error()
+            raise diagnosis.make_failure_error() if reports.ready else diagnosis.make_not_ready_error()
     rows = sorted(reports.rows, key=lambda row: row["rank"])
     return _result(lab, wiring, job, rows, iterations)
 
@@ -196,7 +196,7 @@ def _read_until(launch: Launch, reports: RankReports, *, until: str, hosts: int,
         if len(getattr(reports, until)) == hosts:
             return
         for host, line in launch.lines(min(0.5, left_s)):
-            reports.take(host, line)
+            reports.store_event(host, line)
             if len(getattr(reports, until)) == hosts or reports.failed:
                 break
 
@@ -300,7 +300,7 @@ def to_json(plan_run: PlanRun, epoch: int | None) -> dict[str, Json]:
 
 def find_last_job(store: RunStore, lab: str, epoch: int | None) -> RecordedJob | None:
     """Return the last run of an epoch of a lab, or None."""
-    for phase in store.phases_of(lab, PHASE):
+    for phase in store.list_phases(lab, PHASE):
         data = cast("Mapping[str, Any]", phase.data)
         if epoch is not None and data["epoch"] == epoch:
             return RecordedJob(tuple(LinkCount(**link) for link in data["links"]), data["before"])

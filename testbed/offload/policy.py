@@ -27,7 +27,10 @@ THRESHOLD = 1.1
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Measurement of a candidate with all data offloaded: its rate, and the trainer's processor time."""
+    """Measurement of a candidate with all data offloaded.
+
+    `rthp` is the remote throughput, that of the workers; `ocycle` is the trainer's processor time meanwhile.
+    """
 
     rthp: float
     ocycle: float
@@ -40,10 +43,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The five metrics of a pipeline and a model: Gthp, Lthp, Pcycle, and Rthp and Ocycle of each candidate.
+    """The five metrics of a pipeline and a model, with the names of the paper; two of them are in `candidates`.
 
-    `gthp` is the rate of the model alone, `lthp` that of pipeline and model on the trainer, `pcycle` the trainer's
-    processor time without offloading. `workers` is the number of workers with which the candidates were measured.
+    `gthp` is the throughput of the model alone, `lthp` the local throughput, that of pipeline and model on the trainer,
+    and `pcycle` the trainer's processor time without offloading. `workers` is the number of workers with which the
+    candidates were measured.
     """
 
     gthp: float
@@ -87,7 +91,7 @@ class Decision:
     workers: int
     reasons: tuple[str, ...]
 
-    def document(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the decision as plain values, for JSON."""
         return {
             "choice": self.candidate,
@@ -100,7 +104,7 @@ class Decision:
 def decide(metrics: Metrics, threshold: float = THRESHOLD) -> Decision:
     """Decide which candidate to run and the share of the data that it takes, with the reasons in words.
 
-    Raises `OffloadError` for a threshold below 1. The five vectors of the paper are tests; this is the second:
+    Raises `OffloadError` for a threshold below 1. The paper's five numerical examples are tests; this is the second:
 
     >>> decision = decide(
     ...     Metrics(
@@ -117,13 +121,13 @@ def decide(metrics: Metrics, threshold: float = THRESHOLD) -> Decision:
         raise OffloadError(f"threshold {threshold:g}: give a speed-up of 1 or more")
     gthp, lthp = metrics.gthp, metrics.lthp
     if gthp <= lthp:
-        return _none(f"the trainer's own pipeline is fast enough: it delivers {lthp:.4g} of {gthp:.4g}")
+        return _decline(f"the trainer's own pipeline is fast enough: it delivers {lthp:.4g} of {gthp:.4g}")
     if lthp > 0 and gthp / lthp < threshold:
-        return _none(
+        return _decline(
             f"the model alone is {gthp / lthp:.3g} times as fast as with its pipeline, below {threshold:g}"
         )
     if not metrics.candidates:
-        return _none(f"the pipeline delivers {lthp:.4g} of {gthp:.4g}, but no candidate was measured")
+        return _decline(f"the pipeline delivers {lthp:.4g} of {gthp:.4g}, but no candidate was measured")
     name = max(sorted(metrics.candidates), key=metrics.estimate)
     upper = metrics.candidates[name].rthp
     lower = (gthp - lthp) * (1 + metrics.overhead(name))
@@ -135,22 +139,22 @@ def decide(metrics: Metrics, threshold: float = THRESHOLD) -> Decision:
         candidate=name,
         # Measurement noise can make workers seem faster than the model.
         ratio=min(1.0, max(0.0, ratio)),
-        workers=_workers(lower, upper / metrics.workers),
-        reasons=tuple(_reasons(metrics, name, lower, is_enough=is_enough)),
+        workers=_count_workers(lower, upper / metrics.workers),
+        reasons=tuple(_explain(metrics, name, lower, is_enough=is_enough)),
     )
 
 
-def _none(reason: str) -> Decision:
+def _decline(reason: str) -> Decision:
     return Decision(None, 0.0, 0, (f"no offload: {reason}",))
 
 
-def _workers(lower: float, rthp_of_one: float) -> int:
-    """Return the number of workers for the missing rate; 1 if workers have no rate, to measure again."""
+def _count_workers(lower: float, rthp_of_one: float) -> int:
+    """Return how many workers supply the missing rate; 1 if their rate is 0, so that it can be measured again."""
     needed = lower / rthp_of_one if rthp_of_one > 0 else math.inf
     return max(1, math.ceil(needed)) if math.isfinite(needed) else 1
 
 
-def _reasons(metrics: Metrics, name: str, lower: float, *, is_enough: bool) -> Iterator[str]:
+def _explain(metrics: Metrics, name: str, lower: float, *, is_enough: bool) -> Iterator[str]:
     gthp, lthp, upper = metrics.gthp, metrics.lthp, metrics.candidates[name].rthp
     ratio = "" if lthp <= 0 else f", a factor of {gthp / lthp:.3g}"
     yield f"the model takes {gthp:.4g} per second and its pipeline delivers {lthp:.4g}{ratio}"

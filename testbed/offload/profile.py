@@ -115,7 +115,7 @@ def profile_loader(
     share = spent / (spent + training_s) if count else 0.0  # the length of a stream is unknown
     profile = replace(profile, profiling_s=spent, profiling_share=share, key=key, jobs=jobs)
     if settings.store is not None:
-        save_profile(settings.store, profile.document(), key)
+        save_profile(settings.store, profile.as_json(), key)
     return profile
 
 

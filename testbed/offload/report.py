@@ -27,7 +27,7 @@ _PAGE = """<!doctype html>
 def write_report(folder: Path, profile: Profile, name: str, *, is_simulated: bool) -> Path:
     """Write profile.json, rates.png and report.html to a folder, and return the path of report.html."""
     folder.mkdir(parents=True, exist_ok=True)
-    document = profile.document() | {"simulated": is_simulated}
+    document = profile.as_json() | {"simulated": is_simulated}
     write_output(folder / "profile.json", json.dumps(document, indent=2) + "\n")
     draw_rates(folder / "rates.png", profile, is_simulated=is_simulated)
     decision = profile.decision

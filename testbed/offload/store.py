@@ -35,7 +35,7 @@ class Profile:
     key: str = ""
     jobs: frozenset[str] = field(default_factory=frozenset)
 
-    def document(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the profile as plain values, for JSON. Rates are in samples/s, processor times in s per sample."""
         metrics = self.metrics
         return {
@@ -47,7 +47,7 @@ class Profile:
                 for name, candidate in metrics.candidates.items()
             },
             "measured_workers": metrics.workers,
-            **self.decision.document(),
+            **self.decision.as_json(),
             "stall_before": self.stall_before,
             "stall_after": self.stall_after,
             "rate_after": self.rate_after,

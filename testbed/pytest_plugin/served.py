@@ -105,14 +105,14 @@ def lease_served_lab(needs: Needs, options: LabOptions, test: str) -> Iterator[L
 
 def _choose_lab(client: Any, options: LabOptions, needs: Needs) -> tuple[Any, Sequence[str]]:
     """Return the lab of --lab-name, or the only one, and its hosts. Skips the test if the lab does not fit it."""
-    names = [one["name"] for one in client.labs()]
+    names = [one["name"] for one in client.list_labs()]
     if options.name not in names and (options.name or len(names) != 1):
         raise pytest.UsageError(
             f"--lab-server {options.server} has the labs {', '.join(names) or '(none)'}: choose one with "
             "--lab-name"
         )
     lab = client.lab(options.name or names[0])
-    hosts = lab.look("hosts")["hosts"]
+    hosts = lab.read("hosts")["hosts"]
     fitting = [host["name"] for host in hosts if len(host["nics"]) >= (needs.degree or 1)]
     if len(fitting) < (needs.hosts or 1):
         _skip(
@@ -120,7 +120,7 @@ def _choose_lab(client: Any, options: LabOptions, needs: Needs) -> tuple[Any, Se
         )
     if needs.gpus or needs.board:
         _skip(lab, "a service does not report GPUs and boards: pass a lab file with --lab")
-    maintenance = lab.state().get("maintenance")
+    maintenance = lab.read_state().get("maintenance")
     if maintenance:
         _skip(lab, f"it is under maintenance: {maintenance.get('reason', '')}")
     return lab, [host["name"] for host in hosts]
@@ -143,7 +143,7 @@ def _wait_granted(lab: Any, wait_s: float, test: str) -> str:
 
 def _epoch_to_keep(lab: Any) -> int:
     """Return the epoch in force. Skips the test without a verified one, to which it could roll back."""
-    epochs = lab.look("history")["epochs"]
+    epochs = lab.read("history")["epochs"]
     if not epochs:
         _skip(lab, "no epoch is in force on it to go back to: `testbed apply` first")
     if not epochs[0]["verified"]:
@@ -155,7 +155,7 @@ def _epoch_to_keep(lab: Any) -> int:
 
 
 def _restore(lab_of_test: LabOfService, before: int) -> None:
-    if lab_of_test.lab.look("history")["epochs"][0]["id"] == before:
+    if lab_of_test.lab.read("history")["epochs"][0]["id"] == before:
         return
     document = lab_of_test.run("rollback", epoch=before)
     if not document["verified"]:

@@ -201,7 +201,7 @@ def request_lease(asked: Caller, lab: Name, body: LeaseRequest) -> Response:
 def extend_lease(
     asked: Caller, lab: Name, lease: Name, body: LeaseExtension, if_match: Match = ""
 ) -> Response:
-    """Extend a lease, from now on."""
+    """Extend a lease: it ends `ttl_s` seconds from now."""
     view = asked.lab(lab)
     with _changing(asked, lab):
         check_match(if_match, tag_of(_lease_document(view, lease)), f"lease {lease}")
@@ -219,7 +219,7 @@ def release_lease(asked: Caller, lab: Name, lease: Name, if_match: Match = "") -
 
 
 def break_lease(asked: Caller, lab: Name, lease: Name, body: Reason) -> Response:
-    """End a lease of anybody."""
+    """End anyone's lease."""
     view = asked.lab(lab)
     with _changing(asked, lab):
         _lease_document(view, lease)

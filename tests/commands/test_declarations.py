@@ -58,9 +58,9 @@ class CountThings(MovingCommand, Command[Count]):
     deep: Annotated[bool, option("Look below.")] = False
     depth: Annotated[int, option("So far.", least=1, only_with="deep")] = 1
 
-    def run(self, at: Place) -> Count:
+    def run(self, place: Place) -> Count:
         """Count them."""
-        at.say(f"{self.kind}: 2")
+        place.say(f"{self.kind}: 2")
         return Count(number=2, source=self.kind)
 
 
@@ -69,11 +69,11 @@ def table(monkeypatch):
     """Add a command to the table."""
     from testbed.commands import table
 
-    table.command_of.cache_clear()
+    table.load_command.cache_clear()
     monkeypatch.setitem(table.COMMANDS, "count", ("lab.history:CountThings", "Count things."))
     monkeypatch.setattr("testbed.commands.lab.history.CountThings", CountThings, raising=False)
     yield
-    table.command_of.cache_clear()
+    table.load_command.cache_clear()
 
 
 @pytest.mark.parametrize("words", DECLARED)
@@ -221,7 +221,7 @@ def test_a_path_that_a_request_would_name_is_refused():
     class Steals(Command[Count]):
         place: Annotated[Path, option("Where.")]
 
-        def run(self, at: Place) -> Count:
+        def run(self, place: Place) -> Count:
             raise NotImplementedError
 
     with pytest.raises(

@@ -352,7 +352,7 @@ def test_tune_measures_decides_and_applies(monkeypatch, tmp_path):
     assert (loader.rule.candidate, loader.rule.ratio) == ("p2", 0.7)
     assert profile.metrics.pcycle == pytest.approx(0.02)
     assert profile.metrics.overhead("p1") == pytest.approx(0.4)
-    document = profile.document()
+    document = profile.as_json()
     assert {
         key: document[key] for key in ("gthp", "lthp", "choice", "ratio", "stall_before", "stall_after")
     } == {

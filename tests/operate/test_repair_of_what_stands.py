@@ -15,7 +15,7 @@ from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.cli.app import run_app
 from testbed.design.model import Nic
 from testbed.design.patching.wiring import wire
-from testbed.design.plans.file import Plan, WorkloadChoice, plan_json, write_plan
+from testbed.design.plans.file import Plan, WorkloadChoice, plan_to_json, write_plan
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import demand_of_matrix
@@ -169,7 +169,7 @@ def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs
         "testbed.design.evaluation.job.routes_for",
         lambda _plan, topology: balancing.route(topology, everybody),
     )
-    stated = Stated("repair of epoch 1", json.dumps(plan_json(plan)), repairs=1)
+    stated = Stated("repair of epoch 1", json.dumps(plan_to_json(plan)), repairs=1)
     intent = SimpleNamespace(name="job", topology=repaired.topology, wiring=repaired.wiring, stated=stated)
     found = load_design(intent)
     assert found.sets.topology == repaired.topology

@@ -26,12 +26,12 @@ class Lab:
         self.diary, self.epochs = [], [{"id": 1, "verified": True, "state": "verified"}]
         self.maintenance, self.states, self.fails = None, ["granted"], ""
 
-    def state(self):
+    def read_state(self):
         return {"maintenance": self.maintenance}
 
-    def look(self, what):
+    def read(self, document):
         hosts = [{"name": name, "nics": [{}, {}]} for name in "abcd"]
-        return {"hosts": {"hosts": hosts}, "history": {"epochs": self.epochs}}[what]
+        return {"hosts": {"hosts": hosts}, "history": {"epochs": self.epochs}}[document]
 
     def request_lease(self, resources, **options):
         self.diary.append(("request", tuple(resources), options["reason"]))
@@ -70,7 +70,7 @@ def lab(monkeypatch):
         def __exit__(self, *exception):
             one.diary.append("closed")
 
-        def labs(self):
+        def list_labs(self):
             return [{"name": "shared"}]
 
         def lab(self, name):

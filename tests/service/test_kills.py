@@ -112,9 +112,9 @@ def followed(process, token, act):
 def check(process, client, seen, run, moves):
     assert (run.state, run.exit_code) == ("done", 0), run.document
     assert seen == [list(range(1, max(seen[0]) + 1))] * 3
-    (lab,) = client.labs()
+    (lab,) = client.list_labs()
     assert lab["topology"]["state"] == "verified"
-    *idle, operation = client.lab(lab["name"]).look("operations")["operations"]
+    *idle, operation = client.lab(lab["name"]).read("operations")["operations"]
     assert all(
         step["state"] in ("planned", "failed") for one in idle for step in one["steps"]
     )  # it had sent nothing
@@ -125,7 +125,7 @@ def check(process, client, seen, run, moves):
 def test_a_service_that_is_killed_in_a_job_of_24_moves(shared):
     process = shared()
     with connect(process.url, process.token("operator"), retry_s=200) as client:
-        name = client.labs()[0]["name"]
+        name = client.list_labs()[0]["name"]
 
         def act():
             run = client.submit(name, "apply", hosts="model", key="job")
@@ -152,7 +152,7 @@ def test_a_run_whose_process_is_killed_is_finished(shared, tmp_path, number, whe
     marker = tmp_path / "killed"
     process = shared(f"{number} {when} {killed} {marker}")
     with connect(process.url, process.token("operator"), retry_s=200) as client:
-        name = client.labs()[0]["name"]
+        name = client.list_labs()[0]["name"]
 
         def act():
             run = client.submit(name, "apply", hosts="model", simplex=bool(number % 2))

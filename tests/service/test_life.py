@@ -39,7 +39,7 @@ def client(running):
 
 @pytest.fixture(scope="module")
 def name(client):
-    (lab,) = client.labs()
+    (lab,) = client.list_labs()
     return lab["name"]
 
 
@@ -53,20 +53,20 @@ def test_a_run_from_its_request_to_its_end(running, client, name):
 
     assert (run.state, run.exit_code, run.who) == ("done", 0, "operator")
     assert run.result["verified"] is True
-    assert lab.state()["topology"]["epoch"] == run.result["epoch"]
-    epoch = lab.look("history")["epochs"][0]
+    assert lab.read_state()["topology"]["epoch"] == run.result["epoch"]
+    epoch = lab.read("history")["epochs"][0]
     assert (epoch["who"], epoch["verified"]) == ("operator", True)
-    (switch,) = lab.look("switches")["switches"]
+    (switch,) = lab.read("switches")["switches"]
     assert len(switch["circuits"]) == run.result["circuits"]
     assert lab.run("drift", hosts="model").exit_code in (0, 2)
-    assert any(port["power"] for port in lab.look("switches")["switches"][0]["ports"])
+    assert any(port["power"] for port in lab.read("switches")["switches"][0]["ports"])
 
 
 def test_what_a_proof_found_is_what_the_service_tells(running, up, client, name):
     """A circuit that somebody removes at the switch is no longer told as one that is there, once it was looked for."""
     lab = client.lab(name)
     applied = lab.run("apply", hosts="model")
-    topology, (before,) = lab.look("topology"), lab.look("switches")["switches"]
+    topology, (before,) = lab.read("topology"), lab.read("switches")["switches"]
     assert (topology["state"], topology["seen"]["as_planned"]) == ("verified", True)
     assert (topology["seen"]["by"], topology["seen"]["id"]) == ("apply", applied.id)
 
@@ -75,23 +75,23 @@ def test_what_a_proof_found_is_what_the_service_tells(running, up, client, name)
     verified = lab.run("verify", hosts="model")
 
     seen = {"at": verified.document["finished"], "by": "verify", "id": verified.id}
-    topology, (after,) = lab.look("topology"), lab.look("switches")["switches"]
-    assert topology["state"] == lab.state()["topology"]["state"] == "deviating"
+    topology, (after,) = lab.read("topology"), lab.read("switches")["switches"]
+    assert topology["state"] == lab.read_state()["topology"]["state"] == "deviating"
     assert topology["seen"] == seen | {"as_planned": False}
     assert after["seen"] == seen
     assert after["circuits"] == before["circuits"][1:]
-    found = lab.look("findings")
+    found = lab.read("findings")
     assert [finding["kind"] for finding in found["findings"]] == ["missing_circuit"]
-    assert found["findings"] == verified.result["findings"] == lab.state()["findings"]
+    assert found["findings"] == verified.result["findings"] == lab.read_state()["findings"]
     assert (
         f'testbed_findings{{lab="{name}",kind="missing_circuit"}} 1'
         in httpx.get(f"{running.url}/metrics").text
     )
 
     lab.run("apply", hosts="model")
-    assert lab.look("topology")["state"] == "verified"
-    assert lab.look("findings")["findings"] == []
-    assert len(lab.look("switches")["switches"][0]["circuits"]) == len(before["circuits"])
+    assert lab.read("topology")["state"] == "verified"
+    assert lab.read("findings")["findings"] == []
+    assert len(lab.read("switches")["switches"][0]["circuits"]) == len(before["circuits"])
 
 
 @pytest.mark.long
@@ -142,7 +142,7 @@ def test_events_go_on_exactly_where_a_client_left_off(client, name):
 
 def is_other_simplex(client, name):
     """Return the option of the topology that does not stand, so that something is to be done."""
-    standing = client.lab(name).look("topology")
+    standing = client.lab(name).read("topology")
     return "--simplex" not in standing.get("stated", "")
 
 
@@ -168,12 +168,12 @@ def test_the_asynchronous_client_sees_the_same(running, client, name):
             async for event in other.events(after=0, run=run.id):
                 found.append(event)
                 if event.event == "done":
-                    return run, await other.labs(), found
+                    return run, await other.list_labs(), found
         return None
 
     run, labs, found = asyncio.run(ask())
 
-    assert run == client.run(run.id)
+    assert run == client.read_run(run.id)
     assert [lab["name"] for lab in labs] == [name]
     assert [event.event for event in found] == ["queued", "started", "done"]
 
@@ -209,7 +209,7 @@ def test_a_service_that_is_killed_finds_its_run_again(running, client, name, at)
 
     assert (ended.state, ended.exit_code) == ("done", 0)
     assert seen == [list(range(start + 1, max(seen[0]) + 1))] * 3
-    assert client.lab(name).look("topology")["state"] == "verified"
+    assert client.lab(name).read("topology")["state"] == "verified"
 
 
 def owner_of(running, run_id):
@@ -273,7 +273,7 @@ def test_a_token_is_in_no_log_and_in_no_list_of_processes(running, client, name)
 @pytest.mark.socket
 def test_a_service_that_is_away_is_told_with_what_to_do():
     with pytest.raises(ServiceUnreachable, match="testbed serve"), connect("http://127.0.0.1:9") as client:
-        client.labs()
+        client.list_labs()
     with pytest.raises(ServiceUnreachable, match="URL"):
         connect("lab:8080")
 

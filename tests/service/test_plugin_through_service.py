@@ -57,21 +57,21 @@ def run_pytest(running, tmp_path):
 @pytest.mark.long
 def test_a_test_has_the_lab_of_a_service_and_puts_it_back(running, run_pytest):
     with connect(running.url, running.token("operator")) as client:
-        (about,) = client.labs()
+        (about,) = client.list_labs()
         lab = client.lab(about["name"])
         assert lab.run("apply", method="geometric", hosts="model").exit_code == 0
-        before, circuits = lab.look("topology"), lab.look("switches")["switches"][0]["circuits"]
+        before, circuits = lab.read("topology"), lab.read("switches")["switches"][0]["circuits"]
 
         code, said = run_pytest(running.token("operator"))
 
         assert code == 0, said
         assert "1 passed, 1 skipped" in said
         assert "and 99 are needed" in said
-        after = lab.look("topology")
+        after = lab.read("topology")
         assert after["links"] == before["links"]
-        assert lab.look("switches")["switches"][0]["circuits"] == circuits
-        assert lab.look("leases")["leases"] == []
-        commands = [run.command for run in client.runs(limit=3)]
+        assert lab.read("switches")["switches"][0]["circuits"] == circuits
+        assert lab.read("leases")["leases"] == []
+        commands = [run.command for run in client.list_runs(limit=3)]
         assert commands == ["rollback", "verify", "apply"]
 
 

@@ -91,7 +91,7 @@ def test_a_client_speaks_tls(secured, authority):
     context = ssl.create_default_context(cafile=authority.file)
     assert secured.url.startswith("https://127.0.0.1:")
     with connect(secured.url, secured.token("viewer"), verify=context) as client:
-        assert [lab["name"] for lab in client.labs()] == ["testbed12"]
+        assert [lab["name"] for lab in client.list_labs()] == ["testbed12"]
 
     address = ("127.0.0.1", int(secured.url.rpartition(":")[2]))
     with (
@@ -109,12 +109,12 @@ def test_a_certificate_of_somebody_else_is_refused(secured, tmp_path):
             connect(secured.url, "token", verify=verify) as client,
             pytest.raises(ServiceUnreachable, match="certificate verify failed"),
         ):
-            client.labs()
+            client.list_labs()
 
 
 def test_a_client_without_tls_gets_nothing(secured):
     with connect(secured.url.replace("https", "http"), "token") as client, pytest.raises(ServiceUnreachable):
-        client.labs()
+        client.list_labs()
 
 
 @pytest.mark.long

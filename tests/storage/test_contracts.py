@@ -133,7 +133,7 @@ def test_runs_and_what_they_found(runs):
     assert list(stored.circuits) == ["second in the alphabet", "first"]
     assert stored.environment["versions"]["torch"] == "2.14.0"
     assert [phase.data["total_s"] for phase in stored.phases] == [0.25, 0.5]
-    assert [phase.data["total_s"] for phase in store.phases_of("t4", "apply")] == [0.5, 0.25]
+    assert [phase.data["total_s"] for phase in store.list_phases("t4", "apply")] == [0.5, 0.25]
 
 
 def test_a_run_of_another_machine_is_not_taken_for_interrupted(runs, database_address):

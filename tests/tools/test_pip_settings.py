@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.installation.pip_settings import configuration_files, read_configuration, settings_for_uv
+from tools.installation.pip_settings import configuration_files, read_configuration, translate_settings
 
 DEBUGGED = """env_var:
   PIP_CERT='/etc/one.crt'
@@ -23,7 +23,7 @@ user:
 
 
 def variables(options, environ=None, **more):
-    return dict(settings_for_uv(options, environ or {}, **more).environment)
+    return dict(translate_settings(options, environ or {}, **more).environment)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_one_index_more_for_torch_stands_before_those_of_uv():
 
 
 def test_no_configuration_leaves_uv_as_it_is():
-    assert settings_for_uv(read_configuration([], {}), {}) == settings_for_uv({}, {})
+    assert translate_settings(read_configuration([], {}), {}) == translate_settings({}, {})
     assert variables({}) == {}
 
 
@@ -102,10 +102,10 @@ def test_the_index_for_torch_is_one_more():
 
 def test_no_index_leaves_the_folders_alone(tmp_path):
     options = {"no-index": "Yes", "index-url": "https://a.example/simple", "find-links": str(tmp_path)}
-    found = settings_for_uv(options, {})
+    found = translate_settings(options, {})
     assert found.options == ("--no-index",)
     assert found.environment == {"UV_FIND_LINKS": tmp_path.as_uri()}
-    assert settings_for_uv({"no-index": "0"}, {}).options == ()
+    assert translate_settings({"no-index": "0"}, {}).options == ()
 
 
 def test_folders_of_wheels_are_told_apart_though_their_names_have_spaces_and_commas(tmp_path, monkeypatch):
@@ -128,7 +128,7 @@ def test_the_home_folder_is_found(tmp_path, monkeypatch):
 
 
 def test_a_folder_that_is_not_there_is_left_out_and_named(tmp_path):
-    found = settings_for_uv({"find-links": f"{tmp_path} {tmp_path}/gone"}, {})
+    found = translate_settings({"find-links": f"{tmp_path} {tmp_path}/gone"}, {})
     assert found.environment == {"UV_FIND_LINKS": tmp_path.as_uri()}
     assert found.notes == (f"pip's find-links names {tmp_path}/gone, which does not exist",)
     assert variables({"find-links": f"{tmp_path}/gone"}) == {}

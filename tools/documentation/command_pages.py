@@ -14,7 +14,7 @@ from lightning import cli as lightning
 from testbed.cli import app as testbed
 from testbed.commands.declare import documents_of
 from testbed.commands.documents import Document
-from testbed.commands.table import command_of
+from testbed.commands.table import load_command
 
 PROGRAMS = {"testbed": testbed, "countaction": countaction, "lightning": lightning}
 
@@ -35,7 +35,7 @@ def _page(name: str, app: Any) -> Iterator[str]:
         yield from _help(command)
         yield f"    {' '.join(words)} {' '.join(_usage(command))}\n"
         yield from _parameters(command)
-        declared = command_of(" ".join(words[1:])) if name == "testbed" else None
+        declared = load_command(" ".join(words[1:])) if name == "testbed" else None
         for document in documents_of(declared) if declared is not None else ():
             yield from _document(document)
 

@@ -26,7 +26,7 @@ from tools.installation.torch_build import (
     TorchBuild,
     choose_build,
     has_gpu,
-    uv_without_patience,
+    no_retry_variables,
 )
 from tools.installation.translations import FOLDERS as TRANSLATED_FOLDERS
 from tools.installation.translations import translate
@@ -370,7 +370,7 @@ class Installer:
 
     def _is_available(self, build: TorchBuild) -> bool:
         command = ["--dry-run", "--no-deps", "--reinstall", build.requirement]
-        environment = {**uv_without_patience(self.uv.environ), **build.environment}
+        environment = {**no_retry_variables(self.uv.environ), **build.environment}
         return self._pip(self._venv, command, environment).status == 0
 
     def _pip_install_torch(self, environment: Environment, line: Line, *more: str) -> None:

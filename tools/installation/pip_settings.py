@@ -62,8 +62,8 @@ def read_configuration(files: Sequence[Path], environ: Mapping[str, str]) -> dic
     return {
         option: text
         for section in _SECTIONS
-        for (of, option), text in options.items()
-        if of == section and text  # like pip, ignore empty values
+        for (section_read, option), text in options.items()
+        if section_read == section and text  # like pip, ignore empty values
     }
 
 
@@ -71,7 +71,7 @@ def _option(name: str) -> str:
     return name.lower().replace("_", "-")
 
 
-def settings_for_uv(
+def translate_settings(
     options: Mapping[str, str],
     environ: Mapping[str, str],
     *,
@@ -90,11 +90,11 @@ def settings_for_uv(
             if no_index
             else _with_torch_index(environ, torch_index)
             if any(name in environ for name in _INDEXES_OF_UV)
-            else _indexes(options, torch_index)
+            else _index_variables(options, torch_index)
         ),
         **({"UV_FIND_LINKS": ",".join(links)} if links else {}),
-        **_connection(options),
-        **_certificates(options, environ, has_system_certificates=has_system_certificates),
+        **_connection_variables(options),
+        **_certificate_variables(options, environ, has_system_certificates=has_system_certificates),
     }
     variables = {
         name: text
@@ -104,11 +104,11 @@ def settings_for_uv(
     return UvSettings(variables, ("--no-index",) if no_index else (), tuple(notes))
 
 
-def _indexes(options: Mapping[str, str], torch_index: str) -> dict[str, str]:
-    """Return the variables for the indexes in pip's order; the first index with a version supplies its file.
+def _index_variables(options: Mapping[str, str], torch_index: str) -> dict[str, str]:
+    """Return the variables for the indexes in pip's order; a version that several have is taken from the first of them.
 
-    uv queries its default index last, so the last index becomes the default. Without the strategy, uv would consider
-    only the first index that has a package, in any version.
+    uv queries its default index last, so the last index becomes the default. Without UV_INDEX_STRATEGY, uv would
+    consider only the first index that has a package, in any version.
     """
     extra = [*options.get("extra-index-url", "").split(), *torch_index.split()]
     if "index-url" not in options and not extra:
@@ -146,7 +146,7 @@ def _find_links(options: Mapping[str, str]) -> tuple[list[str], list[str]]:
     return links, notes
 
 
-def _connection(options: Mapping[str, str]) -> dict[str, str]:
+def _connection_variables(options: Mapping[str, str]) -> dict[str, str]:
     variables = {}
     if hosts := options.get("trusted-host", "").split():
         variables["UV_INSECURE_HOST"] = " ".join(hosts)
@@ -163,26 +163,29 @@ def _connection(options: Mapping[str, str]) -> dict[str, str]:
     return variables
 
 
-def _certificates(
+def _certificate_variables(
     options: Mapping[str, str], environ: Mapping[str, str], *, has_system_certificates: bool
 ) -> dict[str, str]:
     """Return the variables for trusted certificates: those of pip, or else those of the environment or the system."""
     if certificates := options.get("cert"):
-        return _certificates_at(certificates)
+        return _certificate_variables_at(certificates)
     if any(environ.get(name) for name in _CERTIFICATES):
         return {}
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):  # read by pip
         if certificates := environ.get(name):
-            return _certificates_at(certificates)
+            return _certificate_variables_at(certificates)
     return {"UV_SYSTEM_CERTS": "1"} if has_system_certificates else {}
 
 
-def _certificates_at(path: str) -> dict[str, str]:
+def _certificate_variables_at(path: str) -> dict[str, str]:
     return {"SSL_CERT_DIR" if Path(path).is_dir() else "SSL_CERT_FILE": path}
 
 
 def _address(text: str) -> str:
-    """Return a URL, for a path with `file:`; spaces and commas, which are separators, are escaped."""
+    """Return `text` if it is a URL, or the `file:` URL of a path.
+
+    Spaces and commas separate values, so they are escaped.
+    """
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text):
         return text.replace(",", "%2C")
     return Path(text).expanduser().absolute().as_uri().replace(",", "%2C")

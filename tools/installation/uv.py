@@ -18,7 +18,7 @@ from tools.installation.pip_settings import (
     UvSettings,
     configuration_files,
     read_configuration,
-    settings_for_uv,
+    translate_settings,
 )
 from tools.installation.processes import InstallError, ProcessResult, run
 
@@ -130,7 +130,7 @@ class Uv:
     @cached_property
     def settings(self) -> UvSettings:
         """The settings of uv: pip's configuration, and the cache folder."""
-        pip_settings = settings_for_uv(
+        pip_settings = translate_settings(
             self._pip_configuration(),
             self.environ,
             torch_index=self.environ.get("TORCH_INDEX", ""),

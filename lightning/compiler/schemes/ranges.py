@@ -129,7 +129,7 @@ def _positive(name: str, tensors: set[str], network: Network) -> bool:
 
 def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Floats]]:
     """Yield the photonic nodes and their activations (images, ...); tensors are freed after their last use."""
-    from lightning.networks.operations.operation_list import apply
+    from lightning.networks.operations.operation_list import compute_node
     from lightning.networks.preprocess import preprocess
 
     photonic = {node.name for node in photonic_nodes(network)}
@@ -138,7 +138,7 @@ def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Flo
         if node.name in photonic:
             yield node, tensors[node.inputs[0]]
         with np.errstate(all="ignore"):  # `observe` rejects values that are not finite
-            tensors[node.output] = apply(node, tensors, network.constants)
+            tensors[node.output] = compute_node(node, tensors, network.constants)
         for name in spent:
             tensors.pop(name, None)
 

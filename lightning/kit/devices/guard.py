@@ -66,7 +66,7 @@ class Worker:
             returned, value = outcome.get(timeout=limit_s)
         except queue.Empty:
             self._jobs = None
-            raise TimeoutError(f"no return after {limit_s:g} s") from None
+            raise TimeoutError(f"the call did not return within {limit_s:g} s") from None
         if not returned:
             raise value
         return value

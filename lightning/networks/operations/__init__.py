@@ -2,7 +2,7 @@
 
 | module | content |
 |---|---|
-| `operation_list` | every operation by its name; `translate`, `apply`, and `run_float`, the reference |
+| `operation_list` | every operation by its name; `translate`, `compute_node`, and `run_float`, the reference |
 | `elementwise`, `axes`, `shaping` | operations on single values, along axes, and those that only move values |
 | `products`, `windows` | matrix products; convolution and pooling |
 | `builder` | a network under construction; `Call` and `Operator` |

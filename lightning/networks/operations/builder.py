@@ -77,10 +77,10 @@ class Call:
 class Builder:
     """A network under construction; `batched` says whether the batch axis is symbolic (else its length is 1).
 
-    `apply` computes a node, like `operation_list.apply`; shapes are computed with it.
+    `compute_node` computes a node, like `operation_list.compute_node`; shapes are computed with it.
     """
 
-    apply: Callable[[Node, Mapping[str, Array], Mapping[str, Array]], Array]
+    compute_node: Callable[[Node, Mapping[str, Array], Mapping[str, Array]], Array]
     batched: bool = True
     nodes: list[Node] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Builder:
             for name, shape in self.shapes.items()
             if name in node.inputs
         }
-        after = self.apply(node, empty, self.constants)
+        after = self.compute_node(node, empty, self.constants)
         if after.ndim == 0 or after.shape[0] != 0:
             raise NetworkError(
                 f"node {node.name} ({node.operation}) loses the batch axis",

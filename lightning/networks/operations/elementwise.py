@@ -113,7 +113,7 @@ def _align(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]:
     ranks = [builder.rank(tensor) for tensor in inputs if not builder.is_constant(tensor)]
     if len(set(ranks)) > 1 and builder.batched:
         raise call.make_error(
-            f"combines activations of {ranks[0]} and {ranks[1]} axes across images",
+            f"combines activations with {ranks[0]} and {ranks[1]} axes, which would mix images",
             "Give both the same number of axes",
         )
     aligned = []

@@ -1,7 +1,7 @@
 """The list of supported ONNX operations: translation to nodes, and computation in float32.
 
-An operation is an entry in the table of a module next to this file, such as `ELEMENTWISE`, with its functions above
-the table. One that is composed of others needs only a translation.
+Each operation is an entry of a table in a neighbouring module, such as `ELEMENTWISE`; its functions stand above the
+table. An operation that is composed of others needs only a translation.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def translate(builder: Builder, call: Call) -> tuple[str, ...]:
     return (outputs,) if isinstance(outputs, str) else outputs
 
 
-def apply(node: Node, arrays: Mapping[str, Array], constants: Mapping[str, Array]) -> Array:
+def compute_node(node: Node, arrays: Mapping[str, Array], constants: Mapping[str, Array]) -> Array:
     """Return the output of `node`, float32 (n, ...); `arrays` hold activations with the batch axis in front.
 
     Raise `UnsupportedNode` for an unknown operation.
@@ -94,7 +94,7 @@ def compute_activations(
         )
     arrays = {network.input: x}
     for node, spent in network.last_uses(wanted):
-        arrays[node.output] = apply(node, arrays, network.constants)
+        arrays[node.output] = compute_node(node, arrays, network.constants)
         for name in spent:
             arrays.pop(name, None)
     return {name: arrays[name] for name in wanted}

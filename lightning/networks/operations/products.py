@@ -21,7 +21,7 @@ def add_gemm(builder: Builder, call: Call) -> str:
     """Add the matrix product alpha * A @ B + beta * C, with constant B."""
     if builder.is_constant(call.input_name(0)):
         raise call.make_error(
-            "has the constant as first factor, so the rows of its result are not images", "Swap the factors"
+            "has a constant as its first factor, so the rows of its output are not images", "Swap the factors"
         )
     x = builder.require_activation(call)
     if call.integer("transA", 0):
@@ -30,15 +30,15 @@ def add_gemm(builder: Builder, call: Call) -> str:
         )
     factor = builder.require_constant(call, 1)
     weights = call.number("alpha", 1.0) * (factor if call.integer("transB", 0) else factor.T)
-    return _affine(builder, call, x, weights, call.number("beta", 1.0))
+    return _add_affine(builder, call, x, weights, call.number("beta", 1.0))
 
 
-def _affine(builder: Builder, call: Call, x: str, weights: Array, beta: float) -> str:
+def _add_affine(builder: Builder, call: Call, x: str, weights: Array, beta: float) -> str:
     """Add x @ weights.T + beta * (input 2); a constant input 2 becomes the bias."""
     third = call.input_name(2)
     rows = len(weights)
     if builder.is_constant(third):
-        bias = beta * np.broadcast_to(_row(call, builder.constants[third], rows), (rows,))
+        bias = beta * np.broadcast_to(_bias_row(call, builder.constants[third], rows), (rows,))
         return add_dense(builder, call, x, weights, bias)
     product = add_dense(builder, call, x, weights, None)
     if not third:
@@ -49,7 +49,7 @@ def _affine(builder: Builder, call: Call, x: str, weights: Array, beta: float) -
     return builder.emit("Add", [product, third], f"{call.name}/add")
 
 
-def _row(call: Call, bias: Array, rows: int) -> Array:
+def _bias_row(call: Call, bias: Array, rows: int) -> Array:
     if bias.shape not in {(), (1,), (rows,), (1, 1), (1, rows)}:
         raise call.make_error(
             f"adds a constant of shape {bias.shape} to {rows} outputs", "Give one bias per output"
@@ -73,46 +73,46 @@ def add_matmul(builder: Builder, call: Call) -> str:
     """Add a `Gemm` if one factor is a constant matrix or vector, else a digital `MatMul`."""
     first, second = call.input_name(0), call.input_name(1)
     if builder.is_constant(second):
-        return _times_constant(
-            builder, call, builder.require_activation(call), _matrix(builder.constants[second])
+        return _add_with_right_constant(
+            builder, call, builder.require_activation(call), _drop_leading_axes(builder.constants[second])
         )
     if builder.is_constant(first):
-        return _constant_times(
-            builder, call, builder.require_activation(call, 1), _matrix(builder.constants[first])
+        return _add_with_left_constant(
+            builder, call, builder.require_activation(call, 1), _drop_leading_axes(builder.constants[first])
         )
     ranks = builder.rank(builder.require_activation(call)), builder.rank(builder.require_activation(call, 1))
     if ranks[0] != ranks[1] or ranks[0] < 3:
         raise call.make_error(
-            f"multiplies activations of {ranks[0]} and {ranks[1]} axes across images",
+            f"multiplies activations with {ranks[0]} and {ranks[1]} axes, which would mix images",
             "Keep the batch axis in front of both",
         )
     return builder.emit("MatMul", [first, second], call.name)
 
 
-def _matrix(factor: Array) -> Array:
+def _drop_leading_axes(factor: Array) -> Array:
     """Return a factor without the leading axes of length 1 that a matrix does not need."""
     while factor.ndim > 2 and factor.shape[0] == 1:
         factor = factor[0]
     return factor
 
 
-def _times_constant(builder: Builder, call: Call, x: str, factor: Array) -> str:
+def _add_with_right_constant(builder: Builder, call: Call, x: str, factor: Array) -> str:
     if factor.ndim == 1:
         product = add_dense(builder, call, x, factor[None], None)
         return builder.reshape(product, builder.shapes[product][:-1], f"{call.name}/squeeze")
     if factor.ndim == 2:
         return add_dense(builder, call, x, factor.T, None)
-    return _stack(builder, call, [x, builder.constant(factor, f"{call.name}.factor")])
+    return _add_stacked_product(builder, call, [x, builder.constant(factor, f"{call.name}.factor")])
 
 
-def _constant_times(builder: Builder, call: Call, x: str, factor: Array) -> str:
+def _add_with_left_constant(builder: Builder, call: Call, x: str, factor: Array) -> str:
     rank = builder.rank(x)
     if rank < 3:
         raise call.make_error(
-            "has the constant as first factor, so the rows of its result are not images", "Swap the factors"
+            "has a constant as its first factor, so the rows of its output are not images", "Swap the factors"
         )
     if factor.ndim > 2:
-        return _stack(builder, call, [builder.constant(factor, f"{call.name}.factor"), x])
+        return _add_stacked_product(builder, call, [builder.constant(factor, f"{call.name}.factor"), x])
     swapped = (*range(rank - 2), rank - 1, rank - 2)
     transposed = builder.emit("Transpose", [x], f"{call.name}/turned", {"perm": swapped})
     product = add_dense(builder, call, transposed, np.atleast_2d(factor), None)
@@ -122,8 +122,8 @@ def _constant_times(builder: Builder, call: Call, x: str, factor: Array) -> str:
     return builder.emit("Transpose", [product], f"{call.name}/back", {"perm": swapped})
 
 
-def _stack(builder: Builder, call: Call, factors: list[str]) -> str:
-    """Add a digital product with a stack of constant matrices, one per entry of another axis."""
+def _add_stacked_product(builder: Builder, call: Call, factors: list[str]) -> str:
+    """Add a digital product with a stack of constant matrices, one for each index of the leading axes."""
     ranks = [builder.constants[f].ndim + 1 if builder.is_constant(f) else builder.rank(f) for f in factors]
     if (ranks[0] > ranks[1]) if builder.is_constant(factors[0]) else (ranks[1] > ranks[0]):
         raise call.make_error("multiplies by a constant that has more axes than an image")

@@ -25,7 +25,7 @@ from lightning.serving.packets.codec import (
     split,
 )
 from lightning.serving.packets.mmsg import Inbox
-from lightning.serving.packets.services import inputs_of
+from lightning.serving.packets.services import decode_inputs
 from lightning.serving.repository import Repository
 
 LOG = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class Deferred:
 
 def run_before_deadline(instance: ModelInstance, job: Job) -> Answers | None:
     """Wait for the model and run it; return None if the deadline passes first. Raise `InputError`."""
-    inputs = inputs_of(instance, job.numbers, job.datatype)
+    inputs = decode_inputs(instance, job.numbers, job.datatype)
     timeout_s = (job.latest - wall_clock()) / 1e9 if job.latest < FOREVER else -1
     if job.latest < wall_clock() or not instance.lock.acquire(timeout=timeout_s):
         return None

@@ -227,9 +227,9 @@ class PacketLoop:
     def _send_answer(self, service: Service, slot: int, request: int, arrived: int) -> bool:
         """Send the computed answer; return whether the kernel accepted it."""
         elapsed = measure_elapsed_us(arrived)
-        length = service.packet(request, elapsed)
+        length = service.fill_datagram(request, elapsed)
         if service.fits:
-            return self._send(slot, service.where, length)
+            return self._send(slot, service.datagram_address, length)
         model, kind = service.instance.number, Datatype.FLOAT32
         packets = split(Kind.ANSWER, model, request, service.message, time_us=elapsed, datatype=kind)
         sent = [self.inbox.send(serialise(each), self.inbox.sender(slot)) for each in packets]

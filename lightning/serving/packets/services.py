@@ -26,13 +26,13 @@ from lightning.serving.packets.mmsg import Inbox
 from lightning.serving.packets.reassembly import ReplayCache
 
 _VARYING = struct.Struct(">IQ")
-_VARYING_AT = 12
-"""Time and number of the request, the only fields that vary between the headers of answers."""
+_VARYING_OFFSET = 12
+"""Format and offset of the time and the number of the request; other fields are equal in the headers of all answers."""
 Bytes = npt.NDArray[np.uint8]
 
 
 class FastPath:
-    """The compiled path for the requests to a model among the datagrams of an inbox (`packet_kernel.answer_round`).
+    """Compiled code that answers the requests to one model in an inbox of datagrams (`packet_kernel.answer_round`).
 
     `answer` is the datagram of an answer with its constant fields; `scores` (1, rows) is a buffer for its scores.
     """
@@ -42,8 +42,8 @@ class FastPath:
 
         self._answer_round = answer_round
         self._arrays = chain.arrays
-        request = _header(Kind.REQUEST, number, length=chain.inputs)
-        self._templates = request, answer, _header(Kind.REFUSAL, number, code=Code.LATE)
+        request = _make_header(Kind.REQUEST, number, length=chain.inputs)
+        self._templates = request, answer, _make_header(Kind.REFUSAL, number, code=Code.LATE)
         self._scratch = (
             np.zeros((1, chain.inputs), np.uint8),
             np.zeros(1, np.uint64),
@@ -72,14 +72,17 @@ class FastPath:
         )
 
 
-def _header(kind: Kind, number: int, *, length: int = 0, code: int = 0) -> Bytes:
+def _make_header(kind: Kind, number: int, *, length: int = 0, code: int = 0) -> Bytes:
     header = bytearray(HEADER.size)
     HEADER.pack_into(header, 0, MAGIC, VERSION, kind, Datatype.UINT8, code, number, 0, 0, 0, 1, length, 0)
     return np.frombuffer(header, np.uint8)
 
 
 class Service:
-    """Answers of a version of a model. It belongs to one thread, and the caller must hold the lock of the model."""
+    """Computes the answers of one version of a model, and packs them into datagrams.
+
+    An instance belongs to one thread, and the caller must hold the lock of the model.
+    """
 
     def __init__(self, instance: ModelInstance) -> None:
         self.instance = instance
@@ -95,34 +98,34 @@ class Service:
             self._buffer, 0, MAGIC, VERSION, Kind.ANSWER, Datatype.FLOAT32, 0, instance.number, 0, 0, 0, 1, length, 0
         )  # fmt: skip
         ANSWER.pack_into(self._buffer, HEADER.size, 0, self._scores.size, first.cycles)
-        self.where = self._datagram.ctypes.data
-        """Memory address of the datagram that `packet` fills."""
+        self.datagram_address = self._datagram.ctypes.data
+        """Memory address of the datagram that `fill_datagram` fills."""
         self.fits = length <= MAX_PAYLOAD_BYTES
         """Whether an answer fits into one datagram."""
         chain = getattr(instance.executor, "chain", None)
         simple = chain is not None and not chain.tail and self.fits and self.size <= MAX_PAYLOAD_BYTES
         self.fast_path = FastPath(chain, instance.number, self._datagram, self._scores) if simple else None
-        """The compiled path, or None unless the model is a chain whose request and answer fit into a datagram each."""
+        """The compiled code, or None unless the model is a chain whose request and answer fit into a datagram each."""
 
     def compute(self, numbers: bytes, datatype: int, key: int) -> None:
         """Compute the scores of an image. Raise `InputError` for input that the model does not accept."""
-        inputs = inputs_of(self.instance, numbers, datatype)
+        inputs = decode_inputs(self.instance, numbers, datatype)
         self._scores[0] = self.instance.executor.run(inputs, np.array([key], np.uint64)).scores.ravel()
 
-    def packet(self, key: int, elapsed_us: int) -> int:
+    def fill_datagram(self, key: int, elapsed_us: int) -> int:
         """Fill the datagram of the answer, and return its length."""
-        _VARYING.pack_into(self._buffer, _VARYING_AT, elapsed_us, key)
+        _VARYING.pack_into(self._buffer, _VARYING_OFFSET, elapsed_us, key)
         struct.pack_into(">I", self._buffer, HEADER.size, int(classes_of(self._scores)[0]))
         self._big_endian[:] = self._scores[0]
         return len(self._buffer)
 
     @property
     def message(self) -> bytes:
-        """Message of the last answer, after `packet`; for answers that do not fit into one datagram."""
+        """The last answer without its header, for answers too long for one datagram. Call `fill_datagram` first."""
         return bytes(self._buffer[HEADER.size :])
 
 
-def inputs_of(instance: ModelInstance, numbers: bytes, datatype: int) -> npt.NDArray[np.generic]:
+def decode_inputs(instance: ModelInstance, numbers: bytes, datatype: int) -> npt.NDArray[np.generic]:
     """Return the input of a request, (1, *shape). Raise `InputError` if its size is not that of the model's input."""
     kind, size = DTYPES[Datatype(datatype)], int(np.prod(instance.raw_shape))
     if len(numbers) != size * kind.itemsize:

@@ -24,7 +24,7 @@ from ocs_drivers.model import (
     Step,
 )
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
-from ocs_drivers.transports.transport import make_lost
+from ocs_drivers.transports.transport import make_connection_lost
 from ocs_drivers.vendors.manual.panel_file import Panel, PanelFile
 from ocs_drivers.vendors.manual.prompts import Operator
 
@@ -85,7 +85,7 @@ class PanelSession:
     def ready(self) -> None:
         """Ensure a connection to the person. Raise `ConnectionLost` after `close`."""
         if not self._in_use:
-            raise make_lost(self._device, "it is closed; open the switch first")
+            raise make_connection_lost(self._device, "it is closed; open the switch first")
         if not self._operator.is_there:
             self._operator.open(self._timeout_s)
 

@@ -21,7 +21,7 @@ from typing import Protocol
 from ocs_drivers.errors import ConnectionLost, ProtocolDesync
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports import wire
-from ocs_drivers.transports.transport import Transport, make_lost
+from ocs_drivers.transports.transport import Transport, make_connection_lost
 
 LONGEST_LINE_BYTES = 4096
 
@@ -123,5 +123,5 @@ class LineOperator:
         wire.log_received(self._device, data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > LONGEST_LINE_BYTES:
-            raise make_lost(self._device, "a line without an end")
+            raise make_connection_lost(self._device, "a line without an end")
         self._lines += [line.decode("utf-8", "replace") for line in lines]

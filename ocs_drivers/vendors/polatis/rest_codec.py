@@ -258,7 +258,7 @@ def _decimal(entry: Mapping[str, Any], name: str, unit: str) -> float | None:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise _make_desync(f"not a {name} in {unit}", entry)
+        raise _make_desync(f"the {name} is not a number (in {unit})", entry)
     return number
 
 

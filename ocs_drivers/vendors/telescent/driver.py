@@ -28,7 +28,7 @@ from ocs_drivers.model import (
 )
 from ocs_drivers.protocols.cli_session import CliSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
-from ocs_drivers.transports.transport import Transport, make_lost
+from ocs_drivers.transports.transport import Transport, make_connection_lost
 from ocs_drivers.vendors.telescent import codec
 from ocs_drivers.vendors.telescent.codec import CommandSet, InputReading, Numbering, Table
 
@@ -247,7 +247,7 @@ class TelescentCli(SwitchDriver):
             self._session.ask(command, self._accept)
         except TransportError as error:
             if not moves:
-                raise make_lost(
+                raise make_connection_lost(
                     self._address, f"before the robot was commanded to move: {error.what}"
                 ) from error
             move.uncertainty = error

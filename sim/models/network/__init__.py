@@ -3,11 +3,11 @@
 | module | contents |
 |---|---|
 | `rings` | time of concurrent ring AllReduces on given links, closed form; also exported by this package |
-| `latency` | time of a message besides its bytes; constants with sources |
+| `latency` | latency of a message: its time without that of its bytes; constants with sources |
 | `taskgraph` | an iteration as a graph of tasks; its `.npz` format |
 | `fabrics` | circulant, Fat-tree, ideal switch, expander, direct connect; routes and cost |
-| `allreduce` | AllReduce as rings, double binary trees, halving and doubling; the faster fluid form merges rounds |
-| `execution` | runs task graphs on a fabric (`simulate`), transfers that share links (`flows`), switched circuits |
+| `allreduce` | AllReduce as rings, double binary trees, halving and doubling; faster `fluid` forms that merge rounds |
+| `execution` | running task graphs on a fabric (`simulate`), sharing of links (`flows`), switching of circuits |
 | `results` | traces of an iteration as Parquet (`traces`) and as a plot (`timeline`) |
 | `engine` | the event loop |
 

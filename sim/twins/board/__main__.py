@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fpga.bus import load_datapath, make_simulated_bus
 from lightbed.wording import install_extra
-from sim.twins.board.space import DEFAULT_BASE, Slot
+from sim.twins.board.memory import DEFAULT_BASE, Slot
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pynq import Device
 
-from sim.twins.board.space import AddressSpace, Slot
+from sim.twins.board.memory import AddressSpace, Slot
 
 
 class SimulatedDevice(Device):  # type: ignore[misc]  # pynq has no types

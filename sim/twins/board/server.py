@@ -21,7 +21,7 @@ from pynq.remote import (
 )
 
 from fpga.bus import BusError
-from sim.twins.board.space import AddressSpace, BoardFiles, Buffers, NoBuffer, NoRegister, Slot
+from sim.twins.board.memory import AddressSpace, BoardFiles, BufferRequestError, Buffers, NoRegister, Slot
 
 BOARD = "ZCU111 SIMULATED"
 _CHUNK = 2 * 1024 * 1024
@@ -121,7 +121,7 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
         """Allocate a buffer, and return its identifier."""
         try:
             name = self._buffers.allocate(request.size, cacheable=request.cacheable)
-        except NoBuffer as error:
+        except BufferRequestError as error:
             return buffer_pb2.AllocateResponse(msg=str(error))
         return buffer_pb2.AllocateResponse(buffer_id=name)
 
@@ -132,7 +132,7 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
             for request in request_iterator:
                 self._buffers.write(request.buffer_id, written, request.data)
                 written += len(request.data)
-        except NoBuffer as error:
+        except BufferRequestError as error:
             return buffer_pb2.BufferWriteResponse(msg=str(error))
         return buffer_pb2.BufferWriteResponse()
 
@@ -140,7 +140,7 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
         """Yield all bytes of a buffer in chunks."""
         try:
             data = self._buffers.read(request.buffer_id)
-        except NoBuffer as error:
+        except BufferRequestError as error:
             yield buffer_pb2.BufferReadResponse(msg=str(error))
             return
         for place in range(0, len(data), _CHUNK):
@@ -150,7 +150,7 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
         """Free a buffer."""
         try:
             self._buffers.free(request.buffer_id)
-        except NoBuffer as error:
+        except BufferRequestError as error:
             return buffer_pb2.FreeBufferResponse(msg=str(error))
         return buffer_pb2.FreeBufferResponse()
 
@@ -165,8 +165,8 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
     def physical_address(self, request: Any, context: Any) -> Any:
         """Return the address of a buffer for the programmable logic."""
         try:
-            return buffer_pb2.AddressResponse(address=self._buffers.address(request.buffer_id))
-        except NoBuffer as error:
+            return buffer_pb2.AddressResponse(address=self._buffers.address_of(request.buffer_id))
+        except BufferRequestError as error:
             return buffer_pb2.AddressResponse(msg=str(error))
 
     def virtual_address(self, request: Any, context: Any) -> Any:
@@ -176,14 +176,14 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
     def cacheable(self, request: Any, context: Any) -> Any:
         """Return whether a buffer was allocated as cacheable."""
         try:
-            return buffer_pb2.CacheableResponse(cacheable=self._buffers.cacheable(request.buffer_id))
-        except NoBuffer as error:
+            return buffer_pb2.CacheableResponse(cacheable=self._buffers.is_cacheable(request.buffer_id))
+        except BufferRequestError as error:
             return buffer_pb2.CacheableResponse(msg=str(error))
 
     def _check_buffer(self, name: str) -> str:
         try:
-            self._buffers.address(name)
-        except NoBuffer as error:
+            self._buffers.address_of(name)
+        except BufferRequestError as error:
             return str(error)
         return ""
 

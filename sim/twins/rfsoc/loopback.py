@@ -48,15 +48,16 @@ class Cable:
 
 
 class LoopbackKnobs(MutableMapping[str, Any]):
-    """Knobs of the loopback: `delay_ns`, `gain`, `phase_deg` of all cables, or of one (`gain_0_1`: output 0, input 1).
+    """Knobs of the loopback: `delay_ns`, `gain` and `phase_deg` of all cables or of one.
 
-    Noise: `noise` ("on", "off") and `noise_rms` (fraction of full scale). Raise `KeyError` for an unknown knob, and
-    `ValueError` for an invalid value. `version` increases with every change.
+    `gain_0_1` is the gain of the cable from generator 0 to readout 1. `noise` ("on", "off") and `noise_rms` (fraction
+    of full scale) set the noise. Raise `KeyError` for an unknown knob, and `ValueError` for an invalid value.
+    `version` increases with every change.
     """
 
     def __init__(self, generators: int, readouts: int) -> None:
         self._common: dict[str, float] = dict(DEFAULTS)
-        self._own: dict[tuple[str, int, int], float] = {}
+        self._by_cable: dict[tuple[str, int, int], float] = {}
         self._noise: dict[str, float | str] = {"noise": "on", "noise_rms": NOISE_RMS}
         self._paths = [(g, r) for g in range(generators) for r in range(readouts)]
         self.version = 0
@@ -68,7 +69,9 @@ class LoopbackKnobs(MutableMapping[str, Any]):
 
     def cable(self, generator: int, readout: int) -> Cable:
         """Return the cable between a generator and a readout with its current settings."""
-        return Cable(*(self._own.get((name, generator, readout), self._common[name]) for name in DEFAULTS))
+        return Cable(
+            *(self._by_cable.get((name, generator, readout), self._common[name]) for name in DEFAULTS)
+        )
 
     def __getitem__(self, name: str) -> Any:
         if name in self._noise:
@@ -76,7 +79,7 @@ class LoopbackKnobs(MutableMapping[str, Any]):
         quantity, path = self._split(name)
         if path is None:
             return self._common[quantity]
-        return self._own.get((quantity, *path), self._common[quantity])
+        return self._by_cable.get((quantity, *path), self._common[quantity])
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name == "noise":
@@ -90,7 +93,7 @@ class LoopbackKnobs(MutableMapping[str, Any]):
             if path is None:
                 self._common[quantity] = _number(name, quantity, value)
             else:
-                self._own[quantity, *path] = _number(name, quantity, value)
+                self._by_cable[quantity, *path] = _number(name, quantity, value)
         self.version += 1
 
     def __delitem__(self, name: str) -> None:
@@ -98,7 +101,7 @@ class LoopbackKnobs(MutableMapping[str, Any]):
         fresh = LoopbackKnobs(0, 0)
         quantity, path = ("noise", None) if name in self._noise else self._split(name)
         if path is not None:
-            self._own.pop((quantity, *path), None)
+            self._by_cable.pop((quantity, *path), None)
             self.version += 1
         else:
             self[name] = fresh[name]
@@ -121,8 +124,8 @@ class LoopbackKnobs(MutableMapping[str, Any]):
             if pair in self._paths:
                 return quantity, pair
         raise KeyError(
-            f"the loopback has no knob {name!r}; it has noise, noise_rms, {', '.join(DEFAULTS)}, and "
-            "these with the numbers of a generator and a readout appended (gain_0_1)"
+            f"the loopback has no knob {name!r}; it has noise, noise_rms, {', '.join(DEFAULTS)}, and, for one cable, "
+            f"{', '.join(DEFAULTS)} with two numbers: gain_GENERATOR_READOUT (gain_0_1)"
         )
 
 
@@ -164,18 +167,19 @@ class Loopback:
 
 def carry(outputs: Outputs, generator: int, cable: Cable, rate_hz: float, first: int, count: int) -> Samples:
     """Return `count` samples of a generator's signal after the delay and phase of a cable, without its gain."""
-    own_hz = outputs.rate_hz(generator)
-    step, lanes = whole_ratio(own_hz / rate_hz)
-    place = first * step / lanes - cable.delay_ns * 1e-9 * own_hz
-    start = math.floor(place) - TAPS
+    generator_hz = outputs.rate_hz(generator)
+    # The generator sends step / lanes samples for each received sample.
+    step, lanes = whole_ratio(generator_hz / rate_hz)
+    position = first * step / lanes - cable.delay_ns * 1e-9 * generator_hz
+    start = math.floor(position) - TAPS
     length = 2 * TAPS + math.ceil((count + 1) * step / lanes) + 1
-    samples = _turn(outputs, generator, math.radians(cable.phase_deg), start, length)
+    samples = _shift_phase(outputs, generator, math.radians(cable.phase_deg), start, length)
     if (samples == samples[0]).all():
         return np.full(count, samples[0])
-    return _pick(samples, place - start, step, lanes, count)
+    return _interpolate(samples, position - start, step, lanes, count)
 
 
-def _turn(outputs: Outputs, generator: int, radians: float, start: int, count: int) -> Samples:
+def _shift_phase(outputs: Outputs, generator: int, radians: float, start: int, count: int) -> Samples:
     if radians == 0.0:
         return outputs.samples(generator, start, count)
     wide = outputs.samples(generator, start - HILBERT_MARGIN, count + 2 * HILBERT_MARGIN)
@@ -185,15 +189,16 @@ def _turn(outputs: Outputs, generator: int, radians: float, start: int, count: i
     return np.fft.irfft(spectrum, len(wide))[HILBERT_MARGIN : HILBERT_MARGIN + count]
 
 
-def _pick(samples: Samples, place: float, step: int, lanes: int, count: int) -> Samples:
-    """Return `count` values, `step / lanes` samples apart, the first at `place`.
+def _interpolate(samples: Samples, position: float, step: int, lanes: int, count: int) -> Samples:
+    """Return `count` values, `step / lanes` samples apart, the first at `position`.
 
-    All values of a lane are at the same fraction of a sample, `step` samples apart, so that they share one filter.
+    Every `lanes`-th value is at the same fraction of a sample, because `lanes` values span `step` whole samples. These
+    values form a lane and share one filter.
     """
     out = np.empty(count)
     sections = np.lib.stride_tricks.sliding_window_view(samples, TAPS)
     for lane in range(min(lanes, count)):
-        at = place + lane * step / lanes
+        at = position + lane * step / lanes
         whole = math.floor(at)
         lane_sections = sections[whole - TAPS // 2 + 1 :: step][: len(range(lane, count, lanes))]
         out[lane::lanes] = lane_sections @ interpolation(round(at - whole, 9))

@@ -56,7 +56,7 @@ class Compare(SimulatesWorkload, Command[ComparisonDocument]):
         Path | None, option("Draw the table (.png, .svg).", "--picture", metavar="FILE", is_local=True)
     ] = None
 
-    def run(self, at: Place) -> ComparisonDocument:
+    def run(self, place: Place) -> ComparisonDocument:
         """Simulate an iteration on each fabric. Raises the errors of `open_job`, `TopologyError`."""
         from lightbed.wording import count_noun
         from testbed.design.evaluation.comparison import compare_fabrics, draw_comparison, rows_of
@@ -76,10 +76,10 @@ class Compare(SimulatesWorkload, Command[ComparisonDocument]):
             draw_comparison(rows, self.plot, title)
         document = ComparisonDocument(**job_keys(setting), fabrics=tuple(_fabric_row(row) for row in rows))
         batch = f", batch of {document.batch:,} samples" if document.batch is not None else ""
-        at.say_table(title + batch, _COLUMNS, [row.cells() for row in rows])
+        place.say_table(title + batch, _COLUMNS, [row.cells() for row in rows])
         if any(row.figures["prices_recalled"] for row in rows if row.figures):
-            at.say("prices are estimates from the literature, not quotes")
-        at.say(*(f"{row.name}: {row.failure}" for row in rows if row.failure))
+            place.say("prices are estimates from the literature, not quotes")
+        place.say(*(f"{row.name}: {row.failure}" for row in rows if row.failure))
         return document
 
 

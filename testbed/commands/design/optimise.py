@@ -185,7 +185,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
     resume: Annotated[bool, option("Resume from --checkpoint.", "--resume")] = False
     out: Annotated[Path, output_file_option("plan.json", "The plan file.", "--out", "-o")] = Path("plan.json")
 
-    def run(self, at: Place) -> PlanDocument:
+    def run(self, place: Place) -> PlanDocument:
         """Search a plan and write it. Raises `PlanFileError`, `TopologyError`, `WorkloadError`, `SearchError`."""
         from testbed.design.plans.file import check_writable, write_plan
         from testbed.design.plans.planning import Effort
@@ -201,11 +201,11 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
         plan, search = _search(choice, servers, effort)
         write_plan(plan, self.out)  # first: a later error must not lose a long search
         document = _document(plan, self.out, is_stopped=search.stopped)
-        at.say(*_lines(plan), *(_patches(lab, plan, self.out) if lab else ()), f"plan: {self.out}")
+        place.say(*_lines(plan), *(_patches(lab, plan, self.out) if lab else ()), f"plan: {self.out}")
         if self.lab_file:
-            at.say(f"next: testbed apply {self.lab_file} --plan {self.out}")
+            place.say(f"next: testbed apply {self.lab_file} --plan {self.out}")
         if search.stopped:
-            at.tell(f"stopped after {search.steps:,} steps; the plan is the best so far")
+            place.tell(f"stopped after {search.steps:,} steps; the plan is the best so far")
         return document
 
     def _servers(self) -> tuple[Servers, int]:
@@ -263,9 +263,9 @@ def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[P
 
 
 def _document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
-    from testbed.design.plans.file import plan_json
+    from testbed.design.plans.file import plan_to_json
 
-    keys: dict[str, Any] = plan_json(plan)
+    keys: dict[str, Any] = plan_to_json(plan)
     operators = tuple(PlannedOperator(**one) for one in keys["strategy"]["operators"])
     routes = keys.get("routes")
     records = {

@@ -79,7 +79,11 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
     ] = REQUIRED
     numbers: Annotated[
         tuple[int, ...],
-        option("Reproduce only this figure (repeatable): 10 to 17 of topoopt.", "--figure", metavar="NUMBER"),
+        option(
+            "Reproduce only this figure (repeatable); topoopt has figures 10 to 17.",
+            "--figure",
+            metavar="NUMBER",
+        ),
     ] = ()
     quick: Annotated[bool, option("Use small sizes, to check that everything runs.", "--quick")] = False
     out: Annotated[
@@ -102,7 +106,7 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
                 f"--lab is only for `testbed reproduce sharing`; {self.paper} runs no jobs on hosts"
             )
 
-    def run(self, at: Place) -> ReproductionDocument:
+    def run(self, place: Place) -> ReproductionDocument:
         """Compute the figures and write their files. Raises `WorkloadError`, and with `--lab` errors of measuring."""
         from testbed.design.reproductions.figure import HEADER
 
@@ -111,14 +115,14 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
         note_compilation(*_PARTS.get(self.paper, ("contention",)))
         (self.out / self.paper).mkdir(parents=True, exist_ok=True)
         reproduced, tables = [], {}
-        with narrate() as narrator, self._scale(at.runs_dir, narrator) as scale:
+        with narrate() as narrator, self._scale(place.runs_dir, narrator) as scale:
             for figure in figures:
                 narrator.phase(f"figure {figure.number}: {figure.title}")
                 table = tables[figure.number] = figure.make(scale, narrator.tick)
                 reproduced.append(self._write(figure, table, narrator))
         for one in reproduced:
             rows = [line.cells() for line in one.comparison]
-            at.say_table(f"figure {one.figure}: {one.title}", HEADER, rows)
+            place.say_table(f"figure {one.figure}: {one.title}", HEADER, rows)
         sections = package.describe(tables) if self.paper == "rail-only" else {}
         return ReproductionDocument(paper=self.paper, quick=self.quick, figures=tuple(reproduced), **sections)
 

@@ -163,7 +163,7 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
         int, option("With --run: queue of a link; default: 16, or 50 with HTB.", metavar="PACKETS", least=0)
     ] = 0
 
-    def run(self, at: Place) -> ScheduleDocument:
+    def run(self, place: Place) -> ScheduleDocument:
         """Schedule the jobs. Raises `WorkloadError`, and with `--run` errors of measuring."""
         from testbed.design.sharing import placement
         from testbed.design.sharing.cassini.circle import Rounding
@@ -173,7 +173,7 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
 
         lab = load_bare_lab(self.lab_file)
         note_compilation("contention")
-        sources = JobContext(lab.link.represents_gbps, partial(_load_phases, at.runs_dir))
+        sources = JobContext(lab.link.represents_gbps, partial(_load_phases, place.runs_dir))
         jobs = read_jobs(self.jobs_file, sources)
         links = _links_of(lab, spread=self.spread)
         rounding = Rounding(self.quantum_ms, self.bins, self.most_ticks)
@@ -181,10 +181,10 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
         request = placement.PlacementRequest(jobs, links, self.candidates, self.jobs_per_host)
         schedule = scheduler.schedule(placement.find_candidates(self.host_scheduler, request))
         pictures = self._draw(scheduler, schedule)
-        run_id, measured = self._measure(jobs, schedule, at.runs_dir) if self.is_run else (None, None)
-        _say_schedule(at, schedule)
-        at.say(*map(str, pictures))
-        _say_measured(at, measured or ())
+        run_id, measured = self._measure(jobs, schedule, place.runs_dir) if self.is_run else (None, None)
+        _say_schedule(place, schedule)
+        place.say(*map(str, pictures))
+        _say_measured(place, measured or ())
         return ScheduleDocument(
             placement=schedule.placement,
             starts_ms=schedule.starts_ms,
@@ -207,7 +207,7 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
             pictures=pictures,
             run_id=run_id,
             measured=measured,
-            unfinished=at.say_unfinished(lab),
+            unfinished=place.say_unfinished(lab),
         )
 
     def _draw(self, scheduler: cassini.Scheduler, schedule: cassini.Schedule) -> tuple[Path, ...]:
@@ -282,14 +282,14 @@ def _parse_weights(texts: Sequence[str], jobs: Sequence[SharedJob]) -> Mapping[s
     return weights
 
 
-def _say_schedule(at: Place, schedule: cassini.Schedule) -> None:
+def _say_schedule(place: Place, schedule: cassini.Schedule) -> None:
     dropped = sum(bool(one.dropped) for one in schedule.candidates)
-    at.say(f"{len(schedule.candidates)} candidate placements, {dropped} with a loop", *schedule.notes)
+    place.say(f"{len(schedule.candidates)} candidate placements, {dropped} with a loop", *schedule.notes)
     links = [
         (one.link, ", ".join(one.jobs), f"{one.score:.4f}", "yes" if one.proven else "not proven")
         for one in schedule.links
     ]
-    at.say_table("Shared links", ("link", "jobs", "score", "proven"), links)
+    place.say_table("Shared links", ("link", "jobs", "score", "proven"), links)
     jobs = [
         (
             one.job,
@@ -302,10 +302,10 @@ def _say_schedule(at: Place, schedule: cassini.Schedule) -> None:
         for one in schedule.predicted
     ]
     columns = ("job", "hosts", "start (ms)", "alone (ms)", "fair (ms)", "shifted (ms)")
-    at.say_table("Iteration times, predicted", columns, jobs)
+    place.say_table("Iteration times, predicted", columns, jobs)
 
 
-def _say_measured(at: Place, rows: Sequence[JobMeasurement]) -> None:
+def _say_measured(place: Place, rows: Sequence[JobMeasurement]) -> None:
     """Print the measurements as a table, if there are any."""
     if not rows:
         return
@@ -322,4 +322,4 @@ def _say_measured(at: Place, rows: Sequence[JobMeasurement]) -> None:
         )
         for row in rows
     ]
-    at.say_table("Iteration times, measured on hosts", columns, cells)
+    place.say_table("Iteration times, measured on hosts", columns, cells)

@@ -100,7 +100,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         option("Write the job as Chakra traces, one file per server.", metavar="DIR", is_local=True),
     ] = None
 
-    def run(self, at: Place) -> SimulationDocument:
+    def run(self, place: Place) -> SimulationDocument:
         """Simulate an iteration. Raises the errors of `open_job`, `TopologyError` and `WorkloadError`."""
         from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on
 
@@ -121,7 +121,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
             **figures(fabric, execution, job.arithmetic_s),
             links=tuple(LinkTraffic(**row) for row in link_traffic(execution)),
         )
-        at.say(*document.lines())
+        place.say(*document.lines())
         return document
 
     def _write_files(self, job: Job, execution: Execution) -> None:

@@ -46,7 +46,7 @@ class Topology(Command[TopologyDocument]):
     method: Annotated[Method, option("Method that chooses ring strides.")] = "geometric"
     demand: Annotated[tuple[str, ...], DEMAND] = ()
 
-    def run(self, at: Place) -> TopologyDocument:
+    def run(self, place: Place) -> TopologyDocument:
         """Find a topology. Raises `TopologyError`."""
         from lightbed.wording import count_noun
         from testbed.design.patching.wiring import patch_list, wire
@@ -59,10 +59,10 @@ class Topology(Command[TopologyDocument]):
         document = TopologyDocument(**as_json(topology))
         links = count_noun(len(topology.links), "one-way link" if self.simplex else "duplex link")
         strides = ", ".join(map(str, topology.strides))
-        at.say(
+        place.say(
             f"{self.nodes} nodes, degree {self.degree}: strides {strides}",
             f"{links}, {document.describe_distances()}",
         )
-        if not at.is_quiet:
-            at.say(*patch_list(wire(topology)))
+        if not place.is_quiet:
+            place.say(*patch_list(wire(topology)))
         return document

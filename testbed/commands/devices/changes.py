@@ -34,7 +34,7 @@ class MovesSwitch(AsksSwitch):
     has_runs_dir = True
     yes: Annotated[bool, option("Move a real switch without asking.", "--yes")] = False
 
-    def check_consent(self, switch: OpticalSwitch, what: str, at: Place) -> None:
+    def check_consent(self, switch: OpticalSwitch, what: str, place: Place) -> None:
         """Ask for consent to `what` on a real switch, unless `--yes` is given. Raises `RefusedToMove` without it."""
         from testbed.commands.devices.session import is_simulated
 
@@ -42,7 +42,7 @@ class MovesSwitch(AsksSwitch):
             return
         if not sys.stdin.isatty():
             raise RefusedToMove(f"{switch.address} is a real switch: pass --yes to {what}; nothing was sent")
-        if not at.confirm(f"{what} on the real switch {switch.address}?"):
+        if not place.confirm(f"{what} on the real switch {switch.address}?"):
             raise RefusedToMove(f"{switch.address} was not changed")
 
 
@@ -66,7 +66,7 @@ class ChangeDocument(SwitchDocument):
 
 
 def _outcome(
-    at: Place, device: OpticalSwitch, report: ApplyReport, replaced: tuple[Pair, ...] | None = None
+    place: Place, device: OpticalSwitch, report: ApplyReport, replaced: tuple[Pair, ...] | None = None
 ) -> ChangeDocument:
     """Print and return the outcome of every pair. A driver that fails raises, so all pairs are done or unchanged."""
     from lightbed.wording import count_noun
@@ -76,9 +76,9 @@ def _outcome(
     if report.changed:
         changes = sum(status is Status.DONE for status in report.pairs.values())
         seconds = sum(outcome.device_s for outcome in report.outcomes)
-        at.say(f"{heading(device)}: {count_noun(changes, 'change')} made and read back in {seconds:.2f} s")
+        place.say(f"{heading(device)}: {count_noun(changes, 'change')} made and read back in {seconds:.2f} s")
     else:
-        at.say(f"{heading(device)}: nothing to do")
+        place.say(f"{heading(device)}: nothing to do")
     return ChangeDocument(
         **about(device),
         changed=report.changed,
@@ -100,7 +100,7 @@ class SwitchConnect(MovesSwitch, Command[ChangeDocument]):
         bool, option("Drop the circuits that these inputs have now; they are named first.", "--replace")
     ] = False
 
-    def run(self, at: Place) -> ChangeDocument:
+    def run(self, place: Place) -> ChangeDocument:
         """Connect the pairs. Raises `PortBusy`, `Conflict`, `RefusedToMove` and other `OcsError`."""
         from lightbed.wording import count_noun
         from ocs_drivers import CrossConnects
@@ -117,11 +117,11 @@ class SwitchConnect(MovesSwitch, Command[ChangeDocument]):
             what = f"connect {count_noun(len(pairs), 'pair')}"
             if dropped:
                 what += f" and drop {describe_pairs(dropped.items())}"
-                at.tell(f"{heading(device)}: will drop {describe_pairs(dropped.items())}")
-            self.check_consent(device, what, at)
-            with change_under_lease(device, at.runs_dir, pairs, snapshot.connections):
+                place.tell(f"{heading(device)}: will drop {describe_pairs(dropped.items())}")
+            self.check_consent(device, what, place)
+            with change_under_lease(device, place.runs_dir, pairs, snapshot.connections):
                 report = device.apply(target, scope=scope, expect=snapshot.connections)
-            return _outcome(at, device, report, tuple(sorted(dropped.items())))
+            return _outcome(place, device, report, tuple(sorted(dropped.items())))
 
 
 def _find_dropped(
@@ -169,7 +169,7 @@ class SwitchDisconnect(MovesSwitch, Command[ChangeDocument]):
 
     inputs: Annotated[tuple[str, ...], argument(_PORT_HELP, "INPUT...", complete="inputs")] = REQUIRED
 
-    def run(self, at: Place) -> ChangeDocument:
+    def run(self, place: Place) -> ChangeDocument:
         """Disconnect the inputs. Raises `RefusedToMove` and `OcsError`."""
         from lightbed.wording import count_noun
         from ocs_drivers import Side
@@ -179,12 +179,12 @@ class SwitchDisconnect(MovesSwitch, Command[ChangeDocument]):
         with self.open(is_bounded=False) as device:
             names = PortNames(device.ports())
             inputs = [names.number(text, Side.IN) for text in self.inputs]
-            self.check_consent(device, f"disconnect {count_noun(len(inputs), 'input')}", at)
+            self.check_consent(device, f"disconnect {count_noun(len(inputs), 'input')}", place)
             connections = device.read().connections
             pairs = {i: connections[i] for i in inputs if i in connections}
-            with change_under_lease(device, at.runs_dir, pairs, connections):
+            with change_under_lease(device, place.runs_dir, pairs, connections):
                 report = device.disconnect(inputs)
-            return _outcome(at, device, report)
+            return _outcome(place, device, report)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,10 +228,10 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
     require_light: Annotated[bool, option("Fail when a connected output is dark.", "--require-light")] = False
     empty: Annotated[bool, option("Remove all circuits; needed when no pair is given.", "--empty")] = False
     dry_run: Annotated[
-        bool, option("Show what would be done; exit code 2 if anything would.", "--dry-run")
+        bool, option("Show what would be done; exit code 2 if there is anything to do.", "--dry-run")
     ] = False
 
-    def run(self, at: Place) -> ChangeDocument | DryRunDocument:
+    def run(self, place: Place) -> ChangeDocument | DryRunDocument:
         """Apply the pairs. Raises `UsageError`, `Conflict`, `RefusedToMove` and other `OcsError`."""
         from lightbed.wording import count_noun
         from ocs_drivers import CrossConnects
@@ -248,13 +248,13 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
             if self.expect is not None and snapshot.revision != self.expect:
                 raise _make_changed_since(self.expect, snapshot, device)
             if self.dry_run:
-                return _plan(at, device, target, scope)
-            self.check_consent(device, f"apply {count_noun(len(target), 'pair')}", at)
+                return _plan(place, device, target, scope)
+            self.check_consent(device, f"apply {count_noun(len(target), 'pair')}", place)
             expect = snapshot.connections if self.expect is not None else None
             pairs = _pairs_in_question(target, snapshot, scope)
-            with change_under_lease(device, at.runs_dir, pairs, snapshot.connections):
+            with change_under_lease(device, place.runs_dir, pairs, snapshot.connections):
                 report = device.apply(target, scope=scope, expect=expect, require_light=self.require_light)
-            return _outcome(at, device, report)
+            return _outcome(place, device, report)
 
     def _check_intention(self, texts: list[str]) -> None:
         """Raise `UsageError` for pairs together with `--empty`, and for neither pairs nor `--empty`, `--dry-run`."""
@@ -285,12 +285,14 @@ def _make_changed_since(expect: str, snapshot: Snapshot, device: OpticalSwitch) 
     )
 
 
-def _plan(at: Place, device: OpticalSwitch, target: CrossConnects, scope: list[int] | None) -> DryRunDocument:
+def _plan(
+    place: Place, device: OpticalSwitch, target: CrossConnects, scope: list[int] | None
+) -> DryRunDocument:
     from testbed.commands.devices.session import about
 
     steps = device.plan(target, device.read(), scope)
     lines = [f"{step.kind}: {', '.join(f'{i}:{o}' for i, o in step.pairs.items())}" for step in steps]
-    at.say(*lines or ["nothing to do"])
+    place.say(*lines or ["nothing to do"])
     return DryRunDocument(
         **about(device),
         steps=tuple(PlannedStep(kind=one.kind, pairs=tuple(sorted(one.pairs.items()))) for one in steps),
@@ -323,7 +325,7 @@ class SwitchShutter(MovesSwitch, Command[ShutterDocument]):
         if self.what not in {"open", "close"}:
             raise UsageError(f"{self.what!r} is not a state of a shutter: write open or close")
 
-    def run(self, at: Place) -> ShutterDocument:
+    def run(self, place: Place) -> ShutterDocument:
         """Open or close the shutters. Raises `RefusedToMove` and `OcsError`."""
         from lightbed.wording import count_noun
         from testbed.commands.devices.ports import PortNames
@@ -332,10 +334,10 @@ class SwitchShutter(MovesSwitch, Command[ShutterDocument]):
         with self.open(is_bounded=False) as device:
             names = PortNames(device.ports())
             ports = tuple(names.number(text, None) for text in self.named)
-            self.check_consent(device, f"{self.what} {count_noun(len(ports), 'shutter')}", at)
-            with change_under_lease(device, at.runs_dir, ports=ports):
+            self.check_consent(device, f"{self.what} {count_noun(len(ports), 'shutter')}", place)
+            with change_under_lease(device, place.runs_dir, ports=ports):
                 device.shutter(list(ports), is_open=self.what == "open")
-            at.say(f"{heading(device)}: {count_noun(len(ports), 'port')}, shutters {self.what}")
+            place.say(f"{heading(device)}: {count_noun(len(ports), 'port')}, shutters {self.what}")
             return ShutterDocument(**about(device), shutter=self.what, ports=ports)
 
 
@@ -350,7 +352,7 @@ class HomeDocument(SwitchDocument):
 class SwitchHome(MovesSwitch, Command[HomeDocument]):
     """`testbed switch ADDRESS home`."""
 
-    def run(self, at: Place) -> HomeDocument:
+    def run(self, place: Place) -> HomeDocument:
         """Home the robot. Raises `Unsupported`, `RefusedToMove` and other `OcsError`."""
         from ocs_drivers.errors import Unsupported
         from testbed.commands.devices.session import about, change_under_lease, heading
@@ -363,8 +365,8 @@ class SwitchHome(MovesSwitch, Command[HomeDocument]):
                     device=device.address,
                     hint="Only ROME and AFM robots have one.",
                 )
-            self.check_consent(device, "home the robot", at)
-            with change_under_lease(device, at.runs_dir, ports=device.ports()):
+            self.check_consent(device, "home the robot", place)
+            with change_under_lease(device, place.runs_dir, ports=device.ports()):
                 homing_run()
-            at.say(f"{heading(device)}: the robot is home and resumes its queue")
+            place.say(f"{heading(device)}: the robot is home and resumes its queue")
             return HomeDocument(**about(device), homed=True)

@@ -68,14 +68,14 @@ class SimUp(HostsCommand, Command[UpDocument]):
         if self.fibres is None and (self.crossed or self.dead):
             raise UsageError("--crossed and --dead change drawn fibres: pass --fibres SEED too")
 
-    def run(self, at: Place) -> UpDocument:
+    def run(self, place: Place) -> UpDocument:
         """Start the lab, which outlives the command. Raises `LabFileError` and `LabStartError`."""
         from testbed.lab.control import send_request
         from testbed.lab.simulated.fibre_draw import remove_fibres
         from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
 
-        assert at.lab_file is not None
-        fibres = self._fibres(at)
+        assert place.lab_file is not None
+        fibres = self._fibres(place)
         lab = set_link_rate(fibres.lab, self.rate_mbps)
         started = start_lab(lab, hosts=self.hosts, detached=True, move=self.move)
         for fibre in fibres.dead:
@@ -83,9 +83,9 @@ class SimUp(HostsCommand, Command[UpDocument]):
         if self.fibres is not None:
             started.lab = remove_fibres(started.lab)
         is_in_place = started.lab.management == lab.management
-        lab_file = at.lab_file if is_in_place else _leave_lab_file(started, at.runs_dir)
+        lab_file = place.lab_file if is_in_place else _leave_lab_file(started, place.runs_dir)
         next_command = f"apply {lab_file}" if self.fibres is None else f"discover {lab_file} -o WIRED.yaml"
-        at.say(
+        place.say(
             *_lines_of_start(started),
             f"next: testbed {next_command}   stop it: testbed sim down {started.lab_id}",
         )
@@ -106,14 +106,14 @@ class SimUp(HostsCommand, Command[UpDocument]):
             seed=self.fibres,
         )
 
-    def _fibres(self, at: Place) -> DrawnFibres:
+    def _fibres(self, place: Place) -> DrawnFibres:
         """Return the lab with the fibres of its file, or with `--fibres` with randomly drawn ones."""
         from testbed.lab.inventory import load_bare_lab
         from testbed.lab.simulated.fibre_draw import DrawnFibres, draw_fibres
 
-        if self.fibres is None or at.lab_file is None:
-            return DrawnFibres(at.lab)
-        return draw_fibres(load_bare_lab(at.lab_file), self.fibres, crossed=self.crossed, dead=self.dead)
+        if self.fibres is None or place.lab_file is None:
+            return DrawnFibres(place.lab)
+        return draw_fibres(load_bare_lab(place.lab_file), self.fibres, crossed=self.crossed, dead=self.dead)
 
 
 def _lines_of_start(started: SimulatedLab) -> Iterator[str]:
@@ -166,7 +166,7 @@ class SimDown(Command[DownDocument]):
     ] = ()
     all_labs: Annotated[bool, option("Stop all labs that you started, also running ones.", "--all")] = False
 
-    def run(self, at: Place) -> DownDocument:
+    def run(self, place: Place) -> DownDocument:
         """Remove the labs. Raises `LabFileError` and `LabStartError`."""
         from testbed.lab.simulated.lifecycle import lab_down, lab_status
 
@@ -174,8 +174,8 @@ class SimDown(Command[DownDocument]):
         removed = tuple(sorted(lab_down(lab_ids, all_labs=self.all_labs)))
         is_about_all = self.all_labs or not lab_ids
         others = {entry["lab_id"]: entry for entry in lab_status()} if is_about_all else {}
-        at.say(*[f"removed {lab_id}" for lab_id in removed] or ["nothing to remove"])
-        at.say(*(f"left {lab_id}: {self._reason(entry)}" for lab_id, entry in others.items()))
+        place.say(*[f"removed {lab_id}" for lab_id in removed] or ["nothing to remove"])
+        place.say(*(f"left {lab_id}: {self._reason(entry)}" for lab_id, entry in others.items()))
         return DownDocument(removed=removed, left=tuple(sorted(others)))
 
     def _reason(self, entry: dict[str, Any]) -> str:
@@ -224,7 +224,7 @@ class SimStatus(Command[StatusDocument]):
     role = None
     has_runs_dir = False
 
-    def run(self, at: Place) -> StatusDocument:
+    def run(self, place: Place) -> StatusDocument:
         """List the labs."""
         from testbed.lab.simulated.lifecycle import lab_status
 
@@ -232,9 +232,9 @@ class SimStatus(Command[StatusDocument]):
         if labs:
             rows = [sorted(asdict(lab).items()) for lab in labs]
             columns = [name for name, _ in rows[0]]
-            at.say_table("Simulated labs", columns, [[value for _, value in row] for row in rows])
+            place.say_table("Simulated labs", columns, [[value for _, value in row] for row in rows])
         else:
-            at.say("no simulated labs")
+            place.say("no simulated labs")
         return StatusDocument(labs=labs)
 
 
@@ -255,7 +255,7 @@ class SimExamples(Command[ExamplesDocument]):
     has_runs_dir = False
     folder: Annotated[Path, argument("Folder for the lab files.", "[FOLDER]", is_local=True)] = Path("labs")
 
-    def run(self, at: Place) -> ExamplesDocument:
+    def run(self, place: Place) -> ExamplesDocument:
         """Write the files. Raises `OSError`."""
         from importlib.resources import files
 
@@ -271,7 +271,7 @@ class SimExamples(Command[ExamplesDocument]):
             else:
                 write_output(path, example.read_bytes())
                 new.append(str(path))
-        at.say(*(f"written: {path}" for path in new), *(f"already there: {path}" for path in old))
+        place.say(*(f"written: {path}" for path in new), *(f"already there: {path}" for path in old))
         return ExamplesDocument(written=tuple(new), kept=tuple(old))
 
 
@@ -304,7 +304,7 @@ class SimSwitch(Command[TwinEnd]):
     ] = REQUIRED
     words: Annotated[tuple[str, ...], argument("Options of the simulated switch.", "...", is_rest=True)] = ()
 
-    def run(self, at: Place) -> TwinEnd:
+    def run(self, place: Place) -> TwinEnd:
         """Serve the switch until it is interrupted."""
         from lightbed.children import child_environment, module_command
 

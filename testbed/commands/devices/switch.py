@@ -189,7 +189,7 @@ class IdentityDocument(SwitchDocument):
 class SwitchIdentity(AsksSwitch, Command[IdentityDocument]):
     """`testbed switch ADDRESS identity`."""
 
-    def run(self, at: Place) -> IdentityDocument:
+    def run(self, place: Place) -> IdentityDocument:
         """Read the identity and capabilities. Raises `OcsError`."""
         from testbed.commands.devices.session import about, heading
 
@@ -200,7 +200,7 @@ class SwitchIdentity(AsksSwitch, Command[IdentityDocument]):
                 for name, value in {**identity, **capabilities}.items()
                 if value not in (None, False)
             ]
-            at.say_table(heading(device), ("", ""), rows)
+            place.say_table(heading(device), ("", ""), rows)
             return IdentityDocument(
                 **about(device), identity=Identity(**identity), capabilities=Capabilities(**capabilities)
             )
@@ -235,7 +235,7 @@ class PortList(SwitchDocument):
 class SwitchPorts(AsksSwitch, Command[PortList]):
     """`testbed switch ADDRESS ports`."""
 
-    def run(self, at: Place) -> PortList:
+    def run(self, place: Place) -> PortList:
         """List the ports. Raises `OcsError`."""
         from testbed.commands.devices.session import about, heading
 
@@ -245,7 +245,7 @@ class SwitchPorts(AsksSwitch, Command[PortList]):
                 for info in device.ports().values()
             )
             columns = ("port", "name", "side", "state", "label", "moves")
-            at.say_table(heading(device), columns, [port.cells() for port in ports])
+            place.say_table(heading(device), columns, [port.cells() for port in ports])
             return PortList(**about(device), ports=ports)
 
 
@@ -274,7 +274,7 @@ class ReadDocument(SwitchDocument):
 class SwitchRead(AsksSwitch, Command[ReadDocument]):
     """`testbed switch ADDRESS read`."""
 
-    def run(self, at: Place) -> ReadDocument:
+    def run(self, place: Place) -> ReadDocument:
         """Read the connections. Raises `OcsError`."""
         from ocs_drivers.engine.reports import describe_pairs
         from testbed.commands.devices.ports import PortNames
@@ -284,8 +284,8 @@ class SwitchRead(AsksSwitch, Command[ReadDocument]):
             snapshot, names = device.read(), PortNames(device.ports())
             rows = [(i, names.name(i), o, names.name(o)) for i, o in snapshot.connections.items()]
             title = f"{heading(device)}: {len(rows)} connected, revision {snapshot.revision}"
-            at.say_table(title, ("input", "name", "output", "name"), rows)
-            at.say(
+            place.say_table(title, ("input", "name", "output", "name"), rows)
+            place.say(
                 *(
                     f"pending: {move.kind} {describe_pairs([move.pair]) if move.pair else 'other ports'} "
                     f"for {move.user or 'somebody'}"
@@ -324,7 +324,7 @@ class SwitchPower(AsksSwitch, Command[PowerDocument]):
         tuple[str, ...], argument("Ports to show; default: all.", "[PORT]...", complete="ports")
     ] = ()
 
-    def run(self, at: Place) -> PowerDocument:
+    def run(self, place: Place) -> PowerDocument:
         """Read the power. Raises `OcsError`."""
         from testbed.commands.devices.ports import PortNames
         from testbed.commands.devices.session import about, heading
@@ -340,7 +340,7 @@ class SwitchPower(AsksSwitch, Command[PowerDocument]):
             rows = [
                 (port, names.name(port), ports[port].side.value, _power_text(power[port])) for port in numbers
             ]
-            at.say_table(heading(device), ("port", "name", "side", "power dBm"), rows)
+            place.say_table(heading(device), ("port", "name", "side", "power dBm"), rows)
             return PowerDocument(**about(device), power=power)
 
 
@@ -389,7 +389,7 @@ class SwitchWatch(AsksSwitch, StreamCommand[WatchEvent]):
         check_seconds("--every", self.every_s)
         check_seconds("--for", self.for_s)
 
-    def stream(self, at: Place) -> Generator[WatchEvent, None, None]:
+    def stream(self, place: Place) -> Generator[WatchEvent, None, None]:
         """Yield the connections, then every change and every event of the device, until `--for` has passed.
 
         The connections are read and compared after each interval of `--every`. Raises `OcsError`.

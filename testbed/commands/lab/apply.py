@@ -88,7 +88,7 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         ),
     ] = None
 
-    def run(self, at: Place) -> ApplyDocument:
+    def run(self, place: Place) -> ApplyDocument:
         """Apply the topology. Raises `RefusedToMove`, `PlanStale`, and the errors of the devices."""
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design, describe_apply_effect
@@ -96,35 +96,40 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         from testbed.operate.named_topology import NamedTopology
         from testbed.operate.planned_change import ChangeRequest
 
-        assert at.lab_file is not None
+        assert place.lab_file is not None
         demand = ChangeRequest.from_options(
-            at.lab_file, self.topology_name, at.runs_dir, self.change, self.expect, take_over=self.take_over
+            place.lab_file,
+            self.topology_name,
+            place.runs_dir,
+            self.change,
+            self.expect,
+            take_over=self.take_over,
         )
         choice, lab = demand.meant, demand.meant.lab
-        if not (lab.simulated or at.is_quiet or self.really_move == lab.name):
-            _say_plan(at, choice, take_over=demand.take_over)  # shown before the refusal below
+        if not (lab.simulated or place.is_quiet or self.really_move == lab.name):
+            _say_plan(place, choice, take_over=demand.take_over)  # shown before the refusal below
         check_permission(lab, self.really_move)
         notes: list[str] = []
 
         def note(line: str) -> None:
             notes.append(line)
-            at.say(line)
+            place.say(line)
 
-        for line in describe_apply_effect(choice, self.topology_name, at.runs_dir):
+        for line in describe_apply_effect(choice, self.topology_name, place.runs_dir):
             note(line)
-        confirmed = _Confirmation.of(lab, self.confirm_within, self.hosts, self.really_move, at.runs_dir)
-        with stop_on_interrupt(at.tell), at.session(lab, self.hosts, writes=True) as session:
+        confirmed = _Confirmation.of(lab, self.confirm_within, self.hosts, self.really_move, place.runs_dir)
+        with stop_on_interrupt(place.tell), place.session(lab, self.hosts, writes=True) as session:
             planned = demand.plan(session)
-            with _show_progress(session, planned, at.runs_dir):
+            with _show_progress(session, planned, place.runs_dir):
                 report = session.carry_out(
                     choice.design, planned, note, stated=choice.stated, change=confirmed.change
                 )
             confirmed.arm(session, report, note)
-        choice = choose_design(lab, NamedTopology(epoch=report.epoch), at.runs_dir)
+        choice = choose_design(lab, NamedTopology(epoch=report.epoch), place.runs_dir)
         findings = describe_findings(report.verified.findings)
-        at.say(*heading_lines(choice, self.hosts), *choice.describe_unfinished(), *finding_lines(findings))
+        place.say(*heading_lines(choice, self.hosts), *choice.describe_unfinished(), *finding_lines(findings))
         if report.verified.ok:
-            at.say("everything is as planned")
+            place.say("everything is as planned")
         return ApplyDocument(
             **describe_hosts(choice, self.hosts),
             operation=report.apply.operation,
@@ -140,12 +145,12 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         )
 
 
-def _say_plan(at: Place, choice: DesignChoice, *, take_over: bool) -> None:
+def _say_plan(place: Place, choice: DesignChoice, *, take_over: bool) -> None:
     from testbed.operate.plan import describe
 
-    with at.session(choice.lab) as session:
+    with place.session(choice.lab) as session:
         planned = session.plan(choice.design, take_over=take_over)
-    at.say(*heading_lines(choice), *describe(choice.lab, planned))
+    place.say(*heading_lines(choice), *describe(choice.lab, planned))
 
 
 @contextmanager

@@ -51,15 +51,15 @@ def main(arguments: list[Any]) -> int:
     return 0
 
 
-def _roll_back(command: Rollback, at: Place) -> str:
+def _roll_back(command: Rollback, place: Place) -> str:
     """Run `testbed rollback`; return why it failed, or an empty string."""
     try:
-        document = carry_out(command, at)
+        document = carry_out(command, place)
     except KeyboardInterrupt:
         return "interrupted"
     except (LightbedError, OSError) as error:
         return str(error)
-    return "" if document.exit_code == DONE else at.lines[-1]
+    return "" if document.exit_code == DONE else place.lines[-1]
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
         ),
     ] = None
 
-    def run(self, at: Place) -> DiscoveryDocument:
+    def run(self, place: Place) -> DiscoveryDocument:
         """Discover the fibres and write the file. Raises `LabFileError`, `RefusedToMove` and `HostError`."""
         from testbed.lab.inventory import load_bare_lab
         from testbed.lab.simulated.lifecycle import find_running, hosts_of
@@ -125,12 +125,12 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
         from testbed.operate.apply import check_permission
         from testbed.operate.discovery.lab_rows import write_lab_text
 
-        assert at.lab_file is not None
-        lab = find_running(load_bare_lab(at.lab_file))
+        assert place.lab_file is not None
+        lab = find_running(load_bare_lab(place.lab_file))
         check_new_file(self.output, replace=self.force)
         check_permission(lab, self.really_move)
-        result = _discover(lab, at, self._settle_s(lab))
-        text, comments_kept = write_lab_text(at.lab_file, result, self.output)
+        result = _discover(lab, place, self._settle_s(lab))
+        text, comments_kept = write_lab_text(place.lab_file, result, self.output)
         write_new_file(self.output, text, replace=self.force)
         document = DiscoveryDocument(
             lab=lab.name,
@@ -148,9 +148,9 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
             output=self.output,
             comments_kept=comments_kept,
         )
-        at.say(*document.lines())
-        document = replace(document, unfinished=at.say_unfinished(lab))
-        at.say(f"next: testbed plan {self.output}{_topology_option(lab, at.runs_dir)}")
+        place.say(*document.lines())
+        document = replace(document, unfinished=place.say_unfinished(lab))
+        place.say(f"next: testbed plan {self.output}{_topology_option(lab, place.runs_dir)}")
         return document
 
     def _settle_s(self, lab: Lab) -> float:
@@ -159,7 +159,7 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
         return SETTLE_SIMULATED_S if lab.simulated else SETTLE_REAL_S
 
 
-def _discover(lab: Lab, at: Place, settle_s: float) -> Discovered:
+def _discover(lab: Lab, place: Place, settle_s: float) -> Discovered:
     from testbed.errors import HostError
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.discovery.devices import Devices
@@ -172,7 +172,7 @@ def _discover(lab: Lab, at: Place, settle_s: float) -> Discovered:
         raise HostError(
             f"{what}; start it as root with `testbed sim up --hosts kernel`", host=lab.hosts[0].name
         )
-    with journal_in(at.runs_dir) as journal, open_lab(lab, journal) as session, narrate() as narrator:
+    with journal_in(place.runs_dir) as journal, open_lab(lab, journal) as session, narrate() as narrator:
         assert session.fleet is not None  # the hosts are real to the kernel
         devices = Devices(lab, session.switches, session.fleet, journal, settle_s=settle_s)
         return discover(devices, DiscoveryRecord(journal, lab.name), narrator.note)

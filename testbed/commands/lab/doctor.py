@@ -41,13 +41,13 @@ class Doctor(Command[DoctorDocument]):
     role = "developer"
     has_runs_dir = False
 
-    def run(self, at: Place) -> DoctorDocument:
+    def run(self, place: Place) -> DoctorDocument:
         """Check the machine, and the lab file if there is one."""
         from testbed.lab.checkup import check_lab, check_machine
 
-        facts = [*check_machine(), *(check_lab(at.lab) if at.lab_file else ())]
+        facts = [*check_machine(), *(check_lab(place.lab) if place.lab_file else ())]
         checks = tuple(Check(name=one.name, ok=one.ok, found=one.found, hint=one.hint) for one in facts)
         for check in checks:
             hint = "" if check.ok else f"\n      {check.hint}"
-            at.say(f"{'ok  ' if check.ok else 'BAD '}  {check.name}: {check.found}{hint}")
+            place.say(f"{'ok  ' if check.ok else 'BAD '}  {check.name}: {check.found}{hint}")
         return DoctorDocument(ok=all(check.ok for check in checks), checks=checks)

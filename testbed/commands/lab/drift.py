@@ -88,15 +88,18 @@ class Drift(HostsCommand, TopologyCommand):
         option("Judge only readings since this time, e.g. after a repair.", metavar="TIME", text=MOMENT),
     ] = None
 
-    def run(self, at: Place) -> DriftDocument:
+    def run(self, place: Place) -> DriftDocument:
         """Read the optical power once and judge it. The lab is closed again, so that it is free between readings."""
         from testbed.operate.choice import choose_design
         from testbed.operate.drift.history import history_in
         from testbed.operate.drift.report import read_drift
         from testbed.operate.plan import circuits_of
 
-        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
-        with history_in(at.runs_dir) as history, at.session(choice.lab, self.hosts, partial=True) as session:
+        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
+        with (
+            history_in(place.runs_dir) as history,
+            place.session(choice.lab, self.hosts, partial=True) as session,
+        ):
             planned = circuits_of(choice.lab, choice.design.wiring)
             report = read_drift(session, planned, history, time.time(), self.since)
         rows = report.as_json()
@@ -111,17 +114,17 @@ class Drift(HostsCommand, TopologyCommand):
         kinds = [stretch.verdict for stretch in document.series]
         counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
         readings = max((stretch.readings for stretch in document.series), default=0)
-        at.say(
+        place.say(
             f"{'SIMULATED ' if choice.lab.simulated else ''}lab {choice.lab.name}, {document.taken}: "
             f"{count_noun(len(kinds), 'place')}{f' ({counts})' if counts else ''}, {count_noun(readings, 'reading')}; "
             f"{choice.heading()}",
             *choice.lines(),
         )
         if document.not_kept:
-            at.say(
+            place.say(
                 f"this reading was judged, but could not be stored for later comparison: {document.not_kept}"
             )
-        at.say(*choice.describe_unfinished(), *finding_lines(document.findings))
+        place.say(*choice.describe_unfinished(), *finding_lines(document.findings))
         if not document.findings:
-            at.say("no light is lost")
+            place.say("no light is lost")
         return document

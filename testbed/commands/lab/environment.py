@@ -40,25 +40,25 @@ class Environment(TopologyCommand):
     role = "viewer"
     as_shell: Annotated[bool, option("Print only the variables, as lines for a shell.", "--shell")] = False
 
-    def run(self, at: Place) -> EnvironmentDocument:
+    def run(self, place: Place) -> EnvironmentDocument:
         """Return the environment of programs. Raises `HostError` if hosts name their NICs differently."""
         from testbed.lab.hosts.environment import program_environment
         from testbed.operate.choice import choose_design
 
-        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
         environment = program_environment(choice.lab, choice.design.topology)
         if self.as_shell:
-            at.say(*environment.shell.splitlines())
-            for line in () if at.is_quiet else choice.describe_unfinished():
-                at.tell(line)  # on standard error: a shell evaluates standard output
+            place.say(*environment.shell.splitlines())
+            for line in () if place.is_quiet else choice.describe_unfinished():
+                place.tell(line)  # on standard error: a shell evaluates standard output
         else:
-            at.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
-            at.say(*(f"{name}={value}" for name, value in environment.variables.items()))
+            place.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
+            place.say(*(f"{name}={value}" for name, value in environment.variables.items()))
             rows = [
                 [rank, host.name, host.management, host.address]
                 for rank, host in enumerate(environment.ranks)
             ]
-            at.say_table("Ranks along a ring", ["rank", "host", "management", "fabric"], rows)
+            place.say_table("Ranks along a ring", ["rank", "host", "management", "fabric"], rows)
         document = environment.as_json()
         return EnvironmentDocument(
             variables=document["variables"],

@@ -112,20 +112,20 @@ class History(Command[EpochList]):
     lane = "reading"
     role = "viewer"
 
-    def run(self, at: Place) -> EpochList:
+    def run(self, place: Place) -> EpochList:
         """List the epochs. Raises `JournalError`."""
         from testbed.operate.recovery.records import history_of
 
         epochs = tuple(
             Epoch(**row, changes=tuple(Change(**change) for change in changes))
-            for row in history_of(at.runs_dir, at.lab.name)
+            for row in history_of(place.runs_dir, place.lab.name)
             for changes in [row.pop("changes")]
         )
-        at.say(*(epoch.line() for epoch in epochs))
-        unfinished = at.say_unfinished()
+        place.say(*(epoch.line() for epoch in epochs))
+        unfinished = place.say_unfinished()
         if not (epochs or unfinished):
-            at.say(_describe_nothing(f"no epoch of lab '{at.lab.name}'", at.runs_dir))
-        return EpochList(lab=at.lab.name, epochs=epochs, unfinished=unfinished)
+            place.say(_describe_nothing(f"no epoch of lab '{place.lab.name}'", place.runs_dir))
+        return EpochList(lab=place.lab.name, epochs=epochs, unfinished=unfinished)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,29 +137,29 @@ class Journal(Command[OperationList]):
     operation: Annotated[str | None, argument("Show only this operation.", "[OPERATION]")] = None
     last: Annotated[int | None, option("Show only the newest N operations.", metavar="N", least=1)] = None
 
-    def run(self, at: Place) -> OperationList:
+    def run(self, place: Place) -> OperationList:
         """List the operations. Raises `NoSuchOperation` and `JournalError`."""
         from testbed.operate.recovery.records import operations_of
         from testbed.operation_errors import NoSuchOperation
 
-        records = operations_of(at.runs_dir, at.lab.name)
+        records = operations_of(place.runs_dir, place.lab.name)
         if self.operation is not None:
             records = tuple(one for one in records if one.id == self.operation)
             if not records:
                 raise NoSuchOperation(
-                    f"lab '{at.lab.name}' has no operation {self.operation} in {at.runs_dir}"
+                    f"lab '{place.lab.name}' has no operation {self.operation} in {place.runs_dir}"
                 )
         records = records[-self.last :] if self.last else records
-        at.say(*(line for record in records for line in _operation_lines(record)))
-        unfinished = at.say_unfinished()
+        place.say(*(line for record in records for line in _operation_lines(record)))
+        unfinished = place.say_unfinished()
         if not (records or unfinished):
-            at.say(_describe_nothing(f"no operation of lab '{at.lab.name}'", at.runs_dir))
+            place.say(_describe_nothing(f"no operation of lab '{place.lab.name}'", place.runs_dir))
         operations = tuple(
             Operation(**row, steps=tuple(Step(**step) for step in steps))
             for row in (record.json() for record in records)
             for steps in [row.pop("steps")]
         )
-        return OperationList(lab=at.lab.name, operations=operations, unfinished=unfinished)
+        return OperationList(lab=place.lab.name, operations=operations, unfinished=unfinished)
 
 
 def _describe_nothing(what: str, runs_dir: Path) -> str:

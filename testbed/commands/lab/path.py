@@ -1,4 +1,4 @@
-"""`testbed path`: follow a packet from one host to another, by plan and by the kernels."""
+"""`testbed path`: follow a packet from one host to another, as planned and as the kernels route it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class FollowPath(HostsCommand, TopologyCommand):
     source: Annotated[str, argument("Host that sends.", "A")]
     target: Annotated[str, argument("Host that receives.", "B")]
 
-    def run(self, at: Place) -> PathDocument:
+    def run(self, place: Place) -> PathDocument:
         """Follow a packet. Raises `TopologyError` for a host that the lab file does not have."""
         from testbed.operate.choice import choose_design
         from testbed.operate.path import (
@@ -81,15 +81,15 @@ class FollowPath(HostsCommand, TopologyCommand):
         )
 
         for name in (self.source, self.target):
-            node_named(at.lab, name)  # an unknown host is refused even if no lab runs
-        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+            node_named(place.lab, name)  # an unknown host is refused even if no lab runs
+        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
         ends = node_named(choice.lab, self.source), node_named(choice.lab, self.target)
-        with at.session(choice.lab, self.hosts, partial=True) as session:
+        with place.session(choice.lab, self.hosts, partial=True) as session:
             hops = follow_path(session, choice.design, *ends)
             way = kernel_path(session, choice.design, *ends)
         findings = describe_findings(session.off_findings)
-        at.say(*heading_lines(choice, self.hosts), *choice.describe_unfinished(), *finding_lines(findings))
-        at.say(*describe_path(hops), *describe_kernel_path(way))
+        place.say(*heading_lines(choice, self.hosts), *choice.describe_unfinished(), *finding_lines(findings))
+        place.say(*describe_path(hops), *describe_kernel_path(way))
         return PathDocument(
             **describe_hosts(choice, self.hosts),
             source=self.source,

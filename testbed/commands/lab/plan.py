@@ -120,7 +120,7 @@ class Plan(TopologyCommand):
         if self.patches and self.out:
             raise UsageError("--patch-list plans no change: leave out --out")
 
-    def run(self, at: Place) -> PlanDocument | PatchList:
+    def run(self, place: Place) -> PlanDocument | PatchList:
         """Read the switches and compare them with the topology. Raises the errors of `choose_design` and of drivers."""
         from testbed.design.topology.circulants import as_json as topology_json
         from testbed.operate.choice import choose_design
@@ -128,15 +128,15 @@ class Plan(TopologyCommand):
         from testbed.operate.planned_change import PlannedChange
 
         if self.patches:
-            return self._list_patches(at)
-        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
-        with at.session(choice.lab) as session:
+            return self._list_patches(place)
+        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
+        with place.session(choice.lab) as session:
             planned = session.plan(choice.design, take_over=self.take_over)
-        change = PlannedChange(choice, planned, at.runs_dir)
+        change = PlannedChange(choice, planned, place.runs_dir)
         if self.out:
             change.write(self.out, take_over=self.take_over)
-        at.say(*heading_lines(choice), *describe(choice.lab, planned), *change.lines())
-        at.say(*choice.describe_unfinished(), *change.to_apply())
+        place.say(*heading_lines(choice), *describe(choice.lab, planned), *change.lines())
+        place.say(*choice.describe_unfinished(), *change.to_apply())
         document = change.json()
         return PlanDocument(
             **describe_hosts(choice),
@@ -165,15 +165,15 @@ class Plan(TopologyCommand):
             ),
         )
 
-    def _list_patches(self, at: Place) -> PatchList:
+    def _list_patches(self, place: Place) -> PatchList:
         from testbed.design.patching.wiring import patch_list
         from testbed.operate.choice import choose_design
 
-        choice = choose_design(at.lab, self.topology_name, at.runs_dir)
+        choice = choose_design(place.lab, self.topology_name, place.runs_dir)
         rows = patch_list(choice.design.wiring)
-        at.say(*rows)
+        place.say(*rows)
         unfinished = describe_unfinished(choice.left)
-        if not at.is_quiet:
+        if not place.is_quiet:
             for line in choice.describe_unfinished():
-                at.tell(line)  # on standard error: standard output holds only the patch list
+                place.tell(line)  # on standard error: standard output holds only the patch list
         return PatchList(patch_list=tuple(rows), unfinished=unfinished)

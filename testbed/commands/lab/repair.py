@@ -118,24 +118,24 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         False
     )
 
-    def run(self, at: Place) -> RepairDocument:
+    def run(self, place: Place) -> RepairDocument:
         """Find lost fibres, plan a repair, and with `--apply` apply it. Raises the errors of the devices."""
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design
         from testbed.operate.repair import losses_json, repair_json
 
-        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir, before_repair=True)
+        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir, before_repair=True)
         lab = choice.lab
         if self.apply:
             check_permission(lab, self.really_move)
-        with at.session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
-            observation, planned, unfinished = plan_repair(session, choice, at.runs_dir)
+        with place.session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
+            observation, planned, unfinished = plan_repair(session, choice, place.runs_dir)
             findings = describe_findings(session.off_findings)
-            at.say(choice.heading(), *choice.lines(), *finding_lines(findings))
-            at.say(*_lines(session, choice, observation, planned, unfinished))
+            place.say(choice.heading(), *choice.lines(), *finding_lines(findings))
+            place.say(*_lines(session, choice, observation, planned, unfinished))
             repaired = None
             if planned and self.apply:
-                repaired = self._repair(at, session, choice, planned)
+                repaired = self._repair(place, session, choice, planned)
         rows = repair_json(lab, planned) if planned else {}
         losses = planned.record.losses if planned else observation.losses
         document = describe_hosts(choice, self.hosts)
@@ -155,7 +155,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         )
 
     def _repair(
-        self, at: Place, session: LabSession, choice: DesignChoice, planned: LabRepair
+        self, place: Place, session: LabSession, choice: DesignChoice, planned: LabRepair
     ) -> RepairResult:
         """Apply the repair, and store losses, changes and durations as a run."""
         from testbed.lab.simulated.lifecycle import hosts_of
@@ -167,14 +167,14 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         check_in_force(planned)
         lab = session.lab
         hosts = hosts_of(lab, self.hosts)
-        with RunStore(at.runs_dir).begin(lab, lab.simulated, hosts, seeds={}) as run:
+        with RunStore(place.runs_dir).begin(lab, lab.simulated, hosts, seeds={}) as run:
             run.add_phase(REPAIR_BEGUN, planned.record.to_json(lab))
             before = choice.intent.epoch if choice.intent else None
             if before is None:  # the next repair must know the topology that this one repairs
                 before = session.store_intent(choice.design, choice.stated, run.run_id)
             stated = Stated(f"repair of epoch {before}", choice.stated.plan_text, before)
-            with stop_on_interrupt(at.tell):
-                repaired = carry_out(session, planned, at.say, stated=stated)
+            with stop_on_interrupt(place.tell):
+                repaired = carry_out(session, planned, place.say, stated=stated)
             run.add_phase(REPAIR, repair_json(lab, planned) | repaired.as_json())
         return repaired
 
@@ -227,7 +227,7 @@ def _find_earlier_repair(
     """Return the repair of this topology that is in force, or None."""
     from testbed.operate.repair import RepairRecord
 
-    records = (RepairRecord.from_json(lab, phase.data) for phase in store.phases_of(lab.name, REPAIR_BEGUN))
+    records = (RepairRecord.from_json(lab, phase.data) for phase in store.list_phases(lab.name, REPAIR_BEGUN))
     return next(
         (one for one in records if one and one.is_in_force(lab, design.wiring, observation.seen)), None
     )

@@ -32,7 +32,7 @@ class ResumeDocument(Document):
 
     @property
     def exit_code(self) -> int:
-        """2 if it stops as unknown, or is not proven."""
+        """2 if the outcome is unknown or not verified."""
         return DONE if self.state in ("verified", "done", "none") else CHANGES
 
 
@@ -44,21 +44,21 @@ class Resume(MovingCommand, HostsCommand):
         None
     )
 
-    def run(self, at: Place) -> ResumeDocument:
+    def run(self, place: Place) -> ResumeDocument:
         """Complete the operation and prove it, or return why not. Raises `NoSuchOperation` and the devices' errors."""
         from testbed.operate.apply import check_permission
         from testbed.operate.recovery.resume import ResumeResult, find_unfinished
 
-        lab = at.running_lab
-        unfinished = find_unfinished(at.runs_dir, lab, self.operation)
+        lab = place.running_lab
+        unfinished = find_unfinished(place.runs_dir, lab, self.operation)
         if unfinished is None:
             result = ResumeResult(self.operation, "none", "nothing is unfinished")
         else:
             check_permission(lab, self.really_move)
-            at.say(unfinished.line())
-            result = self._resume(at, lab, unfinished)
+            place.say(unfinished.line())
+            result = self._resume(place, lab, unfinished)
         name = f"{result.operation}: " if result.operation else ""
-        at.say(f"{name}{result.state}: {result.reason}")
+        place.say(f"{name}{result.state}: {result.reason}")
         rows: tuple[dict[str, Any], ...] = result.steps
         return ResumeDocument(
             lab=lab.name,
@@ -68,10 +68,10 @@ class Resume(MovingCommand, HostsCommand):
             reason=result.reason,
             epoch=result.epoch,
             steps=tuple(Step(**row) for row in rows),
-            unfinished=at.say_unfinished(),
+            unfinished=place.say_unfinished(),
         )
 
-    def _resume(self, at: Place, lab: Lab, unfinished: Unfinished) -> ResumeResult:
+    def _resume(self, place: Place, lab: Lab, unfinished: Unfinished) -> ResumeResult:
         from testbed.commands.lab.repair import plan_repair
         from testbed.operate.choice import choose_design
         from testbed.operate.design import design_of_intent
@@ -80,10 +80,10 @@ class Resume(MovingCommand, HostsCommand):
         from testbed.operate.recovery.resume import resume, resume_detours
 
         if unfinished.intent is None and unfinished.kind == "repair":
-            choice = choose_design(lab, NamedTopology(), at.runs_dir, before_repair=True)
-            with stop_on_interrupt(at.tell), at.session(choice.lab, self.hosts, writes=True) as session:
-                _, planned, _ = plan_repair(session, choice, at.runs_dir)
-                return resume_detours(session, unfinished, planned, at.say)
+            choice = choose_design(lab, NamedTopology(), place.runs_dir, before_repair=True)
+            with stop_on_interrupt(place.tell), place.session(choice.lab, self.hosts, writes=True) as session:
+                _, planned, _ = plan_repair(session, choice, place.runs_dir)
+                return resume_detours(session, unfinished, planned, place.say)
         here, design = design_of_intent(lab, unfinished.intent) if unfinished.intent else (lab, None)
-        with stop_on_interrupt(at.tell), at.session(here, self.hosts, writes=True) as session:
-            return resume(session, unfinished, design, at.say)
+        with stop_on_interrupt(place.tell), place.session(here, self.hosts, writes=True) as session:
+            return resume(session, unfinished, design, place.say)

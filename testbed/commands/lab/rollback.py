@@ -46,7 +46,7 @@ class Rollback(MovingCommand, HostsCommand):
     ] = None
     take_over: Annotated[bool, TAKE_OVER] = False
 
-    def run(self, at: Place) -> RollbackDocument:
+    def run(self, place: Place) -> RollbackDocument:
         """Apply the earlier epoch and prove it. Raises `NothingBefore`, `RefusedToMove` and the devices' errors."""
         from testbed.operate.apply import check_permission
         from testbed.operate.confirmation import Confirmations
@@ -54,13 +54,13 @@ class Rollback(MovingCommand, HostsCommand):
         from testbed.operate.engine.consent import stop_on_interrupt
         from testbed.operate.recovery.rollback import roll_back, target_of
 
-        lab = at.running_lab
-        current, target = target_of(at.runs_dir, lab, self.epoch)
+        lab = place.running_lab
+        current, target = target_of(place.runs_dir, lab, self.epoch)
         lab_of_target, design = design_of_intent(lab, target)
         check_permission(lab, self.really_move)
-        at.say(f"rolling back from {current.describe()} to {target.describe()}")
-        with stop_on_interrupt(at.tell), at.session(lab_of_target, self.hosts, writes=True) as session:
-            report = roll_back(session, target, current, design, at.say, take_over=self.take_over)
+        place.say(f"rolling back from {current.describe()} to {target.describe()}")
+        with stop_on_interrupt(place.tell), place.session(lab_of_target, self.hosts, writes=True) as session:
+            report = roll_back(session, target, current, design, place.say, take_over=self.take_over)
             if report.verified.ok:
                 Confirmations(session.writable, lab.name).end("rolled back by hand")
         is_proven, findings = report.verified.ok, describe_findings(report.verified.findings)
@@ -68,7 +68,7 @@ class Rollback(MovingCommand, HostsCommand):
             outcome = f"the rollback worked: epoch {target.epoch} is in force again, as epoch {report.epoch}"
         else:
             outcome = "the rollback did not work: its proof has findings"
-        at.say(outcome, *finding_lines(findings))
+        place.say(outcome, *finding_lines(findings))
         return RollbackDocument(
             lab=lab.name,
             simulated=lab.simulated,
@@ -80,7 +80,7 @@ class Rollback(MovingCommand, HostsCommand):
             verified=is_proven,
             findings=findings,
             outage_s=report.apply.outage_s,
-            unfinished=at.say_unfinished(),
+            unfinished=place.say_unfinished(),
         )
 
 
@@ -101,19 +101,19 @@ class Confirm(Command[ConfirmDocument]):
 
     lane = "prompt"  # not behind the commands that change the lab: the time to confirm is short
 
-    def run(self, at: Place) -> ConfirmDocument:
+    def run(self, place: Place) -> ConfirmDocument:
         """Keep the epoch that awaits confirmation. Raises `NothingToConfirm`."""
         from testbed.operate.confirmation import Confirmations
         from testbed.operate.journal import journal_in
 
-        name = at.lab.name
-        with journal_in(at.runs_dir) as journal:
+        name = place.lab.name
+        with journal_in(place.runs_dir) as journal:
             confirmation = Confirmations(journal, name).confirm()
-        at.say(f"epoch {confirmation.epoch} of lab '{name}' is confirmed")
+        place.say(f"epoch {confirmation.epoch} of lab '{name}' is confirmed")
         return ConfirmDocument(
             lab=name,
             epoch=confirmation.epoch,
             confirmed=True,
             back_to=confirmation.back_to,
-            unfinished=at.say_unfinished(),
+            unfinished=place.say_unfinished(),
         )

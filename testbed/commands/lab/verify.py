@@ -71,7 +71,7 @@ class Verify(HostsCommand, TopologyCommand):
         option("Name of the lab; required to change a real one.", metavar="NAME", only_with="narrow"),
     ] = None
 
-    def run(self, at: Place) -> VerifyDocument:
+    def run(self, place: Place) -> VerifyDocument:
         """Check the whole lab; a proof without findings completes an epoch. Raises the errors of `choose_design`."""
         from testbed.measure.plan_job import count_links_since_last_job, summarise_links
         from testbed.operate.apply import check_permission
@@ -82,35 +82,35 @@ class Verify(HostsCommand, TopologyCommand):
         from testbed.operate.unfinished import find_unfinished_or_error
         from testbed.storage.owner import this_run
 
-        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
         notes: list[str] = []
         if self.narrow:
             check_permission(choice.lab, self.really_move)
-        unfinished = find_unfinished_or_error(at.runs_dir, choice.lab)
+        unfinished = find_unfinished_or_error(place.runs_dir, choice.lab)
         own = tuple(each for each in unfinished if each.lacks_proof and each.intent == choice.intent)
         others = tuple(each for each in unfinished if each not in own)  # `own` lack only this proof
-        with at.session(choice.lab, self.hosts, writes=self.narrow, partial=True) as session:
+        with place.session(choice.lab, self.hosts, writes=self.narrow, partial=True) as session:
             report = session.prove(choice.design, others)
             if self.narrow:
                 report = narrow(session, choice.design, report, notes.append)
-            links = count_links_since_last_job(session, choice, at.runs_dir)
+            links = count_links_since_last_job(session, choice, place.runs_dir)
             has_hosts = session.fleet is not None
         if report.ok and own and (has_hosts or self.hosts == "auto"):
-            choice, note = _complete(choice, report, at.runs_dir)
+            choice, note = _complete(choice, report, place.runs_dir)
             notes.append(note)
         is_settled = all(finding.kind != "changing" for finding in report.findings)
         if this_run() and has_hosts and is_settled:  # only runs of a service: a local verify writes nothing
-            note_checks(at.runs_dir, choice.lab, choice.design.wiring, report)
+            note_checks(place.runs_dir, choice.lab, choice.design.wiring, report)
         if choice.intent and choice.intent.lacks_proof:
             lacking = tuple(UNFINISHED.report(each.operation, each.detail, each.hint) for each in own)
             report = replace(report, findings=(*lacking, *report.findings))
         findings = describe_findings(report.findings, choice)
-        at.say(*heading_lines(choice, self.hosts), _summary(report), *notes)
-        at.say(
+        place.say(*heading_lines(choice, self.hosts), _summary(report), *notes)
+        place.say(
             *(f"since it ran as a job: {line}" for line in summarise_links(links)), *finding_lines(findings)
         )
         if report.ok:
-            at.say("everything is as planned")
+            place.say("everything is as planned")
         return VerifyDocument(
             **describe_hosts(choice, self.hosts),
             ok=report.ok,

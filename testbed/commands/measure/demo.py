@@ -74,7 +74,7 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
     rate_mbps: Annotated[float | None, RATE] = None
     deadline_s: Annotated[float, DEADLINE] = 240.0
 
-    def run(self, at: Place) -> DemoDocument:
+    def run(self, place: Place) -> DemoDocument:
         """Run the whole demo. Raises `LabFileError`, `RefusedToMove`, `VerifyFailed` and `CollectiveError`."""
         from testbed.lab.simulated.lifecycle import set_link_rate
         from testbed.measure.collectives.spec import parse_sizes
@@ -82,15 +82,15 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
 
         # The second job is small: planning it without compilation takes a moment, compiling takes half a minute.
         os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
-        lab = set_link_rate(at.lab, self.rate_mbps)
-        if not (lab.simulated or at.is_quiet or self.really_move == lab.name):
-            _say_plan(at, lab)
+        lab = set_link_rate(place.lab, self.rate_mbps)
+        if not (lab.simulated or place.is_quiet or self.really_move == lab.name):
+            _say_plan(place, lab)
         with narrate() as narrator:
             result = run_job(
                 lab,
                 hosts=self.hosts,
                 sizes=parse_sizes(self.sizes),
-                runs_dir=at.runs_dir,
+                runs_dir=place.runs_dir,
                 narrator=narrator,
                 deadline_s=self.deadline_s,
                 really_move=self.really_move,
@@ -98,19 +98,19 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
         mark = "SIMULATED " if result.lab.simulated else ""
         model = ", hosts only modelled" if result.hosts == "model" else ""
         title = f"{mark}AllReduce on {result.lab.name}{model}"
-        at.say_table(title, _COLUMNS, [_cells(row) for row in result.timings])
-        at.say(*_lines(result))
-        return _document(result, at.say_unfinished(lab))
+        place.say_table(title, _COLUMNS, [_cells(row) for row in result.timings])
+        place.say(*_lines(result))
+        return _document(result, place.say_unfinished(lab))
 
 
-def _say_plan(at: Place, lab: Lab) -> None:
+def _say_plan(place: Place, lab: Lab) -> None:
     """Print the changes that the demo would make on a real lab, before it is refused."""
     from testbed.operate.design import design_for
     from testbed.operate.plan import describe
     from testbed.operate.session import open_lab
 
     with open_lab(lab, None, model_hosts=True) as session:
-        at.say(*describe(lab, session.plan(design_for(lab))))
+        place.say(*describe(lab, session.plan(design_for(lab))))
 
 
 def _document(result: JobResult, unfinished: tuple[UnfinishedOperation, ...]) -> DemoDocument:

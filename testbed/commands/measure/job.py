@@ -55,18 +55,18 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
     ] = None
     deadline_s: Annotated[float, DEADLINE] = 120.0
 
-    def run(self, at: Place) -> PlanJobDocument:
+    def run(self, place: Place) -> PlanJobDocument:
         """Run the iterations and store them. Raises the errors of opening a lab, and `CollectiveError`."""
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.measure.plan_job import PHASE, run_plan, to_json
         from testbed.measure.results.store import RunStore
         from testbed.operate.choice import choose_design
 
-        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
         lab, mode = choice.lab, hosts_of(choice.lab, self.hosts)
         with (
-            at.session(lab, self.hosts) as session,
-            RunStore(at.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
+            place.session(lab, self.hosts) as session,
+            RunStore(place.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
         ):
             job = run_plan(
                 session,
@@ -79,7 +79,7 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
             )
             rates = {"rate_mbps": lab.link.rate_mbps, "rate_gbps": lab.link.represents_gbps}
             run.add_phase(PHASE, to_json(job, choice.intent.epoch if choice.intent else None) | rates)
-        at.say(*job_lines(choice, job))
+        place.say(*job_lines(choice, job))
         return PlanJobDocument(
             run_id=run.run_id,
             **describe_hosts(choice, self.hosts),

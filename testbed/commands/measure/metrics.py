@@ -34,7 +34,7 @@ class Metrics(Command[MetricsDocument]):
     lab_help = "Lab files of labs whose switches are read too."
     role = "viewer"
 
-    def run(self, at: Place) -> MetricsDocument:
+    def run(self, place: Place) -> MetricsDocument:
         """Read the metrics of the database, then those of the switches of each lab."""
         from testbed.lab.inventory import load_lab
         from testbed.lab.simulated.lifecycle import find_running
@@ -42,10 +42,10 @@ class Metrics(Command[MetricsDocument]):
         from testbed.observe.exposition import format_exposition
         from testbed.observe.stored_metrics import load_samples
 
-        labs = [find_running(load_lab(path)) for path in at.lab_files]
-        samples = [*load_samples(at.runs_dir), *(sample for lab in labs for sample in device_samples(lab))]
+        labs = [find_running(load_lab(path)) for path in place.lab_files]
+        samples = [*load_samples(place.runs_dir), *(sample for lab in labs for sample in device_samples(lab))]
         text = format_exposition(samples)
-        at.say(*(text.removesuffix("\n").split("\n") if text else ()))
+        place.say(*(text.removesuffix("\n").split("\n") if text else ()))
         return MetricsDocument(
             samples=tuple(
                 Sample(metric=one.metric, labels=one.labels_by_name, value=one.value) for one in samples

@@ -190,36 +190,36 @@ class Measure(
     sizes: Annotated[str, SIZES] = "1KiB:8MiB"
     deadline_s: Annotated[float, DEADLINE] = 60.0
 
-    def run(self, at: Place) -> MeasurementDocument | NcclTestsOfLab | NcclTestsDocument:
+    def run(self, place: Place) -> MeasurementDocument | NcclTestsOfLab | NcclTestsDocument:
         """Measure, or import results. Raises `ResultsError`, `CollectiveError`, and the errors of opening a lab."""
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.measure.collectives.spec import parse_sizes
         from testbed.measure.nccl.launch import import_nccl
         from testbed.operate.choice import choose_design
 
-        if self.import_file is not None and at.lab_file is None:
+        if self.import_file is not None and place.lab_file is None:
             table = import_nccl(self.import_file)
-            _say_table(at, table)
+            _say_table(place, table)
             return NcclTestsDocument(**_table_keys(table))
-        if at.lab_file is None or self.import_file is not None:
+        if place.lab_file is None or self.import_file is not None:
             raise ResultsError(
                 "give either a lab file to measure, or --import FILE with results of nccl-tests"
             )
         sizes = parse_sizes(self.sizes)
-        choice = choose_design(at.running_lab, self.topology_name, at.runs_dir)
+        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
         mode = hosts_of(choice.lab, self.hosts)
         if self.program == "nccl-tests":
-            return self._test(at, choice, mode, sizes)
-        return self._measure(at, choice, mode, sizes)
+            return self._test(place, choice, mode, sizes)
+        return self._measure(place, choice, mode, sizes)
 
     def _measure(
-        self, at: Place, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
+        self, place: Place, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
     ) -> MeasurementDocument:
         """Measure with our own program."""
         from testbed.measure.current_topology import measure_current
 
         assert self.program != "nccl-tests", "`_test` measures with nccl-tests"
-        with self._open(at, choice, mode) as (session, run), narrate() as narrator:
+        with self._open(place, choice, mode) as (session, run), narrate() as narrator:
             result = measure_current(
                 session,
                 choice.design,
@@ -243,8 +243,8 @@ class Measure(
             for row in result.timings
         ]
         mark = "SIMULATED " if choice.lab.simulated else ""
-        at.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
-        at.say_table(f"{mark}AllReduce on {choice.lab.name}, hosts: {mode}", columns, rows)
+        place.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
+        place.say_table(f"{mark}AllReduce on {choice.lab.name}, hosts: {mode}", columns, rows)
         return MeasurementDocument(
             run_id=run.run_id,
             **describe_hosts(choice, self.hosts),
@@ -252,7 +252,7 @@ class Measure(
         )
 
     def _test(
-        self, at: Place, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
+        self, place: Place, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
     ) -> NcclTestsOfLab:
         """Measure with nccl-tests."""
         from testbed.measure.current_topology import measure_nccl_tests
@@ -262,23 +262,23 @@ class Measure(
         names = tuple(self.interfaces.split(",") if self.interfaces else nics)
         settings = NcclSettings("IB" if self.interfaces else "Socket", names, channels=len(names))
         test = NcclTest(smallest_bytes=sizes[0], largest_bytes=sizes[-1], timeout_s=round(self.deadline_s))
-        with self._open(at, choice, mode) as (session, run):
+        with self._open(place, choice, mode) as (session, run):
             result = measure_nccl_tests(session, choice.design, run, settings, test)
-        at.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
-        _say_table(at, result.table)
-        at.say(*(f"{finding.kind}: {finding.detail}" for finding in result.rings))
+        place.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
+        _say_table(place, result.table)
+        place.say(*(f"{finding.kind}: {finding.detail}" for finding in result.rings))
         rings = tuple(RingFinding(**asdict(finding)) for finding in result.rings)
         return NcclTestsOfLab(**_table_keys(result.table), ring_findings=rings, **describe_epoch(choice))
 
     @contextmanager
-    def _open(self, at: Place, choice: DesignChoice, mode: HostsInUse) -> Iterator[tuple[LabSession, Run]]:
+    def _open(self, place: Place, choice: DesignChoice, mode: HostsInUse) -> Iterator[tuple[LabSession, Run]]:
         """Open the lab, and begin the run that stores its measurements."""
         from testbed.measure.results.store import RunStore
 
         lab = choice.lab
         with (
-            at.session(lab, self.hosts, writes=True) as session,
-            RunStore(at.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
+            place.session(lab, self.hosts, writes=True) as session,
+            RunStore(place.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
         ):
             yield session, run
 
@@ -316,8 +316,8 @@ def _timing(keys: dict[str, Any]) -> NcclTiming:
     return NcclTiming(**keys)
 
 
-def _say_table(at: Place, table: NcclTable) -> None:
+def _say_table(place: Place, table: NcclTable) -> None:
     from testbed.measure.nccl.table import table_text
 
-    at.say_table("Results of nccl-tests", *table_text(table))
-    at.say(*(f"problem: {problem}" for problem in table.problems))
+    place.say_table("Results of nccl-tests", *table_text(table))
+    place.say(*(f"problem: {problem}" for problem in table.problems))

@@ -108,12 +108,14 @@ class OffloadProfile(Command[ProfileDocument]):
         option("Folder for profile.json, report.html and rates.png.", metavar="DIR", is_local=True),
     ] = None
 
-    def run(self, at: Place) -> ProfileDocument:
+    def run(self, place: Place) -> ProfileDocument:
         """Measure the pipeline and decide. Raises `OffloadError`."""
         from testbed.offload.configuration import Choice, read_configuration
         from testbed.offload.session import profile_script
 
-        choice = Choice(self.scheduler, self.lab, self.workers, in_process=self.in_process, runs=at.runs_dir)
+        choice = Choice(
+            self.scheduler, self.lab, self.workers, in_process=self.in_process, runs=place.runs_dir
+        )
         with narrate() as narrator:
             profile, is_simulated = profile_script(
                 self.script, read_configuration(self.config), choice, narrator
@@ -144,7 +146,7 @@ class OffloadProfile(Command[ProfileDocument]):
             simulated=is_simulated,
             report=report,
         )
-        at.say(*document.lines())
+        place.say(*document.lines())
         return document
 
 
@@ -162,7 +164,7 @@ class OffloadExplain(Command[DecisionDocument]):
         float | None, option("Decide again with another minimum speed-up than 1.1.", least=1)
     ] = None
 
-    def run(self, at: Place) -> DecisionDocument:
+    def run(self, place: Place) -> DecisionDocument:
         """Decide again from a stored profile. Raises `OffloadError`."""
         from testbed.offload.policy import THRESHOLD, decide
         from testbed.offload.store import read_profile
@@ -174,7 +176,7 @@ class OffloadExplain(Command[DecisionDocument]):
             if document.choice
             else "no offload: run all on the trainer"
         )
-        at.say(choice, *(f"  {reason}" for reason in document.reasons))
+        place.say(choice, *(f"  {reason}" for reason in document.reasons))
         return document
 
 

@@ -74,20 +74,20 @@ class Runs(TableCommand, Command[RunList]):
     lane = "reading"
     role = "viewer"
 
-    def run(self, at: Place) -> RunList:
+    def run(self, place: Place) -> RunList:
         """List the runs."""
         from testbed.measure.results.store import RunStore
 
-        stored = RunStore(at.runs_dir).list_runs()
+        stored = RunStore(place.runs_dir).list_runs()
         if stored:
             rows = [
                 [run.run_id, run.lab, run.status, f"{run.started:%Y-%m-%d %H:%M:%S}", run.hosts, mark]
                 for run in stored
                 for mark in ["SIMULATED" if run.simulated else "real"]
             ]
-            at.say_table("Runs", ["run", "lab", "status", "started (UTC)", "hosts", "simulated"], rows)
+            place.say_table("Runs", ["run", "lab", "status", "started (UTC)", "hosts", "simulated"], rows)
         else:
-            at.say(f"no runs in {at.runs_dir}: `make run` makes one")
+            place.say(f"no runs in {place.runs_dir}: `make run` makes one")
         return RunList(runs=tuple(RunRecord(**_columns_of(run)) for run in stored))
 
 
@@ -121,12 +121,12 @@ class RunsQuery(TableCommand, Command[QueryAnswer]):
         ),
     ] = REQUIRED
 
-    def run(self, at: Place) -> QueryAnswer:
+    def run(self, place: Place) -> QueryAnswer:
         """Query a copy of the runs in memory. Raises `ResultsError`."""
         from testbed.measure.trends.sql import query_runs
 
-        answer = query_runs(at.runs_dir, self.statement)
-        at.say_table(count_noun(len(answer.rows), "row"), answer.columns, answer.rows)
+        answer = query_runs(place.runs_dir, self.statement)
+        place.say_table(count_noun(len(answer.rows), "row"), answer.columns, answer.rows)
         rows = tuple(
             tuple(str(cell) if isinstance(cell, datetime) else cell for cell in row) for row in answer.rows
         )
@@ -204,20 +204,20 @@ class RunsCompare(TableCommand, Command[RunsComparison]):
     a: Annotated[str, argument(RUN, "A")] = REQUIRED
     b: Annotated[str, argument("Run to compare with it.", "B")] = REQUIRED
 
-    def run(self, at: Place) -> RunsComparison:
+    def run(self, place: Place) -> RunsComparison:
         """Compare the runs. Raises `ResultsError`."""
         from testbed.measure.results.store import RunStore
         from testbed.measure.trends.comparison import compare_runs
 
-        store = RunStore(at.runs_dir)
+        store = RunStore(place.runs_dir)
         one, other = store.load(self.a), store.load(self.b)
         document = _comparison(one.summary.run_id, other.summary.run_id, compare_runs(one, other))
         title = f"A = {document.a}, B = {document.b}: bus bandwidth in Mbit/s"
-        at.say_table(title, *document.to_table())
+        place.say_table(title, *document.to_table())
         if document.only_a or document.only_b:
             only = f"{document.only_a} rows of A, {document.only_b} rows of B"
-            at.say(f"measured by only one of them: {only}")
-        at.say(*(f"{each.fact}: A {each.a or '-'}, B {each.b or '-'}" for each in document.differences))
+            place.say(f"measured by only one of them: {only}")
+        place.say(*(f"{each.fact}: A {each.a or '-'}, B {each.b or '-'}" for each in document.differences))
         return document
 
 
@@ -301,22 +301,22 @@ class RunsTrend(Command[TrendDocument]):
         ),
     ] = 0.05
 
-    def run(self, at: Place) -> TrendDocument:
+    def run(self, place: Place) -> TrendDocument:
         """Find the changes. Raises `JournalError`."""
         from testbed.measure.results.store import RunStore
         from testbed.measure.trends.report import bandwidth_series, find_trends, power_series, select_series
 
-        stored = RunStore(at.runs_dir).list_runs()
+        stored = RunStore(place.runs_dir).list_runs()
         series = (
             *bandwidth_series(stored, every_size=self.every_size),
-            *power_series(at.runs_dir, stored),
+            *power_series(place.runs_dir, stored),
         )
-        report = find_trends(at.runs_dir, select_series(series, self.lab, self.quantity), self.rate)
+        report = find_trends(place.runs_dir, select_series(series, self.lab, self.quantity), self.rate)
         short = f", {report.short} too short (below 6 values)" if report.short else ""
-        at.say(
+        place.say(
             f"{len(report.series) - report.short} series of {count_noun(len(stored), 'run')} judged{short}"
         )
-        at.say(*([line for change in report.changes for line in change.lines()] or ["no change of level"]))
+        place.say(*([line for change in report.changes for line in change.lines()] or ["no change of level"]))
         return TrendDocument(
             series=len(report.series),
             too_short=report.short,
@@ -355,14 +355,14 @@ class Report(Command[ReportDocument]):
         """Return a file in the current folder, because the run's directory is on the service's machine."""
         return {"report.html": Path(f"report-{self.run_id}.html")}
 
-    def run(self, at: Place) -> ReportDocument:
+    def run(self, place: Place) -> ReportDocument:
         """Write the report. Raises `ResultsError`."""
         from testbed.measure.report.page import write_report
         from testbed.measure.results.store import RunStore
 
-        stored = RunStore(at.runs_dir).load(self.run_id)
+        stored = RunStore(place.runs_dir).load(self.run_id)
         path = self.out or stored.summary.directory / "report.html"
         write_report(stored, path)
         timings = len(stored.timings)
-        at.say(f"{path}  ({timings} timings)")
+        place.say(f"{path}  ({timings} timings)")
         return ReportDocument(**_columns_of(stored.summary), report=str(path), timings=timings)

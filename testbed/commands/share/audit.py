@@ -93,12 +93,12 @@ class Audit(Command[AuditList | AuditCheck]):
         if self.expect and not self.verify:
             raise UsageError("--expect needs --verify")
 
-    def run(self, at: Place) -> AuditList | AuditCheck:
+    def run(self, place: Place) -> AuditList | AuditCheck:
         """List the lines, or check them."""
         from testbed.storage.address import address_in
         from testbed.storage.audit import read_audit, verify
 
-        address = address_in(at.runs_dir)
+        address = address_in(place.runs_dir)
         if self.verify:
             check = verify(address, self.expect)
             document = AuditCheck(
@@ -108,8 +108,8 @@ class Audit(Command[AuditList | AuditCheck]):
                 broken=check.broken,
                 reason=check.reason,
             )
-            at.say(document.line())
+            place.say(document.line())
             return document
         entries = tuple(AuditLine(**row) for row in read_audit(address, last=self.last))
-        at.say(*([one.line() for one in entries] or [f"the audit log of {at.runs_dir} is empty"]))
+        place.say(*([one.line() for one in entries] or [f"the audit log of {place.runs_dir} is empty"]))
         return AuditList(entries=entries)

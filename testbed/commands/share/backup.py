@@ -44,13 +44,13 @@ class Backup(Command[BackupDocument]):
     role = None
     file: Annotated[Path, argument(_FILE, "FILE", writes="backup.tar")] = REQUIRED
 
-    def run(self, at: Place) -> BackupDocument:
+    def run(self, place: Place) -> BackupDocument:
         """Write the backup. Raises `StorageError`."""
         from testbed.storage.address import address_in
         from testbed.storage.backup import back_up
 
-        document = _document(self.file, back_up(address_in(at.runs_dir), at.runs_dir, self.file))
-        at.say(document.line(str(self.file)))
+        document = _document(self.file, back_up(address_in(place.runs_dir), place.runs_dir, self.file))
+        place.say(document.line(str(self.file)))
         return document
 
 
@@ -65,12 +65,12 @@ class Restore(Command[BackupDocument]):
         bool, option("Replace the contents of the database; without this, it must be empty.", "--replace")
     ] = False
 
-    def run(self, at: Place) -> BackupDocument:
+    def run(self, place: Place) -> BackupDocument:
         """Restore the backup. Raises `StorageError`."""
         from testbed.storage.address import address_in, hide_password
         from testbed.storage.backup import restore
 
-        address = address_in(at.runs_dir)
-        document = _document(self.file, restore(self.file, address, at.runs_dir, replace=self.replace))
-        at.say(document.line(hide_password(address)))
+        address = address_in(place.runs_dir)
+        document = _document(self.file, restore(self.file, address, place.runs_dir, replace=self.replace))
+        place.say(document.line(hide_password(address)))
         return document

@@ -126,12 +126,12 @@ class LeaseRequest(Command[LeaseDocument]):
             raise UsageError(f"--at {self.at!r} is not a time (example: 2026-11-24T09:00)") from error
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
-    def run(self, at: Place) -> LeaseDocument:
+    def run(self, place: Place) -> LeaseDocument:
         """Request the parts, and wait for the grant. Raises `LeaseImpossible` and `LeaseDenied`."""
         from testbed.leases.model import parts_of
 
-        parts = parts_of(at.lab, self.resources)
-        with _open_store(at) as store:
+        parts = parts_of(place.lab, self.resources)
+        with _open_store(place) as store:
             lease = store.request(
                 self.resources,
                 parts,
@@ -142,7 +142,7 @@ class LeaseRequest(Command[LeaseDocument]):
                 reason=self.reason,
             )
             lease = _wait_for_grant(store, lease, self.wait)
-        return _say_lease(at, lease)
+        return _say_lease(place, lease)
 
 
 def _wait_for_grant(store: LeaseStore, lease: model.Lease, at_most_s: float) -> model.Lease:
@@ -165,19 +165,19 @@ class LeaseList(Command[LeaseListDocument]):
     role = "viewer"
     ended: Annotated[bool, option("Show ended leases too.", "--ended")] = False
 
-    def run(self, at: Place) -> LeaseListDocument:
+    def run(self, place: Place) -> LeaseListDocument:
         """List the leases."""
         from testbed.leases.listing import read_maintenance
         from testbed.storage.address import address_in
 
-        row = read_maintenance(address_in(at.runs_dir), at.lab.name)
+        row = read_maintenance(address_in(place.runs_dir), place.lab.name)
         maintenance = MaintenanceReason(**row) if row else None
-        leases = _read_leases(at, ended=self.ended)
+        leases = _read_leases(place, ended=self.ended)
         if maintenance:
-            at.say(f"under maintenance by {maintenance.owner}: {maintenance.reason}")
-        at.say(*([one.line() for one in leases] or ["no leases"]))
+            place.say(f"under maintenance by {maintenance.owner}: {maintenance.reason}")
+        place.say(*([one.line() for one in leases] or ["no leases"]))
         return LeaseListDocument(
-            lab=at.lab.name, leases=leases, maintenance=maintenance, unfinished=at.say_unfinished()
+            lab=place.lab.name, leases=leases, maintenance=maintenance, unfinished=place.say_unfinished()
         )
 
 
@@ -197,11 +197,11 @@ class LeaseExtend(Command[LeaseDocument]):
         if self.ttl:
             parse_interval(self.ttl)
 
-    def run(self, at: Place) -> LeaseDocument:
+    def run(self, place: Place) -> LeaseDocument:
         """Extend the lease."""
-        with _open_store(at) as store:
+        with _open_store(place) as store:
             lease = store.extend(self.lease, parse_interval(self.ttl) if self.ttl else None)
-        return _say_lease(at, lease)
+        return _say_lease(place, lease)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,11 +211,11 @@ class LeaseRelease(Command[LeaseDocument]):
     lane = "prompt"
     lease: Annotated[str, _LEASE_ID] = REQUIRED
 
-    def run(self, at: Place) -> LeaseDocument:
+    def run(self, place: Place) -> LeaseDocument:
         """Release the lease."""
-        with _open_store(at) as store:
+        with _open_store(place) as store:
             lease = store.release(self.lease)
-        return _say_lease(at, lease)
+        return _say_lease(place, lease)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,11 +229,11 @@ class LeaseBreak(Command[LeaseDocument]):
         REQUIRED
     )
 
-    def run(self, at: Place) -> LeaseDocument:
-        """End a lease of anybody."""
-        with _open_store(at) as store:
+    def run(self, place: Place) -> LeaseDocument:
+        """End anyone's lease."""
+        with _open_store(place) as store:
             lease = store.break_(self.lease, self.reason)
-        return _say_lease(at, lease)
+        return _say_lease(place, lease)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,12 +260,12 @@ class Maintenance(Command[MaintenanceDocument]):
         float, option("Time limit for a move that is already running.", metavar="SECONDS", least=0, most=3600)
     ] = 120.0
 
-    def run(self, at: Place) -> MaintenanceDocument:
+    def run(self, place: Place) -> MaintenanceDocument:
         """Stop all motion and wait until nothing moves, or allow it again."""
         from testbed.leases.store import wait_until_still
 
-        lab = at.lab.name
-        with _open_store(at) as store:
+        lab = place.lab.name
+        with _open_store(place) as store:
             if self.to == "off":
                 was_set = store.clear_maintenance()
                 line = f"lab '{lab}' {'may be changed again' if was_set else 'was not under maintenance'}"
@@ -273,30 +273,30 @@ class Maintenance(Command[MaintenanceDocument]):
                 store.set_maintenance(self.reason)
                 wait_until_still(store, self.wait)
                 line = f"lab '{lab}' is under maintenance: nothing moves until `testbed maintenance off`"
-        at.say(line)
-        return MaintenanceDocument(lab=lab, maintenance=self.to == "on", unfinished=at.say_unfinished())
+        place.say(line)
+        return MaintenanceDocument(lab=lab, maintenance=self.to == "on", unfinished=place.say_unfinished())
 
 
 @contextmanager
-def _open_store(at: Place) -> Iterator[LeaseStore]:
+def _open_store(place: Place) -> Iterator[LeaseStore]:
     from testbed.leases.fence import database_errors
     from testbed.leases.store import LeaseStore
     from testbed.storage.address import address_in
     from testbed.storage.database import Database
 
-    database = Database(address_in(at.runs_dir))
+    database = Database(address_in(place.runs_dir))
     try:
         with database_errors(database):
-            yield LeaseStore(database, at.lab.name)
+            yield LeaseStore(database, place.lab.name)
     finally:
         database.close()
 
 
-def _read_leases(at: Place, *, ended: bool) -> tuple[Lease, ...]:
+def _read_leases(place: Place, *, ended: bool) -> tuple[Lease, ...]:
     from testbed.leases.listing import describe_leases
     from testbed.storage.address import address_in
 
-    rows = describe_leases(address_in(at.runs_dir), at.lab.name, time.time(), ended=ended)
+    rows = describe_leases(address_in(place.runs_dir), place.lab.name, time.time(), ended=ended)
     return tuple(_record(row) for row in rows)
 
 
@@ -304,8 +304,8 @@ def _record(row: dict[str, Any]) -> Lease:
     return Lease(**row | {"resources": tuple(row["resources"]), "allowed": tuple(row["allowed"])})
 
 
-def _say_lease(at: Place, lease: model.Lease) -> LeaseDocument:
+def _say_lease(place: Place, lease: model.Lease) -> LeaseDocument:
     """Print the current state of a lease, and return its document."""
-    leases = tuple(one for one in _read_leases(at, ended=True) if one.id == lease.id)
-    at.say(*(one.line() for one in leases))
-    return LeaseDocument(lab=lease.lab, leases=leases, unfinished=at.say_unfinished())
+    leases = tuple(one for one in _read_leases(place, ended=True) if one.id == lease.id)
+    place.say(*(one.line() for one in leases))
+    return LeaseDocument(lab=lease.lab, leases=leases, unfinished=place.say_unfinished())

@@ -55,36 +55,38 @@ class Stop(Command[StopDocument]):
     ] = ""
     release: Annotated[bool, option("Allow moves again.", "--release")] = False
 
-    def run(self, at: Place) -> StopDocument:
+    def run(self, place: Place) -> StopDocument:
         """Stop the lab, or let it move again."""
         from testbed.operate.engine.consent import EmergencyStop
 
-        lab = at.lab
-        latch = EmergencyStop(at.runs_dir, lab.name)
+        lab = place.lab
+        latch = EmergencyStop(place.runs_dir, lab.name)
         if self.release:
             was_stopped, running, reading_error = latch.release(), None, ""
         else:
             latch.pull(self.reason)
             was_stopped = None
-            running, reading_error = _find_running_operations(at)
+            running, reading_error = _find_running_operations(place)
         document = StopDocument(
             lab=lab.name,
             stopped=not self.release,
             was_stopped=was_stopped,
             reason=None if self.release else self.reason,
             running=running,
-            unfinished=at.find_unfinished(),
+            unfinished=place.find_unfinished(),
         )
-        at.say(*document.lines(at.lab_file), *([reading_error] if reading_error else []))
-        at.say(*(each.line() for each in document.unfinished))
+        place.say(*document.lines(place.lab_file), *([reading_error] if reading_error else []))
+        place.say(*(each.line() for each in document.unfinished))
         return document
 
 
-def _find_running_operations(at: Place) -> tuple[tuple[str, ...], str]:
+def _find_running_operations(place: Place) -> tuple[tuple[str, ...], str]:
     """Return the ids of running operations, and an empty string, or none and why the journal cannot be read."""
     from testbed.operate.recovery.records import operations_of
 
     try:
-        return tuple(one.id for one in operations_of(at.runs_dir, at.lab.name) if one.state == "running"), ""
+        return tuple(
+            one.id for one in operations_of(place.runs_dir, place.lab.name) if one.state == "running"
+        ), ""
     except JournalError as error:
         return (), f"cannot read the running operations: {error}"

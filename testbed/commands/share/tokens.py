@@ -75,9 +75,9 @@ class TokenCreate(Command[NewToken]):
         tuple[str, ...], option("Limit to this lab (repeatable); default: all.", metavar="NAME")
     ] = ()
 
-    def run(self, at: Place) -> NewToken:
+    def run(self, place: Place) -> NewToken:
         """Create the token. Raises `InvalidRequest`."""
-        with _open_store(at) as store:
+        with _open_store(place) as store:
             token, text = store.create(
                 self.name or getpass.getuser(),
                 self.token_role,
@@ -86,7 +86,7 @@ class TokenCreate(Command[NewToken]):
                 labs=self.lab,
             )
         document = NewToken(**token.json(), token=text)
-        at.say(text, f"{document.line()}; it is shown only once: store it in LIGHTBED_TOKEN")
+        place.say(text, f"{document.line()}; it is shown only once: store it in LIGHTBED_TOKEN")
         return document
 
 
@@ -97,11 +97,11 @@ class TokenList(Command[TokenListDocument]):
     needs = "nothing"
     role = None
 
-    def run(self, at: Place) -> TokenListDocument:
+    def run(self, place: Place) -> TokenListDocument:
         """List the tokens."""
-        with _open_store(at) as store:
+        with _open_store(place) as store:
             stored = tuple(_record(one) for one in store.list())
-        at.say(*([one.line() for one in stored] or ["no tokens: create one with `testbed token create`"]))
+        place.say(*([one.line() for one in stored] or ["no tokens: create one with `testbed token create`"]))
         return TokenListDocument(tokens=stored)
 
 
@@ -113,11 +113,11 @@ class TokenRevoke(Command[Token]):
     role = None
     token: Annotated[str, argument("Token id, as shown by `testbed token list`.", "ID")] = REQUIRED
 
-    def run(self, at: Place) -> Token:
+    def run(self, place: Place) -> Token:
         """Revoke the token. Raises `NotFound`."""
-        with _open_store(at) as store:
+        with _open_store(place) as store:
             token = _record(store.revoke(self.token))
-        at.say(token.line())
+        place.say(token.line())
         return token
 
 
@@ -126,13 +126,13 @@ def _record(token: tokens.Token) -> Token:
 
 
 @contextmanager
-def _open_store(at: Place) -> Iterator[tokens.TokenStore]:
+def _open_store(place: Place) -> Iterator[tokens.TokenStore]:
     from testbed.leases.fence import database_errors
     from testbed.storage.address import address_in
     from testbed.storage.database import Database
     from testbed.storage.tokens import TokenStore
 
-    database = Database(address_in(at.runs_dir))
+    database = Database(address_in(place.runs_dir))
     try:
         with database_errors(database):
             yield TokenStore(database)

@@ -259,7 +259,7 @@ def _strategy_of(plan: Plan, workload: Workload, nodes: int, source: str) -> Str
 
 def _mismatch_error(plan: Plan, source: str, other: str) -> PlanFileError:
     planned = f"{plan.workload.name} with {len(plan.operators)} operators on {plan.topology.nodes} servers"
-    return PlanFileError(f"{source}: it is for {planned}, not for {other}")
+    return PlanFileError(f"{source}: the plan is for {planned}, not for {other}")
 
 
 def routes_of(plan: Plan) -> RouteSets | None:

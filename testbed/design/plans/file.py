@@ -3,9 +3,9 @@
 JSON, `"format": "lightbed-plan/1"`; docs/reference/plan-file.md describes the keys. Reading checks everything, since
 people edit such files.
 
-Beyond single values it checks that nodes reach each other, that strides are rings of the links, and that grids have
-rows of equal length. Routes are `{source, target, set, weight, path}` for each path of each pair. A path lists the
-nodes that it visits; of parallel links it takes the first, unless `copies` gives the number for each hop.
+Beyond single values it checks that nodes reach each other, that the links contain the ring of every stride, and that
+grids have rows of equal length. Routes are `{source, target, set, weight, path}` for each path of each pair. A path
+lists the nodes that it visits; of parallel links it takes the first, unless `copies` gives the number for each hop.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ TEXTS = ("bound_by",)
 
 FORMAT = "lightbed-plan/1"
 
-_NUMBERS = re.compile(r"\[\n[\s\d,\[\]]*\]")  # JSON texts hold no line ends, so this matches no text
+_NUMBERS = re.compile(
+    r"\[\n[\s\d,\[\]]*\]"
+)  # JSON strings contain no line breaks, so this never matches inside one
 _ROUTE = re.compile(r'\{\n\s*"source": \d[^{}"]*("[a-z]+":[^{}"]*)*\}')
 Edge = tuple[int, int]
 MAX_NICS = 1024
-"""Maximum NICs of a server, far above any real one: a typing error is refused before it costs memory."""
-_SLACK = 1e-6
+"""Maximum NICs of a server, far above that of any real server: a typo is refused before it costs memory."""
+_WEIGHT_TOLERANCE = 1e-6
 """Tolerance of the sum of a pair's weights, which must be 1."""
 
 
@@ -74,7 +76,7 @@ class Plan:
 def write_plan(plan: Plan, path: str | Path) -> None:
     """Write a plan to a file. Raises `OSError`."""
     # Pairs and grids get one line each, for human readers.
-    text = _NUMBERS.sub(_on_one_line, json.dumps(plan_json(plan), indent=1, ensure_ascii=False)) + "\n"
+    text = _NUMBERS.sub(_on_one_line, json.dumps(plan_to_json(plan), indent=1, ensure_ascii=False)) + "\n"
     text = _ROUTE.sub(lambda route: " ".join(route[0].split()), text)
     write_output(path, text)
 
@@ -93,7 +95,7 @@ def check_writable(path: str | Path) -> None:
         ) from error
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
+def plan_to_json(plan: Plan) -> dict[str, Any]:
     """Return the JSON document of a plan."""
     topology = plan.topology
     return {
@@ -119,7 +121,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             ],
         },
         "search": dict(plan.search),
-        **({"routes": routes_json(plan.routes)} if plan.routes else {}),
+        **({"routes": routes_to_json(plan.routes)} if plan.routes else {}),
     }
 
 
@@ -188,10 +190,14 @@ def _read_hosts(file: PlanReader, nodes: int) -> tuple[str, ...]:
 
 def read_topology(part: PlanReader) -> Topology:
     """Return the topology. Raises `PlanFileError` if it is not connected, lacks NICs, or a stride is not a ring."""
-    nodes, degree = part.count("nodes"), part.count("degree", MAX_NICS)
+    nodes, degree = part.read_count("nodes"), part.read_count("degree", MAX_NICS)
     simplex = part.read_flag("simplex")
-    links = [_read_link(part, place, link, nodes) for place, link in enumerate(part.read_list("links"))]
-    edges = links if simplex else [edge for one, other in links for edge in ((one, other), (other, one))]
+    links = [_read_link(part, index, link, nodes) for index, link in enumerate(part.read_list("links"))]
+    edges = (
+        links
+        if simplex
+        else [edge for source, target in links for edge in ((source, target), (target, source))]
+    )
     strides = tuple(part.check_integer(stride, "strides") for stride in part.read_list("strides"))
     topology = Topology(nodes, degree, simplex, strides, tuple(sorted(edges)))
     _check_nics(part, topology)
@@ -203,8 +209,8 @@ def read_topology(part: PlanReader) -> Topology:
 def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strategy]:
     """Return the operators' names and their strategy on `nodes` nodes. Raises `PlanFileError`."""
     names, shardings = [], []
-    for place, entry in enumerate(part.read_list("operators")):
-        operator = PlanReader(part.source, f"{part.where}.operators[{place}]", entry)
+    for index, entry in enumerate(part.read_list("operators")):
+        operator = PlanReader(part.source, f"{part.where}.operators[{index}]", entry)
         names.append(operator.read_text("name"))
         way = operator.read_text("way")
         if way not in get_args(Way):
@@ -220,17 +226,17 @@ def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strate
         shardings.append(sharding)
     if not names:
         raise part.make_error("operators", "it is empty: a workload has at least 1")
-    return tuple(names), Strategy(tuple(shardings), part.count("microbatches"))
+    return tuple(names), Strategy(tuple(shardings), part.read_count("microbatches"))
 
 
-def _read_link(part: PlanReader, place: int, link: Any, nodes: int) -> Edge:
-    where = f"links[{place}]"
+def _read_link(part: PlanReader, index: int, link: Any, nodes: int) -> Edge:
+    where = f"links[{index}]"
     if not isinstance(link, list) or len(link) != 2:
         raise part.make_error(where, f"{link!r} is not a pair of nodes")
-    one, other = (part.check_node(end, where, nodes) for end in link)
-    if one == other:
-        raise part.make_error(where, f"joins node {one} to itself")
-    return one, other
+    source, target = (part.check_node(end, where, nodes) for end in link)
+    if source == target:
+        raise part.make_error(where, f"joins node {source} to itself")
+    return source, target
 
 
 def _check_nics(part: PlanReader, topology: Topology) -> None:
@@ -244,14 +250,18 @@ def _check_nics(part: PlanReader, topology: Topology) -> None:
 
 def _check_connected(part: PlanReader, topology: Topology) -> None:
     nodes, edges = topology.nodes, topology.edges
-    if nodes > 1 and len(edges) < nodes:  # before any work per node: their number may be a typing error
+    if nodes > 1 and len(edges) < nodes:  # before any work per node: `nodes` may be a typo
         raise part.make_error("links", f"{len(topology.links)} links cannot join {nodes} nodes: add links")
-    away = _find_unreached(nodes, edges)
-    if away is not None:
-        raise part.make_error("links", f"node 0 has no path to node {away}: add links between their parts")
-    away = _find_unreached(nodes, ((target, source) for source, target in edges))
-    if away is not None:
-        raise part.make_error("links", f"node {away} has no path to node 0: add links between their parts")
+    unreached = _find_unreached(nodes, edges)
+    if unreached is not None:
+        raise part.make_error(
+            "links", f"node 0 has no path to node {unreached}: add links between their parts"
+        )
+    unreached = _find_unreached(nodes, ((target, source) for source, target in edges))
+    if unreached is not None:
+        raise part.make_error(
+            "links", f"node {unreached} has no path to node 0: add links between their parts"
+        )
 
 
 def _find_unreached(nodes: int, edges: Iterable[Edge]) -> int | None:
@@ -281,24 +291,24 @@ def _check_strides(part: PlanReader, topology: Topology) -> None:
         )
     missing = Counter(circulant_edges(nodes, steps)) - Counter(topology.edges)
     if missing:
-        one, other = min(missing)
-        stride = (other - one) % nodes
+        source, target = min(missing)
+        stride = (target - source) % nodes
         fault = (
-            f"{stride} is not a ring of the links: there is no link from node {one} to node {other} for it"
+            f"the links lack the ring of stride {stride}: it needs a link from node {source} to node {target}"
         )
         raise part.make_error("strides", fault)
 
 
-def routes_json(routes: RouteSets) -> list[dict[str, Any]]:
-    """Return the entries of all routes with a weight in either direction, and of the first set."""
-    return [_route_json(routes, one) for one in routes.routes()]
+def routes_to_json(routes: RouteSets) -> list[dict[str, Any]]:
+    """Return an entry for every route of the first set, and for every other route with a weight in either direction."""
+    return [_route_to_json(routes, route) for route in routes.routes()]
 
 
-def _route_json(routes: RouteSets, one: PairRoute) -> dict[str, Any]:
+def _route_to_json(routes: RouteSets, route: PairRoute) -> dict[str, Any]:
     edges = routes.topology.edges
-    copies = [edge - bisect_left(edges, edges[edge]) for edge in one.path]
-    entry = {"source": one.source, "target": one.target, "set": one.set, "weight": one.weight}
-    return entry | {"path": list(routes.nodes_of(one.path))} | ({"copies": copies} if any(copies) else {})
+    copies = [edge - bisect_left(edges, edges[edge]) for edge in route.path]
+    entry = {"source": route.source, "target": route.target, "set": route.set, "weight": route.weight}
+    return entry | {"path": list(routes.nodes_of(route.path))} | ({"copies": copies} if any(copies) else {})
 
 
 def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
@@ -307,8 +317,8 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
     onward = np.full((MAX_SETS, nodes, nodes), -1, dtype=np.int64)
     weight = np.zeros((MAX_SETS, nodes, nodes))
     first = {edge: number for number, edge in reversed(list(enumerate(topology.edges)))}
-    for place, value in enumerate(entries):
-        entry = PlanReader(file.source, f"routes[{place}]", value)
+    for index, value in enumerate(entries):
+        entry = PlanReader(file.source, f"routes[{index}]", value)
         source, target = (entry.check_node(entry.value.get(end), end, nodes) for end in ("source", "target"))
         number = entry.check_integer(entry.value.get("set"), "set")
         if not 0 <= number < MAX_SETS:
@@ -341,8 +351,8 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
             known_edge = onward[number, target, topology.edges[edge][0]]
             if known_edge not in (-1, edge):
                 node = topology.edges[edge][0]
-                fault = f"node {node} sends to {target} in set {number} over another link in another route"
-                raise entry.make_error("path", f"{fault}: a set forwards by destination")
+                fault = f"an earlier route of set {number} leaves node {node} for {target} by another link"
+                raise entry.make_error("path", f"{fault}; within a set, a node has one link per destination")
             onward[number, target, topology.edges[edge][0]] = edge
     np.einsum("ii->i", weight[0])[:] = 1.0
     _check_complete(file, onward, weight)
@@ -353,14 +363,15 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
 def _check_complete(file: PlanReader, onward: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> None:
     """Raise `PlanFileError` unless every pair has a route in the first set, and weights that sum to 1."""
     nodes = weight.shape[1]
-    away = ~np.eye(nodes, dtype=bool)
-    missing = np.argwhere((onward[0].T < 0) & away)
+    off_diagonal = ~np.eye(nodes, dtype=bool)
+    missing = np.argwhere((onward[0].T < 0) & off_diagonal)
     if missing.size:
         source, target = missing[0]
         raise file.make_error(
-            "routes", f"set 0 has no route from node {source} to node {target}: it must have all"
+            "routes",
+            f"set 0 has no route from node {source} to node {target}: set 0 must have a route for every pair",
         )
-    wrong = np.argwhere(abs(weight.sum(axis=0) - 1) > _SLACK)
+    wrong = np.argwhere(abs(weight.sum(axis=0) - 1) > _WEIGHT_TOLERANCE)
     if wrong.size:
         source, target = wrong[0]
         total = weight[:, source, target].sum()
@@ -424,7 +435,10 @@ class PlanReader:
         return float(value)
 
     def read_figures(self, key: str, needed: str) -> dict[str, Any]:
-        """Return finite numbers of 0 or more by name, or objects of such numbers; the name `needed` must be there."""
+        """Return figures by name; the name `needed` must be there.
+
+        A figure is a finite number of 0 or more, an object of such numbers, or a text for the keys in `TEXTS`.
+        """
         figures = self.read_object(key)
         for name, value in figures.value.items():
             if name in TEXTS:
@@ -437,7 +451,7 @@ class PlanReader:
             raise figures.make_error(needed, "is missing")
         return figures.value
 
-    def count(self, key: str, most: float = math.inf) -> int:
+    def read_count(self, key: str, most: float = math.inf) -> int:
         """Return an integer from 1 to `most`."""
         value = self.check_integer(self._get(key), key)
         if value < 1:

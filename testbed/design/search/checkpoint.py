@@ -29,7 +29,7 @@ def fingerprint(*parts: object) -> str:
 
 
 def write(path: Path, search: str, states: Sequence[ChainState]) -> None:
-    """Write the states to the file atomically: an older file stays until the new one is complete.
+    """Write the states to the file atomically: an older file stays until the new file is complete.
 
     Raises `SearchError` if the file cannot be written.
     """
@@ -49,7 +49,7 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
             f"the checkpoint {path} cannot be read: {error.strerror}; start without --resume"
         ) from error
     except ValueError as error:
-        raise _damaged_error(path, str(error)) from error
+        raise _make_damage_error(path, str(error)) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise SearchError(f"{path} is not a checkpoint of format {FORMAT}: start without --resume")
     if content.get("search") != search:
@@ -58,9 +58,9 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
             "and options, or start without --resume"
         )
     try:
-        states = tuple(_from_json(state) for state in content["chains"])
+        states = tuple(_parse_state(state) for state in content["chains"])
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        raise _damaged_error(path, repr(error)) from error
+        raise _make_damage_error(path, repr(error)) from error
     if len(states) != chains:
         raise SearchError(
             f"the checkpoint {path} holds {len(states)} chains, not {chains}: start without --resume"
@@ -76,11 +76,11 @@ def check(path: Path, states: Sequence[ChainState], objective: Objective, rules:
     """
     for state in states:
         if state.step > rules.steps or state.accepted > state.step or state.unchanged >= rules.patience:
-            raise _damaged_error(path, f"{state.step} steps of {rules.steps}, {state.accepted} accepted")
+            raise _make_damage_error(path, f"{state.step} steps of {rules.steps}, {state.accepted} accepted")
         for visit in (state.at, *state.best):
             fault = _find_fault(objective, visit)
             if fault:
-                raise _damaged_error(path, fault)
+                raise _make_damage_error(path, fault)
 
 
 def _find_fault(objective: Objective, visit: Visit) -> str:
@@ -96,25 +96,25 @@ def _find_fault(objective: Objective, visit: Visit) -> str:
     return ""
 
 
-def _damaged_error(path: Path, why: str) -> SearchError:
-    return SearchError(f"the checkpoint {path} is damaged ({why}): start without --resume")
+def _make_damage_error(path: Path, reason: str) -> SearchError:
+    return SearchError(f"the checkpoint {path} is damaged ({reason}): start without --resume")
 
 
-def _from_json(row: Any) -> ChainState:
+def _parse_state(row: Any) -> ChainState:
     """Return a state after a check of all its numbers. Raises `ValueError`, `KeyError` or `TypeError` if invalid."""
-    chance = np.random.default_rng()
+    generator = np.random.default_rng()
     if min(dict(row["chance"]["state"]).values()) < 0:
         raise ValueError("a negative state of the random generator")  # numpy 1 would wrap it
-    chance.bit_generator.state = row["chance"]
-    best = tuple(_visit(visit) for visit in row["best"])
+    generator.bit_generator.state = row["chance"]
+    best = tuple(_parse_visit(visit) for visit in row["best"])
     counts = [row[name] for name in ("step", "unchanged", "accepted")]
     if not best or not all(isinstance(count, int) and count >= 0 for count in counts):
         raise ValueError("counts must be integers of 0 or more, and there must be a best state")
     step, unchanged, accepted = counts
-    return ChainState(chance.bit_generator.state, step, _visit(row["at"]), unchanged, accepted, best)
+    return ChainState(generator.bit_generator.state, step, _parse_visit(row["at"]), unchanged, accepted, best)
 
 
-def _visit(row: Any) -> Visit:
+def _parse_visit(row: Any) -> Visit:
     cost, point, origin = row
     if not (isinstance(cost, float) and math.isfinite(cost) and len(point) == len(origin)):
         raise ValueError(f"{row} is not a visit")

@@ -52,31 +52,37 @@ class LookAhead:
         return flip_s if self.flip else 0.0
 
 
-def start(wiring: Wiring) -> TwoPlanes:
+def start_on_first_plane(wiring: Wiring) -> TwoPlanes:
     """Return two planes with a job's links on the first, lit, and no links on the second."""
     return TwoPlanes(wiring.nodes, wiring.degree, frozenset(wiring.links), frozenset())
 
 
-def look_ahead(planes: TwoPlanes, upcoming: Wiring, shard: Collection[int] | None = None) -> LookAhead:
-    """Return the plan for the next job of the nodes in `shard` (default: all) on their idle plane.
+def look_ahead(planes: TwoPlanes, upcoming: Wiring, nodes: Collection[int] | None = None) -> LookAhead:
+    """Plan the next job of `nodes` (default: all) on the plane that these nodes do not use now.
 
-    Circuits that the idle plane already holds, from the job before last, are kept. Other nodes' jobs are
-    not touched. Raises `TopologyError` if the wiring has links outside the shard, the shard has nodes outside
-    the planes, or the interfaces of the shard are not all on one plane.
+    Circuits that the idle plane already holds, from the job before last, are kept. Other nodes' jobs are not touched.
+    Raises `TopologyError` if the wiring has links to other nodes, a node is not a node of the planes, or the interfaces
+    of the nodes are not all on one plane.
     """
-    nodes = set(range(planes.nodes) if shard is None else shard)
-    nics = frozenset(Nic(node, index) for node in nodes for index in range(planes.degree))
+    own_nodes = set(range(planes.nodes) if nodes is None else nodes)
+    nics = frozenset(Nic(node, index) for node in own_nodes for index in range(planes.degree))
     outside = [nic for link in upcoming.links for nic in link if nic not in nics]
-    if outside or not nodes <= set(range(planes.nodes)):
-        where = f"NIC {outside[0].index} of node {outside[0].node}" if outside else "a node of the shard"
+    unknown = sorted(own_nodes - set(range(planes.nodes)))
+    if outside:
         raise TopologyError(
-            f"{where} is not among the interfaces of this job: give the job's own nodes as shard"
+            f"the wiring uses NIC {outside[0].index} of node {outside[0].node}, which is not a NIC of the job's nodes: "
+            "give all nodes of the job"
+        )
+    if unknown:
+        raise TopologyError(
+            f"the job names node {unknown[0]}, but the planes have {planes.nodes} nodes: "
+            f"give nodes 0 to {planes.nodes - 1}"
         )
     if frozenset(upcoming.links) == {link for link in planes.find_lit() if {link.source, link.target} & nics}:
         return LookAhead(nics <= planes.on_second, (), (), (), planes)
     onto_second = not nics & planes.on_second
     if not onto_second and not nics <= planes.on_second:
-        raise TopologyError("interfaces of the shard listen on both planes: flip them to one plane first")
+        raise TopologyError("interfaces of the job listen on both planes: flip them to one plane first")
     idle = planes.second if onto_second else planes.first
     own = {link for link in idle if {link.source, link.target} & nics}
     links = frozenset(upcoming.links)

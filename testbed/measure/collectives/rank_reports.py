@@ -33,7 +33,7 @@ class RankReports:
     ready_again: dict[str, dict[str, Any]] = field(default_factory=dict)
     processor_s: float = 0.0
 
-    def take(self, host: str, line: str) -> str:
+    def store_event(self, host: str, line: str) -> str:
         """Store the event of one line and return its kind; empty for a line that is not an event."""
         try:
             message = json.loads(line)
@@ -69,14 +69,14 @@ class RankReports:
         return any(guard["reason"] == "deadline" for guard in self.guards.values())
 
     @property
-    def killed(self) -> Iterator[str]:
+    def hosts_killed(self) -> Iterator[str]:
         """Hosts whose rank was ended by a signal from outside."""
         return (
             host for host, guard in self.guards.items() if guard["reason"] == "exit" and guard["status"] < 0
         )
 
     @property
-    def given_up(self) -> Iterator[str]:
+    def hosts_failed(self) -> Iterator[str]:
         """Hosts whose rank ended by itself with an error."""
         return (
             host for host, guard in self.guards.items() if guard["reason"] == "exit" and guard["status"] > 0
@@ -84,7 +84,7 @@ class RankReports:
 
 
 class Diagnosis:
-    """Error of a failed launch, made from its reports, that tells an operator where to look."""
+    """Diagnosis of a failed launch from its reports. It makes the error that tells an operator where to look."""
 
     def __init__(
         self,
@@ -104,45 +104,48 @@ class Diagnosis:
     def make_not_ready_error(self) -> CollectiveError:
         """Return the error if some ranks did not get ready; it names those that ended by themselves, else all missing.
 
-        If the deadline passed before that, return the timeout of `make_failure`.
+        If the deadline passed before that, return the timeout of `make_failure_error`.
         """
         if self.reports.deadline_passed:
-            return self.make_failure()
+            return self.make_failure_error()
         missing = [host for host in self.nodes if host not in self.reports.ready]
         names = [host for host in missing if host in self.reports.never_began] or missing
         words = "; ".join(
-            f"rank {self.nodes[host]} ({host}): {self._last_words(host)}" for host in names[:NAMED_AT_MOST]
+            f"rank {self.nodes[host]} ({host}): {self._read_last_words(host)}"
+            for host in names[:NAMED_AT_MOST]
         )
         what = f"{len(names)} of {len(self.nodes)} ranks did not get ready"
-        hint = "Does the Python of these hosts have torch? `testbed doctor LAB` looks"
+        hint = "Check that the Python of these hosts has torch: `testbed doctor LAB`"
         return CollectiveError(
-            f"{what}, so none ran: {words}{_more(names)}. {hint}{self._describe_unconfirmed()}"
+            f"{what}, so none ran: {words}{_describe_rest(names)}. {hint}{self._describe_unconfirmed()}"
         )
 
-    def make_failure(self) -> CollectiveError:
+    def make_failure_error(self) -> CollectiveError:
         """Return the error if ranks did not finish: a timeout with the dark links, or the first failure."""
         silent = [
             host for host in self.nodes if host not in self.reports.guards and host not in self.completed
         ]
         if silent and self.reports.guards:
-            words = ", ".join(map(self._place, silent[:NAMED_AT_MOST])) + _more(silent)
+            words = ", ".join(map(self._describe_rank, silent[:NAMED_AT_MOST])) + _describe_rest(silent)
             return CollectiveTimeout(
                 f"the AllReduce did not finish: {words} cannot be reached any more. Look at the management network "
-                f"and at these hosts; {self._end()}"
+                f"and at these hosts; {self._describe_ending()}"
             )
         dark = list(self._describe_dark_links())
         if dark:
-            words = "; ".join(dark[:NAMED_AT_MOST]) + _more(dark)
-            return CollectiveTimeout(f"the AllReduce did not finish: {words}. {self._end()}")
+            words = "; ".join(dark[:NAMED_AT_MOST]) + _describe_rest(dark)
+            return CollectiveTimeout(f"the AllReduce did not finish: {words}. {self._describe_ending()}")
         if self.reports.deadline_passed:
             late = [host for host in self.nodes if host not in self.reports.ready]
             lost = late or [host for host in self.nodes if host not in self.reports.done]
-            words = ", ".join(map(self._place, lost[:NAMED_AT_MOST])) + _more(lost)
+            words = ", ".join(map(self._describe_rank, lost[:NAMED_AT_MOST])) + _describe_rest(lost)
             return CollectiveTimeout(
                 f"the AllReduce did not finish within {self.deadline_s:g} s: {words} waited although every NIC has "
-                f"carrier. Look with `testbed verify`, or allow more time. {self._end()}"
+                f"carrier. Look with `testbed verify`, or allow more time. {self._describe_ending()}"
             )
-        return CollectiveError(f"the AllReduce failed: {self._describe_first_failure()}. {self._end()}")
+        return CollectiveError(
+            f"the AllReduce failed: {self._describe_first_failure()}. {self._describe_ending()}"
+        )
 
     def _describe_dark_links(self) -> Iterator[str]:
         """Yield a description of each rank and link whose NIC had no carrier, according to its guard."""
@@ -152,23 +155,23 @@ class Diagnosis:
             for index, nic in enumerate(host.nics):
                 link = into.get(Nic(node, index))
                 if link is not None and nic.name in dark_nics:
-                    yield f"{self._place(host.name)} has no light on {self.lab.link_label(link)}"
+                    yield f"{self._describe_rank(host.name)} has no light on {self.lab.link_label(link)}"
 
     def _describe_first_failure(self) -> str:
         """Return the rank that failed first. Killed ranks come first: they report nothing, and make the others fail."""
-        for host in self.reports.killed:
-            return f"{self._place(host)} was ended by signal {-self.reports.guards[host]['status']}"
+        for host in self.reports.hosts_killed:
+            return f"{self._describe_rank(host)} was ended by signal {-self.reports.guards[host]['status']}"
         for host, words in self.reports.errors.items():
-            return f"{self._place(host)}: {words}"
+            return f"{self._describe_rank(host)}: {words}"
         silent = [host for host in self.nodes if host not in self.reports.guards]
-        for host in (*self.reports.given_up, *silent, *self.nodes):
-            return f"{self._place(host)}: {self._last_words(host)}"
+        for host in (*self.reports.hosts_failed, *silent, *self.nodes):
+            return f"{self._describe_rank(host)}: {self._read_last_words(host)}"
         raise AssertionError("a launch without ranks cannot fail")
 
-    def _place(self, host: str) -> str:
+    def _describe_rank(self, host: str) -> str:
         return f"rank {self.nodes[host]} ({host}, at {self.reports.last_at.get(host, 'the start')})"
 
-    def _last_words(self, host: str) -> str:
+    def _read_last_words(self, host: str) -> str:
         completed = self.completed.get(host)
         if completed is None:
             return "it sent nothing"
@@ -180,11 +183,11 @@ class Diagnosis:
             return "it was killed, or the host is down"
         return f"it printed no error (exit status {completed.exit_status})"
 
-    def _end(self) -> str:
+    def _describe_ending(self) -> str:
         return "All ranks were ended" + self._describe_unconfirmed()
 
     def _describe_unconfirmed(self) -> str:
-        """Return the end of a message with the hosts that did not confirm the end of their rank; empty if all did.
+        """Return a suffix for a message: the hosts that did not confirm that their rank has ended; "" if all did.
 
         Their guards end the rank at the deadline at the latest.
         """
@@ -194,6 +197,6 @@ class Diagnosis:
         return f"; not confirmed by {', '.join(silent)}" if silent else ""
 
 
-def _more(names: list[str]) -> str:
+def _describe_rest(names: list[str]) -> str:
     rest = len(names) - NAMED_AT_MOST
     return f" and {rest} more" if rest > 0 else ""

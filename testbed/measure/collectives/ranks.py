@@ -137,12 +137,12 @@ class Ranks:
         except HostError:  # some ranks do not end by themselves: leaving the launch ends them
             completed = {}
         for host, line in launch.lines(0):
-            reports.take(host, line)
+            reports.store_event(host, line)
         diagnosis = Diagnosis(self._lab, wiring, reports, completed, self._deadline_s)
         if not ready:
             raise diagnosis.make_not_ready_error()
         if reports.done != self._hosts:
-            raise diagnosis.make_failure()
+            raise diagnosis.make_failure_error()
         return reports
 
     def _start(self) -> tuple[Launch, RankReports]:
@@ -210,10 +210,10 @@ def _events(launch: Launch, reports: RankReports, until: float) -> Iterator[str]
     """Yield kinds of events as they arrive, and an empty one at each check, until all have ended or time is up."""
     while launch.running and (left_s := until - time.monotonic()) > 0:
         for host, line in launch.lines(min(LOOK_S, left_s)):
-            yield reports.take(host, line)
+            yield reports.store_event(host, line)
         yield ""
     for host, line in launch.lines(0):
-        yield reports.take(host, line)
+        yield reports.store_event(host, line)
 
 
 def _job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: float) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def _row(entry: object, place: int, problems: list[str]) -> NcclRow | None:
     """Return one entry of `results`; for an incomplete one add a problem and return None."""
     try:
         if not isinstance(entry, Mapping):
-            raise TypeError("not an object")
+            raise TypeError("the entry is not an object")
         in_place = _timing(entry, "in_place")
         if in_place is None:
             raise KeyError("in_place")

@@ -84,7 +84,7 @@ class Database:
         (row,) = self._read("select * from runs where id = ?", run_id)
         return row
 
-    def phases_of(self, lab: str, name: str) -> Sequence[tuple[str, dict[str, Any]]]:
+    def list_phases(self, lab: str, name: str) -> Sequence[tuple[str, dict[str, Any]]]:
         """Return (time, data) of the phases with one name of all runs on a lab, the newest first."""
         query = (
             "select phases.at, phases.data from phases join runs on runs.id = phases.run "

@@ -2,7 +2,7 @@
 
     runs/lightbed.sqlite          runs, environment, topologies, circuits, phases (WAL; other tables may live there)
     runs/<id>/run.parquet         the run itself, when it has ended (`RunRow`), and phases.parquet (`PhaseRow`)
-    runs/<id>/timings.parquet     one row a size and configuration (`Timing`)
+    runs/<id>/timings.parquet     one row per size and configuration (`Timing`)
     runs/<id>/nic_bytes.parquet   byte counters that prove the rings (`NicBytes`)
     runs/<id>/nccl/*.json         the same timings as documents of nccl-tests
 
@@ -42,8 +42,8 @@ from testbed.storage.address import Address, address_in
 class RunStore:
     """The results of a laboratory: a directory with one database, and one directory per run.
 
-    Nothing is created before the first `begin`. All methods raise `ResultsError` if the database or
-    a file cannot be read. `now` returns the time in UTC.
+    Nothing is created before the first `begin`. All methods raise `ResultsError` if the database or a file cannot be
+    read. `now` returns the time in UTC.
     """
 
     def __init__(self, path: Path | str, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -60,13 +60,13 @@ class RunStore:
         self,
         lab: Lab | LabInfo,
         simulated: bool,
-        hosts: str,
+        host_kind: str,
         seeds: Mapping[str, int],
         arguments: Sequence[str] | None = None,
     ) -> Run:
         """Record a new run, before it does anything, and return its handle.
 
-        `hosts` is `kernel`, `model` or `real`; `arguments` default to this process's own (redacted).
+        `host_kind` is `kernel`, `model` or `real`; `arguments` default to this process's own (redacted).
         """
         self._database.create()
         self.path.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ class RunStore:
             status="running",
             started=started.isoformat(),
             simulated=simulated,
-            hosts=hosts,
+            hosts=host_kind,
         )
         run.add_environment("seeds", dict(seeds))
         run.add_environment("arguments", redact_arguments(sys.argv if arguments is None else arguments))
@@ -91,7 +91,7 @@ class RunStore:
 
     def list_runs(self) -> tuple[RunSummary, ...]:
         """Return all runs, the newest first; none if there is no database yet, or it holds only a journal."""
-        return tuple(self._summary(row) for row in self._database.all_runs())
+        return tuple(self._summarise(row) for row in self._database.all_runs())
 
     def load(self, run_id: str) -> StoredRun:
         """Return all records of one run, named by its id, by an unambiguous prefix of it, or by `last`."""
@@ -112,9 +112,9 @@ class RunStore:
             nic_bytes=read_rows(summary.directory / "nic_bytes.parquet", NicBytes),
         )
 
-    def phases_of(self, lab: str, name: str) -> tuple[StoredPhase, ...]:
+    def list_phases(self, lab: str, name: str) -> tuple[StoredPhase, ...]:
         """Return the phases with one name of all runs on a lab, the newest first."""
-        return tuple(_phase(name, at, data) for at, data in self._database.phases_of(lab, name))
+        return tuple(_phase(name, at, data) for at, data in self._database.list_phases(lab, name))
 
     def _find(self, run_id: str) -> RunSummary:
         runs = self.list_runs()
@@ -126,7 +126,7 @@ class RunStore:
         names = ", ".join(run.run_id for run in (matches or runs)[:5]) or "none"
         raise ResultsError(f"{what} in {self.path}; it holds: {names}. List all with `testbed runs`")
 
-    def _summary(self, row: Row) -> RunSummary:
+    def _summarise(self, row: Row) -> RunSummary:
         directory = self.path / row["id"]
         is_here = row.get("machine") in (
             None,
@@ -147,7 +147,7 @@ class RunStore:
         )
 
     def _make_run_directory(self) -> tuple[datetime, Path]:
-        """Create a directory named by the time to the microsecond; `mkdir` decides between two processes."""
+        """Create a directory named by the time to the microsecond; `mkdir` never gives it to two processes."""
         started = self._now()
         while True:
             directory = self.path / started.strftime("%Y%m%dT%H%M%S-%f")

@@ -181,7 +181,7 @@ def _follow(launch: Launch, reports: RankReports, until: str, hosts: int, deadli
         if len(getattr(reports, until)) == hosts:
             return
         for host, line in launch.lines(min(0.5, left_s)):
-            if reports.take(host, line) == "row":
+            if reports.store_event(host, line) == "row":
                 reports.rows[-1]["host"] = host
             if len(getattr(reports, until)) == hosts or reports.failed:
                 break

@@ -17,7 +17,7 @@ from testbed.design.plans.file import (
     Plan,
     check_writable,
     parse_plan,
-    plan_json,
+    plan_to_json,
     read_plan,
     write_plan,
 )
@@ -67,7 +67,7 @@ def test_any_plan_survives_the_document(name, nodes, simplex, why):
         why=tuple(why),
     )
 
-    assert parse_plan(json.loads(json.dumps(plan_json(plan))), "x") == plan
+    assert parse_plan(json.loads(json.dumps(plan_to_json(plan))), "x") == plan
 
 
 def test_a_plan_is_written_for_people(tmp_path):
@@ -84,7 +84,7 @@ TWO_TRIANGLES = [[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5]]
 
 def damaged(path: str, value: object) -> dict:
     """Return the plan's document with one value put in its place; `None` takes the key away."""
-    document = deepcopy(plan_json(PLAN))
+    document = deepcopy(plan_to_json(PLAN))
     *outer, key = path.split(".")
     part = document
     for name in outer:
@@ -120,8 +120,16 @@ def damaged(path: str, value: object) -> dict:
         ("topology.nodes", 10**12, ["topology.links: 12 links cannot join 1000000000000 nodes"]),
         ("topology.strides", [0], ["topology.strides: 0 is not a stride", "strides are 1 to 5"]),
         ("topology.strides", [99999, -3], ["topology.strides: 99999 is not a stride"]),
-        ("topology.strides", [1, 3], ["topology.strides: 3 is not a ring", "from node 0 to node 3"]),
-        ("topology.strides", [1, 1], ["topology.strides: 1 is not a ring", "from node 0 to node 1"]),
+        (
+            "topology.strides",
+            [1, 3],
+            ["topology.strides: the links lack the ring of stride 3", "from node 0 to node 3"],
+        ),
+        (
+            "topology.strides",
+            [1, 1],
+            ["topology.strides: the links lack the ring of stride 1", "from node 0 to node 1"],
+        ),
         ("topology.strides", [1, 2, 3], ["topology.strides: their rings need 5 NICs, but nodes have 4"]),
         ("topology.links", [], ["topology.links: 0 links cannot join 6 nodes"]),
         ("topology.links", TWO_TRIANGLES, ["topology.links: node 0 has no path to node 3"]),
@@ -151,7 +159,7 @@ def test_what_is_wrong_is_told_with_file_and_key(path, value, words):
 
 
 def test_one_way_links_must_lead_back():
-    document = plan_json(replace(PLAN, topology=find_topology(6, 1, simplex=True)))
+    document = plan_to_json(replace(PLAN, topology=find_topology(6, 1, simplex=True)))
     links = [[0, 1], [0, 2], [0, 3], [3, 4], [4, 5], [5, 4]]
     document["topology"] |= {"strides": [], "degree": 3, "links": links}
 
@@ -193,7 +201,7 @@ def test_one_node_needs_no_link():
         hosts=("a",),
     )
 
-    assert parse_plan(plan_json(lone), "x") == lone
+    assert parse_plan(plan_to_json(lone), "x") == lone
 
 
 @pytest.mark.parametrize("text", ["batch", "=4", "batch=", ""])

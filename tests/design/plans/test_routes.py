@@ -11,7 +11,7 @@ import pytest
 from libraries import library
 
 from testbed.design.model import Topology
-from testbed.design.plans.file import Plan, parse_plan, plan_json, read_plan, write_plan
+from testbed.design.plans.file import Plan, parse_plan, plan_to_json, read_plan, write_plan
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import demand_of
 from testbed.design.workloads.choice import WorkloadChoice
@@ -54,15 +54,15 @@ def test_a_route_is_a_line_and_a_path_names_nodes(tmp_path):
     write_plan(ring(), tmp_path / "p.json")
     lines = [line.strip().rstrip(",") for line in (tmp_path / "p.json").read_text().splitlines()]
     written = [json.loads(line) for line in lines if line.startswith('{ "source"')]
-    assert written == json.loads(json.dumps(plan_json(ring())["routes"]))
+    assert written == json.loads(json.dumps(plan_to_json(ring())["routes"]))
     half = [one for one in written if (one["source"], one["target"]) == (0, 2) and one["weight"]]
     assert sorted(one["path"] for one in half) == [[0, 1, 2], [0, 3, 2]]
     assert sum(one["weight"] for one in half) == pytest.approx(1.0)
 
 
 def test_a_plan_of_an_earlier_release_has_no_routes():
-    assert "routes" not in plan_json(replace(ring(), routes=None))
-    assert parse_plan(plan_json(replace(ring(), routes=None)), "x").routes is None
+    assert "routes" not in plan_to_json(replace(ring(), routes=None))
+    assert parse_plan(plan_to_json(replace(ring(), routes=None)), "x").routes is None
 
 
 def entry_of(document, **wanted):
@@ -99,7 +99,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("what", FAULTS)
 def test_routes_that_cannot_be_installed_are_refused(what):
-    document = deepcopy(plan_json(ring()))
+    document = deepcopy(plan_to_json(ring()))
     FAULTS[what](document)
     with pytest.raises(PlanFileError, match=what):
         parse_plan(document, "p.json")
@@ -107,7 +107,7 @@ def test_routes_that_cannot_be_installed_are_refused(what):
 
 def test_a_set_that_forwards_one_target_two_ways_is_refused():
     plan = plan_on(find_topology(6, 4), [(source, target, 1.0) for source in range(6) for target in range(6)])
-    document = deepcopy(plan_json(plan))
+    document = deepcopy(plan_to_json(plan))
     target = 3
     two = next(one for one in document["routes"] if one["target"] == target and len(one["path"]) == 3)
     other = next(
@@ -118,5 +118,5 @@ def test_a_set_that_forwards_one_target_two_ways_is_refused():
     ways = {tuple(edge) for edge in plan.topology.edges}
     detour = next(node for node in range(6) if {(other["source"], node), (node, target)} <= ways)
     other["path"] = [other["source"], detour, target]
-    with pytest.raises(PlanFileError, match="a set forwards by destination"):
+    with pytest.raises(PlanFileError, match="within a set, a node has one link per destination"):
         parse_plan(document, "p.json")

@@ -12,7 +12,7 @@ from testbed.design.patching.wiring import wire
 from testbed.design.plans.file import Plan
 from testbed.design.repair import find_bought_pairs, match, pair_up, plan_repair, routes_over
 from testbed.design.routing.routes import find_routes
-from testbed.design.sharing.look_ahead import look_ahead, start
+from testbed.design.sharing.look_ahead import look_ahead, start_on_first_plane
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand
 from testbed.design.workloads.choice import WorkloadChoice
@@ -257,7 +257,7 @@ def test_a_node_cut_off_is_named():
 
 def test_the_next_job_is_patched_on_the_idle_plane_and_flipped_to():
     first, second = wire(find_topology(12, 4)), wire(find_topology(12, 4, demands=[AllReduceDemand(4, 1)]))
-    planes = start(first)
+    planes = start_on_first_plane(first)
     ahead = look_ahead(planes, second)
     assert (ahead.onto_second, len(ahead.make), ahead.remove, len(ahead.flip)) == (True, 48, (), 48)
     assert planes.find_lit() == set(first.links)
@@ -276,27 +276,27 @@ def test_jobs_of_other_nodes_stay_lit():
         type(link)(Nic(link.source.node + 6, link.source.index), Nic(link.target.node + 6, link.target.index))
         for link in both.links
     ]
-    planes = start(type(both)(12, 2, False, (*both.links, *other)))
+    planes = start_on_first_plane(type(both)(12, 2, False, (*both.links, *other)))
     upcoming = wire(find_topology(6, 2, demands=[AllReduceDemand(6, 1)]))
     turned = type(upcoming)(
         12, 2, False, tuple(link for link in upcoming.links if link.source.node + link.target.node != 5)
     )
-    ahead = look_ahead(planes, turned, shard=range(6))
+    ahead = look_ahead(planes, turned, nodes=range(6))
     assert {nic.node for nic in ahead.flip} == set(range(6))
     assert ahead.after.find_lit() == {*turned.links, *other}
 
 
-def test_a_job_outside_its_shard_is_refused():
+def test_a_job_outside_its_nodes_is_refused():
     wiring = wire(find_topology(6, 2))
-    with pytest.raises(TopologyError, match="not among the interfaces of this job"):
-        look_ahead(start(wiring), wiring, shard=[0, 1, 2])
-    with pytest.raises(TopologyError, match="a node of the shard"):
-        look_ahead(start(wiring), wiring, shard=range(7))
+    with pytest.raises(TopologyError, match="which is not a NIC of the job's nodes"):
+        look_ahead(start_on_first_plane(wiring), wiring, nodes=[0, 1, 2])
+    with pytest.raises(TopologyError, match="the job names node 6, but the planes have 6 nodes"):
+        look_ahead(start_on_first_plane(wiring), wiring, nodes=range(7))
 
 
-def test_a_shard_on_both_planes_is_refused():
+def test_a_job_on_both_planes_is_refused():
     wiring = wire(find_topology(6, 2))
     empty = type(wiring)(6, 2, False, ())
-    half = look_ahead(start(wiring), empty, shard=[0]).after
+    half = look_ahead(start_on_first_plane(wiring), empty, nodes=[0]).after
     with pytest.raises(TopologyError, match="both planes"):
         look_ahead(half, wire(find_topology(6, 2, demands=[AllReduceDemand(3, 1)])))

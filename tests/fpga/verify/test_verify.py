@@ -338,12 +338,12 @@ def test_documents_are_compared_by_what_they_say(name, one, other, equal):
 
 def test_library_text_is_found_in_the_folder(tmp_path):
     """Text and imports loaded again from a copy are the same datapath."""
-    from fpga.registers.origin import origin_files, read_origin
+    from fpga.registers.origin import collect_origin_files, read_origin
 
     text = tmp_path / "x.ca"
     text.write_text('import "relu.ca";\nuse relu as r;\n')
     checked = load(text)
-    for name, told in origin_files(checked, text, {}).items():
+    for name, told in collect_origin_files(checked, text, {}).items():
         path = tmp_path / "out" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(told)

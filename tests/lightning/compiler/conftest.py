@@ -11,7 +11,7 @@ from lightning.compiler import compile_network
 from lightning.compiler.lowering import lower, sums_of, vectors_of
 from lightning.compiler.schemes.scaled import quantise
 from lightning.networks.network import Network, Node, Preprocessing
-from lightning.networks.operations.operation_list import apply, run_float
+from lightning.networks.operations.operation_list import compute_node, run_float
 from lightning.networks.preprocess import preprocess
 
 
@@ -103,7 +103,7 @@ def integer_scores(model, raw):
     tensors = {network.input: preprocess(network, raw)}
     for node in network.nodes:
         if node.name not in model.layers:
-            tensors[node.output] = apply(node, tensors, network.constants)
+            tensors[node.output] = compute_node(node, tensors, network.constants)
             continue
         layer = model.layers[node.name]
         real = tensors[node.inputs[0]]

@@ -399,11 +399,11 @@ def test_a_network_that_light_has_no_part_in_has_no_sensitive_layer(bright_block
     from lightning.compiler import CompiledModel
     from lightning.errors import OutOfRange
     from lightning.evaluation import load_dataset
-    from lightning.evaluation.sensitivity import sensitivity
+    from lightning.evaluation.sensitivity import measure_sensitivity
     from lightning.execution import Noise
     from lightning.networks import Network, Node
 
     shapes = {"x": (64,), "y": (64,)}
     model = CompiledModel(Network("none", (Node("relu", "Relu", ("x",), "y"),), {}, "x", "y", shapes), {})
     with pytest.raises(OutOfRange, match="no layer of none runs on light"):
-        sensitivity(model, load_dataset(bright_blocks), Noise())
+        measure_sensitivity(model, load_dataset(bright_blocks), Noise())

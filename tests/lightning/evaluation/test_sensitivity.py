@@ -10,7 +10,7 @@ from lightning.errors import OutOfRange
 from lightning.evaluation import load_dataset
 from lightning.evaluation.accuracy import evaluate
 from lightning.evaluation.models import load_model_and_data
-from lightning.evaluation.sensitivity import one_noisy_layer, sensitivity
+from lightning.evaluation.sensitivity import measure_sensitivity, open_with_one_noisy_layer
 from lightning.execution import Noise, open_executor
 
 NOISE = Noise(sigma=10.0)
@@ -20,7 +20,7 @@ NOISE = Noise(sigma=10.0)
 def looked_at(weak, bright_blocks):
     def look(layer, **options):
         model, data = load_model_and_data(weak(layer), load_dataset(str(bright_blocks)))
-        return sensitivity(model, data, options.pop("noise", NOISE), **options)
+        return measure_sensitivity(model, data, options.pop("noise", NOISE), **options)
 
     return look
 
@@ -29,7 +29,7 @@ def looked_at(weak, bright_blocks):
 @pytest.mark.parametrize(("planted", "other"), [("fc1", "fc2"), ("fc2", "fc1")])
 def test_the_planted_weak_layer_is_found(planted, other, looked_at):
     found = looked_at(planted)
-    assert found.exact == 1
+    assert found.exact_accuracy == 1
     assert [each.layer for each in found.layers] == ["fc1", "fc2"]
     losses = {each.layer: each.loss for each in found.layers}
     assert found.weakest.layer == planted
@@ -46,16 +46,18 @@ def test_the_sigma_found_is_borne_and_a_little_more_is_not(looked_at, weak, brig
             evaluate(open_executor(model, "noisy", noise=Noise(sigma=sigma), seed=seed), data).accuracy
             for seed in range(3)
         ]
-        return round(100 * (found.exact - np.mean(accuracies)), 9)
+        return round(100 * (found.exact_accuracy - np.mean(accuracies)), 9)
 
     assert 0 < found.sigma < NOISE.sigma
-    assert lost(found.sigma) <= found.allowed < lost(1.1 * found.sigma)
+    assert lost(found.sigma) <= found.allowed_loss < lost(1.1 * found.sigma)
 
 
 def test_averaging_buys_what_a_smaller_sigma_buys(looked_at):
     found = looked_at("fc1")
-    assert [each.average for each in found.averaged] == [2**power for power in range(len(found.averaged))]
-    assert found.average == found.averaged[-1].average
+    assert [each.average for each in found.averaging_trials] == [
+        2**power for power in range(len(found.averaging_trials))
+    ]
+    assert found.average == found.averaging_trials[-1].average
     needed = (NOISE.sigma / found.sigma) ** 2
     assert needed / 2.5 < found.average < needed * 2.5
 
@@ -73,8 +75,8 @@ def test_a_network_that_bears_everything_and_one_that_bears_nothing(looked_at):
 def test_no_noise_and_no_loss_are_refused(looked_at):
     with pytest.raises(OutOfRange, match="no noise"):
         looked_at("fc1", noise=Noise(sigma=0.0))
-    with pytest.raises(OutOfRange, match=r"a loss of 0\.0 points is not positive"):
-        looked_at("fc1", allowed=0.0)
+    with pytest.raises(OutOfRange, match=r"the allowed loss, 0\.0 points, must be positive"):
+        looked_at("fc1", allowed_loss=0.0)
 
 
 def test_noise_in_one_layer_is_the_same_draws_as_in_all(weak, bright_blocks):
@@ -83,6 +85,6 @@ def test_noise_in_one_layer_is_the_same_draws_as_in_all(weak, bright_blocks):
     with np.load(path) as weights:
         np.savez(path, w1=weights["w1"])
     model, data = load_model_and_data(path, load_dataset(str(bright_blocks)))
-    one = one_noisy_layer(model, "fc1", NOISE, 5).run(data.x).scores
+    one = open_with_one_noisy_layer(model, "fc1", NOISE, 5).run(data.x).scores
     assert (one == open_executor(model, "noisy", noise=NOISE, seed=5).run(data.x).scores).all()
-    assert (one != one_noisy_layer(model, "none", NOISE, 5).run(data.x).scores).any()
+    assert (one != open_with_one_noisy_layer(model, "none", NOISE, 5).run(data.x).scores).any()

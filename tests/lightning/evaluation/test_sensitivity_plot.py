@@ -60,7 +60,7 @@ def test_the_averaging_in_words(found):
     from lightning.cli.sensitivity import describe_averaging
 
     assert describe_averaging(found) == "or averaging: a mean of 1 is not enough"
-    enough = replace(found, averaged=(*found.averaged, NoiseTrial(2.0, 2, 0.95)))
+    enough = replace(found, averaging_trials=(*found.averaging_trials, NoiseTrial(2.0, 2, 0.95)))
     assert describe_averaging(enough) == "or averaging of 2 at sigma 2"
-    borne = replace(found, averaged=(NoiseTrial(2.0, found.noise.average, found.exact),))
+    borne = replace(found, averaging_trials=(NoiseTrial(2.0, found.noise.average, found.exact_accuracy),))
     assert describe_averaging(borne) == "no more averaging is needed at sigma 2"

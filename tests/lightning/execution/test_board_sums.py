@@ -20,8 +20,8 @@ from lightning.compiler.model import CompiledModel, PhotonicLayer
 from lightning.execution.multipliers.datapath import DatapathMultiplier
 from lightning.execution.multipliers.exact import ExactMultiplier
 from lightning.networks.network import Network, Node
+from sim.twins.board.memory import DEFAULT_BASE, Slot
 from sim.twins.board.server import BoardServer
-from sim.twins.board.space import DEFAULT_BASE, Slot
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from lightning.execution import open_executor
 from lightning.execution.interpreter import Interpreter, patches, pixels
 from lightning.execution.multipliers.exact import CompiledMultiplier, ExactMultiplier
 from lightning.networks.network import Network, Node, Preprocessing
-from lightning.networks.operations.operation_list import apply
+from lightning.networks.operations.operation_list import compute_node
 
 KEYS = np.arange(3, dtype=np.uint64)
 
@@ -206,7 +206,7 @@ def ended(model, names):
         node = TAILS[name](network.output, f"t{place}")
         empty = {key: np.zeros((1, *shape), np.float32) for key, shape in network.shapes.items()}
         try:
-            shape = apply(node, empty, network.constants).shape[1:]
+            shape = compute_node(node, empty, network.constants).shape[1:]
         except ValueError:
             continue
         shapes = {**network.shapes, node.output: shape}

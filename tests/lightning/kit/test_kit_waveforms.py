@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import lightning
 from lightning import LightningControl, LightningSignalProcessing, Waveform, errors, from_slide
 from lightning.kit.devices.identity import DeviceIdentity
-from lightning.kit.signal_processing import find_peak_floor, find_plateaus
+from lightning.kit.signal_processing import compute_moving_mean, find_peak_floor
 from lightning.kit.waveform import Origin
 
 pytestmark = pytest.mark.board
@@ -201,12 +201,12 @@ def test_the_series_averages_complex_numbers():
 def test_plateaus_are_moving_means(signal, data):
     window = data.draw(st.integers(1, len(signal)))
     expected = [np.mean(signal[i : i + window]) for i in range(len(signal) - window + 1)]
-    assert find_plateaus(signal, window) == pytest.approx(expected, abs=1e-9)
+    assert compute_moving_mean(signal, window) == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_window_that_does_not_fit_is_named():
     with pytest.raises(errors.OutOfRange, match="window of 5 samples does not fit a signal of 4"):
-        find_plateaus([1, 2, 3, 4], 5)
+        compute_moving_mean([1, 2, 3, 4], 5)
 
 
 @pytest.mark.slow

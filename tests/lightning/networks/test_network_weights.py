@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lightning.errors import InputError, LightningError, NetworkError, OutOfRange, UnsupportedNode
 from lightning.networks import Network, Node, Preprocessing, load_network, preprocess, run_float
 from lightning.networks.network import PHOTONIC
-from lightning.networks.operations.operation_list import OPERATORS, apply, compute_activations
+from lightning.networks.operations.operation_list import OPERATORS, compute_activations, compute_node
 from lightning.networks.patches import output_size, patches
 from lightning.networks.work import macs_of, photonic_share
 
@@ -159,7 +159,7 @@ def test_the_reference_wants_preprocessed_inputs_and_known_operations(saved):
     with pytest.raises(InputError, match=r"takes \(n, 3\), not \(2, 4\)"):
         run_float(network, np.zeros((2, 4)))
     with pytest.raises(UnsupportedNode, match="node n: Det is not supported"):
-        apply(Node("n", "Det", ("x",), "y"), {}, {})
+        compute_node(Node("n", "Det", ("x",), "y"), {}, {})
 
 
 def test_light_computes_operations_that_are_known():

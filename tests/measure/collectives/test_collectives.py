@@ -498,7 +498,7 @@ def test_a_killed_rank_is_the_culprit_not_those_who_noticed(run):
 def test_a_rank_has_failed_when_it_gave_up_and_when_it_was_killed(status, failed):
     """Then the others wait in vain; some never notice."""
     said = RankReports()
-    said.take("g", json.dumps(guard(status=status)))
+    said.store_event("g", json.dumps(guard(status=status)))
     assert said.failed is failed
 
 

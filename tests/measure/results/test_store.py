@@ -102,13 +102,13 @@ def test_a_store_that_never_ran_is_empty_and_nothing_is_created(store: RunStore)
 
 
 def test_what_runs_on_a_lab_kept_under_a_name_is_found_newest_first(store: RunStore):
-    assert store.phases_of(LAB.name, "repair") == ()
+    assert store.list_phases(LAB.name, "repair") == ()
     for n in range(3):
         with begin(store) as run:
             run.add_phase("repair", {"n": n})
             run.add_phase("apply", {"n": n})
-    assert [phase.data["n"] for phase in store.phases_of(LAB.name, "repair")] == [2, 1, 0]
-    assert store.phases_of("another", "repair") == ()
+    assert [phase.data["n"] for phase in store.list_phases(LAB.name, "repair")] == [2, 1, 0]
+    assert store.list_phases("another", "repair") == ()
 
 
 def test_parquet_has_the_columns_of_timing_and_says_simulated(store: RunStore):

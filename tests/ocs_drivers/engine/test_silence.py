@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ocs_drivers import CrossConnects, Step
-from ocs_drivers.engine.step_execution import EVERY_S, Progress
+from ocs_drivers.engine.step_execution import LOG_INTERVAL_S, Progress
 from ocs_drivers.errors import ConnectError, Timeout
 from ocs_drivers.protocols.session import TransportSession
 from ocs_drivers.timing import READ_MARGIN_S, Deadline, Silence, answer_deadline, note_answer
 from ocs_drivers.transports.recording import record_sessions
-from ocs_drivers.transports.transport import make_refusal, make_timeout
+from ocs_drivers.transports.transport import make_connect_error, make_timeout
 
 STEP = Step("add", CrossConnects({1: 10}), CrossConnects(), CrossConnects({1: 10}), 0.0)
 
@@ -89,7 +89,7 @@ class Unreachable:
     def open(self, timeout_s: float) -> None:
         self.given_s.append(timeout_s)
         self.clock.sleep(timeout_s)
-        raise make_refusal("ocs", f"no shell within {timeout_s:.3g} s")
+        raise make_connect_error("ocs", f"no shell within {timeout_s:.3g} s")
 
     def close(self) -> None:
         pass
@@ -192,15 +192,15 @@ def test_lines_come_every_five_seconds_whatever_the_pauses(pauses_s):
         for pause_s in pauses_s:
             progress.sleep(pause_s)
     assert clock.now() == pytest.approx(100.0 + sum(pauses_s))
-    assert told_s == pytest.approx([EVERY_S * (each + 1) for each in range(len(told_s))], abs=0.1)
-    assert len(told_s) == pytest.approx(sum(pauses_s) // EVERY_S, abs=1)
+    assert told_s == pytest.approx([LOG_INTERVAL_S * (each + 1) for each in range(len(told_s))], abs=0.1)
+    assert len(told_s) == pytest.approx(sum(pauses_s) // LOG_INTERVAL_S, abs=1)
 
 
 def test_progress_is_told_now_and_then_with_queue_and_silence(clock, caplog):
     caplog.set_level(logging.INFO, "ocs_drivers.progress")
     silence = Silence(8.0, clock)
     progress = Progress(STEP, "rome+cli://h", clock, silence)
-    for _ in range(int(3 * EVERY_S)):
+    for _ in range(int(3 * LOG_INTERVAL_S)):
         clock.sleep(1.0)
         if clock.now_s == 113.0:
             silence.note_question()

@@ -17,7 +17,7 @@ from ocs_drivers.errors import (
     Timeout,
 )
 from ocs_drivers.protocols.cli_session import CliSession, Login
-from ocs_drivers.transports.transport import make_lost, make_refusal, make_timeout
+from ocs_drivers.transports.transport import make_connect_error, make_connection_lost, make_timeout
 
 PROMPT = re.compile(r"ocs>")
 NOTE = re.compile(r"\d\d:\d\d (?P<kind>[A-Z]+)")
@@ -47,7 +47,7 @@ class Screen:
 
     def open(self, timeout_s):
         if not self.greetings:
-            raise make_refusal("cli://ocs", "nobody there")
+            raise make_connect_error("cli://ocs", "nobody there")
         self.opened += 1
         self.is_open = True
         self.waiting = deque([self.greetings[0] if len(self.greetings) == 1 else self.greetings.popleft()])
@@ -67,7 +67,7 @@ class Screen:
         while self.waiting:
             data = self.waiting.popleft()
             if data is None:
-                raise make_lost("cli://ocs", "the device closed the connection")
+                raise make_connection_lost("cli://ocs", "the device closed the connection")
             if data:
                 return data
         raise make_timeout("cli://ocs", deadline)

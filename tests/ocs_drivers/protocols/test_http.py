@@ -32,7 +32,7 @@ from ocs_drivers.protocols import http
 from ocs_drivers.protocols.http import CookieJar, HttpConnection, Request, basic_authorization
 from ocs_drivers.protocols.http_session import HttpSession
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.transport import make_lost, make_timeout
+from ocs_drivers.transports.transport import make_connection_lost, make_timeout
 
 pytestmark = pytest.mark.codec
 
@@ -250,7 +250,7 @@ class ScriptedLine:
     def receive(self, deadline: Deadline) -> bytes:
         data = self._inbox.pop(0) if self._inbox else Silence
         if data is Hangup:
-            raise make_lost(DEVICE, "the device closed the connection")
+            raise make_connection_lost(DEVICE, "the device closed the connection")
         if data is Silence:
             raise make_timeout(DEVICE, deadline)
         assert isinstance(data, bytes)

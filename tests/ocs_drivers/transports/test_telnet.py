@@ -21,7 +21,7 @@ from ocs_drivers.transports.telnet import (
     Negotiator,
     TelnetTransport,
 )
-from ocs_drivers.transports.transport import make_lost
+from ocs_drivers.transports.transport import make_connection_lost
 
 pytestmark = pytest.mark.codec
 
@@ -95,7 +95,7 @@ class Carrier:
 
     def receive(self, deadline):
         if not self.arrives:
-            raise make_lost("telnet://ocs", "the device closed the connection")
+            raise make_connection_lost("telnet://ocs", "the device closed the connection")
         return self.arrives.pop(0)
 
 

@@ -37,8 +37,8 @@ with warnings.catch_warnings():
 from pynq.pl_server.remote_device import RemoteDevice
 
 from sim.twins.board.device import SimulatedDevice
+from sim.twins.board.memory import DEFAULT_BASE, Slot
 from sim.twins.board.server import BoardServer
-from sim.twins.board.space import DEFAULT_BASE, Slot
 
 FIRMWARE, MANAGER = "/lib/firmware/", "/sys/class/fpga_manager/fpga0/"
 

@@ -9,7 +9,15 @@ import pytest
 from fpga.bus import make_simulated_bus
 from fpga.count_action import Count, CountKind, Datapath, Module, Ref, Signal, SignalKind, Target
 from sim.twins.board.__main__ import main
-from sim.twins.board.space import FIRMWARE, AddressSpace, BoardFiles, Buffers, NoBuffer, NoRegister, Slot
+from sim.twins.board.memory import (
+    FIRMWARE,
+    AddressSpace,
+    BoardFiles,
+    BufferRequestError,
+    Buffers,
+    NoRegister,
+    Slot,
+)
 
 pytestmark = pytest.mark.board
 
@@ -71,23 +79,23 @@ def test_files_load_the_logic():
 def test_buffers():
     buffers = Buffers()
     first, second = buffers.allocate(10, cacheable=True), buffers.allocate(5000, cacheable=False)
-    assert (buffers.cacheable(first), buffers.cacheable(second)) == (True, False)
-    assert buffers.address(second) == buffers.address(first) + 4096
+    assert (buffers.is_cacheable(first), buffers.is_cacheable(second)) == (True, False)
+    assert buffers.address_of(second) == buffers.address_of(first) + 4096
     buffers.write(first, 3, b"abc")
     assert buffers.read(first) == b"\0\0\0abc\0\0\0\0"
-    with pytest.raises(NoBuffer, match="has 10 bytes, and 11 were written"):
+    with pytest.raises(BufferRequestError, match="has 10 bytes; a write of"):
         buffers.write(first, 8, b"abc")
     buffers.free(first)
-    with pytest.raises(NoBuffer, match="was freed"):
+    with pytest.raises(BufferRequestError, match="was freed"):
         buffers.read(first)
     third = buffers.allocate(0, cacheable=True)
-    assert buffers.address(third) == buffers.address(second) + 2 * 4096
+    assert buffers.address_of(third) == buffers.address_of(second) + 2 * 4096
 
 
 def test_memory_is_finite():
     buffers = Buffers()
     buffers.allocate(200 << 20, cacheable=True)
-    with pytest.raises(NoBuffer, match="are not free"):
+    with pytest.raises(BufferRequestError, match="cannot allocate"):
         buffers.allocate(100 << 20, cacheable=True)
 
 

@@ -29,7 +29,7 @@ from lightning.networks.imports.simplify import finish
 from lightning.networks.network import Network, Preprocessing
 from lightning.networks.onnx_writer import PREPROCESSING, from_metadata
 from lightning.networks.operations.builder import BATCH, Builder, Call
-from lightning.networks.operations.operation_list import CONTRADICTIONS, apply, translate
+from lightning.networks.operations.operation_list import CONTRADICTIONS, compute_node, translate
 from lightning.optional import require
 
 Array = npt.NDArray[Any]
@@ -110,7 +110,7 @@ def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) 
     opsets, graph = opsets_of(model, name), model.graph
     entry, output = _entry(graph, name), _output(graph, name)
     batch, *image = shape_of(entry)
-    builder = Builder(apply, batched=batch != 1)
+    builder = Builder(compute_node, batched=batch != 1)
     tensors = {"": "", entry.name: builder.input(entry.name, image)}
     for initialiser in graph.initializer:
         tensors[initialiser.name] = builder.constant(array_of(initialiser, folder), initialiser.name)

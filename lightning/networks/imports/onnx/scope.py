@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 from lightning.networks.operations.builder import Builder
-from lightning.networks.operations.operation_list import apply
+from lightning.networks.operations.operation_list import compute_node
 
 Array = npt.NDArray[Any]
 
@@ -41,7 +41,7 @@ class Scope:
 
     folder: Path
     opsets: Mapping[str, int]
-    builder: Builder = field(default_factory=lambda: Builder(apply, batched=False))
+    builder: Builder = field(default_factory=lambda: Builder(compute_node, batched=False))
     known: dict[str, Array] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)
     examples: dict[str, Array] = field(default_factory=dict)

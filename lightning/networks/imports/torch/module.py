@@ -19,7 +19,7 @@ from lightning.networks.imports.torch.functions import FUNCTIONS
 from lightning.networks.imports.torch.scope import Scope, Tensor
 from lightning.networks.network import Network, Preprocessing
 from lightning.networks.operations.builder import Builder
-from lightning.networks.operations.operation_list import CONTRADICTIONS, apply, run_float
+from lightning.networks.operations.operation_list import CONTRADICTIONS, compute_node, run_float
 from lightning.networks.preprocess import check_preprocessing
 from lightning.optional import require
 
@@ -68,7 +68,7 @@ def _trace_by_fx(module: Any, example_shape: Sequence[int], preprocessing: Prepr
     if name in LAYERS or name in ATTENTION:  # fx always traces into the outermost module
         module = torch.nn.Sequential(module)
     graph, leaves = _trace(module, name)
-    builder = Builder(apply)
+    builder = Builder(compute_node)
     entry = builder.input("input", example_shape)
     with torch.no_grad(), np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
         output = _follow(builder, module, graph, leaves, entry)

@@ -216,7 +216,8 @@ class _Reader:
                 continue
             if node.kind > wire.COLLECTIVE:
                 raise ValueError(
-                    f"{_describe(place)} is of type {node.kind}: known are 0 to 7, memory, computing, communication"
+                    f"{_describe(place)} has the unknown type {node.kind}; "
+                    "known types are 0 to 7 (memory, computing, communication)"
                 )
             own = node.attributes.get(DEVICE)
             if (node.kind == wire.COMPUTE or _is_call(node)) and own != -1:

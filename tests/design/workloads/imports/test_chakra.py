@@ -167,7 +167,7 @@ def _with_inputs(folder, ranks):
             r"the Chakra traces of a job: node 0 of rank 0 is a collective of \[5, 1048576\] bytes",
         ),
         ([[collective(12)], [collective(12)]], "collective of type 12: known are"),
-        ([[Node(3, "", 8)], []], "node 3 of rank 0 is of type 8: known are 0 to 7"),
+        ([[Node(3, "", 8)], []], "node 3 of rank 0 has the unknown type 8; known types are 0 to 7"),
         ([[collective(5, root_rank=9)], [collective(5)]], "has root_rank 9: ranks are 0 to"),
         ([[collective(wire.ALL_REDUCE, pg_name="9")], []], "process group 9: describe it in"),
         ([[Node(0, "", wire.COLLECTIVE, (), 0, {"comm_type": -1})], []], "a wrong attribute comm_type"),

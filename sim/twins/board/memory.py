@@ -87,8 +87,8 @@ class AddressSpace:
         return NoRegister(f"no register at {address:#x}: the datapath is at {self.slot.base:#x} to {last:#x}")
 
 
-class NoBuffer(Exception):
-    """An unknown buffer, an access beyond its end, or an allocation that exceeds the available memory."""
+class BufferRequestError(Exception):
+    """The buffer is unknown, an access exceeds it, or an allocation exceeds the available memory."""
 
 
 @dataclass(slots=True)
@@ -107,42 +107,52 @@ class Buffers:
         self._next = _FIRST_BUFFER
 
     def allocate(self, size: int, *, cacheable: bool) -> str:
-        """Allocate `size` bytes, all 0, and return the buffer's identifier. Raise `NoBuffer` if memory is exhausted."""
+        """Allocate `size` bytes, all 0, and return the buffer's identifier.
+
+        Raise `BufferRequestError` if they exceed the available memory.
+        """
         allocated = sum(len(each.data) for each in self._buffers.values())
         if allocated + size > _LIMIT_BYTES:
-            raise NoBuffer(f"{size} bytes are not free: {allocated} of {_LIMIT_BYTES} are allocated")
+            raise BufferRequestError(
+                f"cannot allocate {size} bytes: {allocated} of {_LIMIT_BYTES} bytes are allocated already"
+            )
         name = f"buffer-{next(self._numbers)}"
         self._buffers[name] = _Buffer(self._next, cacheable, bytearray(size))
         self._next += -(-size // _PAGE) * _PAGE or _PAGE
         return name
 
     def write(self, name: str, start: int, data: bytes) -> None:
-        """Write bytes into a buffer from offset `start`. Raise `NoBuffer`, also if they exceed it."""
+        """Write bytes into a buffer from offset `start`.
+
+        Raise `BufferRequestError` if the buffer does not exist or the bytes do not fit.
+        """
         buffer = self._find(name)
         if start + len(data) > len(buffer.data):
-            raise NoBuffer(f"{name} has {len(buffer.data)} bytes, and {start + len(data)} were written")
+            raise BufferRequestError(
+                f"{name} has {len(buffer.data)} bytes; a write of {len(data)} bytes at offset {start} does not fit"
+            )
         buffer.data[start : start + len(data)] = data
 
     def read(self, name: str) -> bytes:
-        """Return all bytes of a buffer. Raise `NoBuffer` if it does not exist."""
+        """Return all bytes of a buffer. Raise `BufferRequestError` if it does not exist."""
         return bytes(self._find(name).data)
 
-    def address(self, name: str) -> int:
-        """Return the physical address of a buffer. Raise `NoBuffer` if it does not exist."""
+    def address_of(self, name: str) -> int:
+        """Return the physical address of a buffer. Raise `BufferRequestError` if it does not exist."""
         return self._find(name).address
 
-    def cacheable(self, name: str) -> bool:
-        """Return whether a buffer was allocated as cacheable. Raise `NoBuffer` if it does not exist."""
+    def is_cacheable(self, name: str) -> bool:
+        """Return whether a buffer was allocated as cacheable. Raise `BufferRequestError` if it does not exist."""
         return self._find(name).cacheable
 
     def free(self, name: str) -> None:
-        """Free a buffer. Raise `NoBuffer` if it does not exist."""
+        """Free a buffer. Raise `BufferRequestError` if it does not exist."""
         self._find(name)
         del self._buffers[name]
 
     def _find(self, name: str) -> _Buffer:
         if name not in self._buffers:
-            raise NoBuffer(f"no buffer {name!r}: it was freed, or belongs to another board")
+            raise BufferRequestError(f"no buffer {name!r}: it was freed, or belongs to another board")
         return self._buffers[name]
 
 
