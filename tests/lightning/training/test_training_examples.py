@@ -152,6 +152,6 @@ def test_the_code_of_the_how_to_runs_one_block_after_the_other():
         exec(compile(block.replace("epochs=10", "epochs=1"), "train-with-noise.md", "exec"), known)
 
     assert len(code) == 2
-    assert known["found"].epochs == 1
+    assert known["comparison"].epochs == 1
     assert not torch.equal(module[1].weight, before)
     assert "forward" not in vars(module[1])
