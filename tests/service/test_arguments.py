@@ -54,7 +54,7 @@ def test_a_switch_whose_lab_cannot_be_told_is_an_error_like_others(service, monk
     from testbed.service.access import Identity
 
     def twice(_lab):
-        raise LabStartError("lab 'testbed12' runs 2 times")
+        raise LabStartError("lab 'testbed12' is running 2 times")
 
     monkeypatch.setattr(lifecycle, "find_running", twice)
     request = json.dumps({"command": "switch read", "lab": "testbed12", "switch": "ocs1"})
@@ -67,5 +67,5 @@ def test_a_switch_whose_lab_cannot_be_told_is_an_error_like_others(service, monk
     assert json.loads(ended.output)["error"] == {
         "code": LabStartError.code,
         "who": LabStartError.who,
-        "message": "lab 'testbed12' runs 2 times",
+        "message": "lab 'testbed12' is running 2 times",
     }

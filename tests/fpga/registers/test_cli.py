@@ -116,7 +116,7 @@ def test_build_for_a_board_that_is_unknown(streamer, tmp_path, capsys):
 @pytest.mark.process
 def test_build_where_a_file_stands_says_the_hint(streamer, tmp_path, capsys):
     (tmp_path / "taken").write_text("mine")
-    for folder, why in (("taken", "is there already"), ("taken/deeper", "a part of the path is a file")):
+    for folder, why in (("taken", "it exists already"), ("taken/deeper", "a part of the path is a file")):
         assert run_app(["build", str(streamer), "-o", str(tmp_path / folder)]) == 1
         printed = capsys.readouterr().err
         assert printed.startswith(f"error: cannot use '{tmp_path / folder}'")

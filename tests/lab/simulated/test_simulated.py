@@ -186,7 +186,7 @@ def test_two_modelled_labs_at_once_have_networks_of_their_own(lab):
     with start_lab(lab, hosts="model") as one, start_lab(lab, hosts="model") as two:
         assert one.lab.management != two.lab.management
         assert {one.lab_id, two.lab_id} <= {entry["lab_id"] for entry in lab_status() if entry["live"]}
-        with pytest.raises(LabStartError, match="runs 2 times"):
+        with pytest.raises(LabStartError, match="is running 2 times"):
             find_running(lab)
 
 

@@ -53,7 +53,7 @@ def test_no_lines_start_no_process():
 
 
 def test_an_unknown_namespace_is_named():
-    with pytest.raises(KernelFault, match="no network namespace tn-none"):
+    with pytest.raises(KernelFault, match="network namespace tn-none does not exist"):
         netns.call_in("tn-none", lambda: None)
 
 
