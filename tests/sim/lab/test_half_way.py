@@ -78,7 +78,9 @@ def test_a_start_that_is_cancelled_while_hosts_boot_leaves_nothing(kernel_labs, 
 
 @pytest.mark.kernel
 def test_a_kernel_that_cannot_redirect_says_so_before_there_is_light(monkeypatch, request):
-    monkeypatch.setattr(fabric, "_format_redirect", lambda source, target: f"filter add dev {source} no such thing")
+    monkeypatch.setattr(
+        fabric, "_format_redirect", lambda source, target: f"filter add dev {source} no such thing"
+    )
     names = ["tfhw-fab", "tfhw-a"]
     netns.add_namespaces(names)
     request.addfinalizer(lambda: netns.delete_namespaces(names))
