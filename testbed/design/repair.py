@@ -167,7 +167,7 @@ def _why_not(losses: Losses) -> str:
     if all(map(losses.may_go, losses.lost)):
         return "the lost link served one pair; its data takes the detour"
     nodes = ", ".join(str(nic.node) for nic in sorted(losses.dead))
-    return f"node {nodes} has no other NIC to give: the detour stays until the fibre is replaced"
+    return f"node {nodes} has no other NIC to give: the detour stays until the fibre or GPU is replaced"
 
 
 def _detour(lost: Link, running: Wiring, repatched: Wiring, spare: Collection[Edge]) -> Detour:
@@ -178,8 +178,8 @@ def _detour(lost: Link, running: Wiring, repatched: Wiring, spare: Collection[Ed
     path = _find_shortest(running, lost, spare)
     if path is None and _find_shortest(repatched, lost, spare) is None:
         raise TopologyError(
-            f"without the lost fibre, node {lost.source.node} has no path to node {lost.target.node}: "
-            "replace the fibre, or give every node a second link"
+            f"without the lost link, node {lost.source.node} has no path to node {lost.target.node}: "
+            "replace the fibre or GPU, or give every node a second link"
         )
     return Detour(lost, path or ())
 

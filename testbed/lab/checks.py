@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import AddressValueError, IPv4Address
 from typing import Literal, NamedTuple
 
+from lightbed.wording import count_noun
 from ocs_drivers.families import lab_schemes
 from testbed.lab.document import Document, Location
-from testbed.lab.schema import FibreSchema, LabSchema, SwitchSchema, TwinSchema
+from testbed.lab.schema import FibreSchema, HostSchema, LabSchema, SwitchSchema, TwinSchema
 
 Direction = Literal["transmit", "receive"]
 
@@ -56,6 +57,7 @@ def check(document: Document, schema: LabSchema) -> None:
     """Run all checks, the most basic errors first. Raises `LabFileError`."""
     _check_names(document, schema)
     _check_interfaces(document, schema)
+    _check_gpus(document, schema)
     _check_switches(document, schema)
     uses = list(_uses(schema))
     _check_switches_known(document, schema, uses)
@@ -117,6 +119,26 @@ def _check_interfaces(document: Document, schema: LabSchema) -> None:
                 what = f"interface '{nic.name}' of host '{host.name}' cannot be simulated under this name"
                 hint = "use lower-case letters and digits, like nic1"
                 raise document.error(("hosts", i, "nics", k, "name"), what, hint)
+
+
+def _check_gpus(document: Document, schema: LabSchema) -> None:
+    """Check that the GPU of every NIC exists, and that NICs without one can be divided evenly among the GPUs."""
+    for i, host in enumerate(schema.hosts):
+        gpus, nics = host.gpus or 1, len(host.nics)
+        for k, nic in enumerate(host.nics):
+            if nic.gpu is not None and nic.gpu >= gpus:
+                what = f"{host.name}/{nic.name} is beside GPU {nic.gpu}, but the host has {count_noun(gpus, 'GPU')}"
+                hint = f"number them from 0 to {gpus - 1}, or correct 'gpus' of the host"
+                raise document.error(("hosts", i, "nics", k, "gpu"), what, hint)
+        if gpus % nics and nics % gpus and any(nic.gpu is None for nic in host.nics):
+            what = f"the {nics} NICs of '{host.name}' cannot be divided evenly among {gpus} GPUs"
+            raise document.error(("hosts", i, "gpus"), what, "give each NIC the 'gpu' beside it")
+
+
+def gpu_numbers(host: HostSchema) -> tuple[int, ...]:
+    """Return the number of the GPU beside each NIC of a host: as the file says, else divided evenly, in order."""
+    gpus, nics = host.gpus or 1, len(host.nics)
+    return tuple(k * gpus // nics if nic.gpu is None else nic.gpu for k, nic in enumerate(host.nics))
 
 
 def _check_unique(document: Document, what: str, names: Iterable[tuple[str, Location]]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from testbed.lab.checks import check, check_wired, parse_endpoint
+from testbed.lab.checks import check, check_wired, gpu_numbers, parse_endpoint
 from testbed.lab.document import Document, parse_document, read_document
 from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic, LabSwitch, LinkClass, SwitchTwin
 from testbed.lab.schema import FibreSchema, HostSchema, LabSchema, read_schema
@@ -78,7 +78,10 @@ def _lab(document: Document, *, bare: bool = False) -> Lab:
 
 
 def _host(schema: LabSchema, host: HostSchema, path: Path, *, bare: bool) -> LabHost:
-    nics = [LabNic(nic.name, nic.address, _fibre(nic.transmit), _fibre(nic.receive)) for nic in host.nics]
+    nics = [
+        LabNic(nic.name, nic.address, _fibre(nic.transmit), _fibre(nic.receive), gpu)
+        for nic, gpu in zip(host.nics, gpu_numbers(host), strict=True)
+    ]
     is_unused = [nic.unused is not None and not bare for nic in host.nics]
     return LabHost(
         name=host.name,
@@ -90,6 +93,7 @@ def _host(schema: LabSchema, host: HostSchema, path: Path, *, bare: bool) -> Lab
         ssh_port=host.ssh.port or schema.ssh.port or 22,
         unused=tuple(nic for nic, unused in zip(nics, is_unused, strict=True) if unused),
         server=host.server or "",
+        gpus=host.gpus,
     )
 
 
@@ -200,6 +204,12 @@ def _host_keys(lab: Lab, host: LabHost) -> dict[str, Any]:
             *(_nic_keys(nic) | {"unused": f"as in {lab.path.name}"} for nic in host.unused),
         ],
     }
+    if host.server:
+        keys["server"] = host.server
+    if host.gpus is not None:
+        keys["gpus"] = host.gpus
+        for each, nic in zip(keys["nics"], (*host.nics, *host.unused), strict=True):
+            each["gpu"] = nic.gpu
     own = {"user": host.user, "port": host.ssh_port, "python": host.python}
     common = _ssh_keys(lab)
     different = {key: value for key, value in own.items() if value != common[key]}

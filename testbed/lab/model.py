@@ -30,12 +30,16 @@ UNKNOWN_FIBRE = FibreEnd("", 0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class LabNic:
-    """One interface of a host: kernel name, IPv4 address, transmit fibre and receive fibre."""
+    """One interface of a host: kernel name, IPv4 address, transmit fibre and receive fibre.
+
+    `gpu` is the number of the GPU beside it, from 0. It also serves the GPUs after this one that have no NIC.
+    """
 
     name: str
     address: IPv4Address
     transmit: FibreEnd
     receive: FibreEnd
+    gpu: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,8 @@ class LabHost:
     """A host: `management` is its address for SSH. `address` is its node address, which belongs to none of its links.
 
     `unused` are NICs that the lab file excludes from every topology, for instance because a fibre is dead. `server` is
-    the machine of which the host is a logical server; empty if the host is a machine of its own.
+    the machine of which the host is a logical server; empty if the host is a machine of its own. `gpus` is None if the
+    lab file does not say how many the host has.
     """
 
     name: str
@@ -55,6 +60,12 @@ class LabHost:
     ssh_port: int = 22
     unused: tuple[LabNic, ...] = ()
     server: str = ""
+    gpus: int | None = None
+
+    def nics_beside(self, gpu: int) -> tuple[int, ...]:
+        """Return the indices in `nics` of the NICs that serve a GPU, given by its number."""
+        served = max((nic.gpu for nic in (*self.nics, *self.unused) if nic.gpu <= gpu), default=0)
+        return tuple(index for index, nic in enumerate(self.nics) if nic.gpu == served)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,10 +104,14 @@ Fibre = Annotated[FibreSchema, BeforeValidator(_expand_fibre)]
 
 
 class NicSchema(Schema):
-    """One interface. In a bare lab file its fibres may be missing; `unused` says why it is in no topology."""
+    """One interface. In a bare lab file its fibres may be missing; `unused` says why it is in no topology.
+
+    `gpu` is the number of the GPU beside it, from 0.
+    """
 
     name: Interface
     address: Address
+    gpu: Annotated[int, Field(ge=0)] | None = None
     transmit: Fibre | None = None
     receive: Fibre | None = None
     unused: str | None = None
@@ -131,11 +135,12 @@ class HostSshSchema(Schema):
 
 
 class HostSchema(Schema):
-    """One host."""
+    """One host. With `gpus`, its NICs are divided evenly among them, in order, unless the NICs name theirs."""
 
     name: Name
     management: Address
     address: Address
+    gpus: Annotated[int, Field(ge=1, le=1024)] | None = None
     nics: Annotated[list[NicSchema], Field(min_length=1)]
     server: Name | None = None
     ssh: HostSshSchema = HostSshSchema()

@@ -53,7 +53,8 @@ EXCESS_LOSS = FindingKind(
 )
 
 TOLERANCE_DB = 1.0
-Fibre = Literal["transmit", "receive"]
+Part = Literal["transmit", "receive", "gpu"]
+"""What a NIC lost: one of its fibres, or the GPU beside it."""
 Verdict = Literal["lit", "transmit", "receive", "either", "unpatched"]
 Carriers = Mapping[Nic, bool]
 """The carrier of each NIC of the lab: True if the NIC reports that it receives light."""
@@ -248,11 +249,12 @@ def _judge_extra(
 class Loss:
     """A lost fibre: the NIC at its end, which of its fibres, and the link that it carried.
 
-    Without a monitor it is unknown which fibre of a link is lost: both are reported, neither of them `sure`.
+    Without a monitor it is unknown which fibre of a link is lost: both are reported, neither of them `sure`. `fibre` is
+    `gpu` if both fibres are whole, but the GPU that the NIC serves has failed.
     """
 
     nic: Nic
-    fibre: Fibre
+    fibre: Part
     link: Link
     sure: bool = True
 

@@ -1,4 +1,4 @@
-"""Repair of a lab that loses a fibre while a collective runs: detours at once, then new circuits.
+"""Repair of a lab that loses a fibre or a GPU while a collective runs: detours at once, then new circuits.
 
     observe  ->  plan (`testbed.design.repair`)  ->  detours over a borrowed link  ->  re-patch by journal  ->  verify
 
@@ -12,7 +12,7 @@ is valid only while the switches hold exactly its links: `testbed apply` ends it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,8 +28,9 @@ from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
 from testbed.operate.apply import check_no_drift
 from testbed.operate.design import Design, with_routes
+from testbed.operate.failure_rules import Gpu, find_gpu_losses, find_nics_lost, list_failed_gpus
 from testbed.operate.intent import Stated
-from testbed.operate.light import Fibre, Loss, LossObservation, observe_losses
+from testbed.operate.light import Loss, LossObservation, Part, observe_losses
 from testbed.operate.model import Circuit, LabPlan, VerifyReport
 from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners
 from testbed.operate.session import DEFAULT, Change, LabSession, Note
@@ -73,7 +74,7 @@ class RepairRecord:
 
         try:
             losses = tuple(
-                Loss(nics[loss["nic"]], cast("Fibre", loss["fibre"]), link(loss["link"]), loss["sure"])
+                Loss(nics[loss["nic"]], cast("Part", loss["fibre"]), link(loss["link"]), loss["sure"])
                 for loss in data["losses"]
             )
             return cls(frozenset(map(link, data["planned"])), losses, frozenset(map(link, data["links"])))
@@ -155,9 +156,10 @@ def plan_lab_repair(
     sent: NDArray[np.float64] | None = None,
     routes_for: RoutesFor = lambda _topology: None,
 ) -> LabRepair | None:
-    """Return the repair of the observed losses; None if no fibre is lost. Pure.
+    """Return the repair of the observed losses; None if nothing is lost. Pure.
 
-    `sent` (bytes per pair) decides the order in which links may be given up, see `find_bought_pairs`. An `earlier`
+    `sent` (bytes per pair) decides the order in which links may be given up, see `find_bought_pairs`. With a failed GPU
+    none is given up: only an idle GPU can take its place, with the NICs beside it. An `earlier`
     repair in force adds the fibres that it recorded. Detours use only links that carry data. `routes_for` returns the
     sets of routes of a plan on a topology; if it returns None, one set of shortest paths is used and routed over the
     detours. Raises `TopologyError` if a host is cut off, and `DriftError` if that is because another topology is in
@@ -172,11 +174,13 @@ def plan_lab_repair(
         return None
     expected = replace(design.wiring, links=tuple(earlier.links)) if earlier else design.wiring
     strange = differences(lab, expected, observation.seen)
+    # The idle NICs of a failed GPU are of no use either.
+    dead = {loss.nic for loss in losses} | find_nics_lost(lab, set(list_failed_gpus(lab, losses)))
     try:
         repair = plan_repair(
             _with_idle_nics(lab, design.wiring),
-            sorted({loss.nic for loss in losses}),
-            find_bought_pairs(design.topology, sent),
+            sorted(dead),
+            () if any(loss.fibre == "gpu" for loss in losses) else find_bought_pairs(design.topology, sent),
             planes=len(lab.switches),
             lost=_find_affected_links(design.wiring, losses),
             current=CurrentLinks(observation.held, observation.carrying),
@@ -199,18 +203,28 @@ def plan_lab_repair(
 
 
 def _find_affected_links(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
-    """Return the links that lost fibres disable.
+    """Return the links that lost fibres and failed GPUs disable.
 
     A NIC without light does not send either, so its outgoing link is included.
     """
     into, out = wiring.link_into, wiring.link_from
-    without_light = {loss.nic for loss in losses if loss.fibre == "receive"}
+    without_light = {loss.nic for loss in losses if loss.fibre in ("receive", "gpu")}
     without_light |= {out[loss.nic].target for loss in losses if loss.fibre == "transmit" and loss.nic in out}
     lost = {links[nic] for nic in without_light for links in (into, out) if nic in links}
     if not wiring.simplex:
         dead = {loss.nic for loss in losses}
         lost |= {link for link in wiring.links if dead.intersection(link)}
     return lost
+
+
+def with_failed_gpus(
+    lab: Lab, design: Design, observation: LossObservation, failed: Collection[Gpu]
+) -> LossObservation:
+    """Return the observation with the losses that failed GPUs cause; links of their NICs carry nothing."""
+    losses = tuple(find_gpu_losses(lab, design.wiring, failed))
+    dead = find_nics_lost(lab, failed)
+    carrying = frozenset(link for link in observation.carrying if not dead.intersection(link))
+    return replace(observation, losses=(*observation.losses, *losses), carrying=carrying)
 
 
 def _reroute(design: Design, repair: Repair, routes_for: RoutesFor) -> Design | None:
@@ -349,7 +363,7 @@ def describe_losses(lab: Lab, losses: Iterable[Loss]) -> Iterator[str]:
     """Yield lost fibres as lines for people."""
     for loss in losses:
         doubt = "" if loss.sure else " (or the one at the other end)"
-        yield f"lost: {_describe_fibre(lab, loss)}{doubt}, for {lab.link_label(loss.link)}"
+        yield f"lost: {_describe_part(lab, loss)}{doubt}, for {lab.link_label(loss.link)}"
 
 
 def losses_json(lab: Lab, losses: Iterable[Loss]) -> list[dict[str, Any]]:
@@ -406,7 +420,9 @@ def _list_detours(planned: LabRepair) -> tuple[Detour, ...]:
     return tuple(one for one in planned.repair.detours if one.lost in held or len(one.path) != 1)
 
 
-def _describe_fibre(lab: Lab, loss: Loss) -> str:
+def _describe_part(lab: Lab, loss: Loss) -> str:
     nic = lab.nic(loss.nic)
+    if loss.fibre == "gpu":
+        return f"the GPU beside {lab.nic_label(loss.nic)}"
     end = nic.transmit if loss.fibre == "transmit" else nic.receive
     return f"the {loss.fibre} fibre of {lab.nic_label(loss.nic)} at {end.switch}:{end.port}"

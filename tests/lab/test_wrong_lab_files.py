@@ -51,7 +51,7 @@ BAD = {
         "name: nic1, adress: 10.100.1.1",
         16,
         "did you mean 'address'?",
-        "allowed here: name, address, transmit, receive, unused",
+        "allowed here: name, address, gpu, transmit, receive, unused",
     ),
     "key twice": (
         "name: small",

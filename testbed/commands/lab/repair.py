@@ -1,9 +1,9 @@
-"""`testbed repair`: find lost fibres, plan how traffic avoids them, and apply that plan."""
+"""`testbed repair`: plan how traffic avoids lost fibres and failed GPUs, and apply that plan."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from testbed.measure.results.store import RunStore
     from testbed.operate.choice import DesignChoice
     from testbed.operate.design import Design
+    from testbed.operate.failure_rules import Gpu
     from testbed.operate.light import LossObservation
     from testbed.operate.repair import LabRepair, RepairRecord, RepairResult, RoutesFor
     from testbed.operate.session import LabSession
@@ -39,7 +40,10 @@ REPAIR, REPAIR_BEGUN = "repair", "repair begun"
 
 @dataclass(frozen=True, kw_only=True)
 class LostFibre:
-    """A fibre of a NIC without light; not `sure` if it may be the fibre at the other end of the link instead."""
+    """A fibre of a NIC without light; not `sure` if it may be the fibre at the other end of the link instead.
+
+    `fibre` is `transmit`, `receive`, or `gpu`: the GPU beside the NIC has failed.
+    """
 
     nic: str
     fibre: str
@@ -53,6 +57,18 @@ class LinkDetour:
 
     link: str
     path: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """What to do about one failure in a lab whose hosts have several GPUs, see `testbed.operate.failure_rules`."""
+
+    rule: int
+    subject: str
+    gpus_lost: tuple[str, ...]
+    action: str
+    target: str
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +103,8 @@ class RepairDocument(HostsFields):
     """Lost fibres, the planned repair, and with `--apply` its outcome.
 
     `repair_record` is true if a repair is in force. `strange` lists circuits that belong neither to the topology nor
-    to a repair, `unpatched` the links whose circuits are missing or pass no light.
+    to a repair, `unpatched` the links whose circuits are missing or pass no light. `rules` say what to do about each
+    failure if hosts of the lab have several GPUs.
     """
 
     repair_record: bool
@@ -98,6 +115,7 @@ class RepairDocument(HostsFields):
     remove: tuple[str, ...] | None = field(default=None, metadata=OMIT_NONE)
     make: tuple[str, ...] | None = field(default=None, metadata=OMIT_NONE)
     why: str | None = field(default=None, metadata=OMIT_NONE)
+    rules: tuple[Advice, ...] | None = field(default=None, metadata=OMIT_NONE)
     repaired: RepairOutcome | None = field(default=None, metadata=OMIT_NONE)
     findings: tuple[Finding, ...]
 
@@ -106,7 +124,7 @@ class RepairDocument(HostsFields):
         """1 if a repair is not proven; 2 if one is planned, or something is lost, off or unfinished."""
         if self.repaired is not None:
             return DONE if self.repaired.verified.ok else ERROR
-        is_well = self.why is None and not (self.unpatched or self.unfinished or self.findings)
+        is_well = self.why is None and not (self.unpatched or self.unfinished or self.findings or self.rules)
         return DONE if is_well else CHANGES
 
 
@@ -117,22 +135,30 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
     apply: Annotated[bool, option("Apply the repair: first the routes, then the circuits.", "--apply")] = (
         False
     )
+    gpus: Annotated[
+        tuple[str, ...],
+        option("A GPU that has failed, for instance a/gpu1 (repeatable).", "--gpu", metavar="HOST/GPU"),
+    ] = ()
 
     def run(self, place: Place) -> RepairDocument:
         """Find lost fibres, plan a repair, and with `--apply` apply it. Raises the errors of the devices."""
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design
+        from testbed.operate.failure_rules import parse_gpu
         from testbed.operate.repair import losses_json, repair_json
 
         choice = choose_design(place.running_lab, self.topology_name, place.runs_dir, before_repair=True)
         lab = choice.lab
+        failed = {parse_gpu(lab, label) for label in self.gpus}
         if self.apply:
             check_permission(lab, self.really_move)
         with place.session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
-            observation, planned, unfinished = plan_repair(session, choice, place.runs_dir)
+            observation, planned, unfinished = plan_repair(session, choice, place.runs_dir, failed)
             findings = describe_findings(session.off_findings)
+            advice = _advise(session, choice, observation, planned, failed)
             place.say(choice.heading(), *choice.lines(), *finding_lines(findings))
             place.say(*_lines(session, choice, observation, planned, unfinished))
+            place.say(*(f"rule {one.rule}: {one.text}" for one in advice or ()))
             repaired = None
             if planned and self.apply:
                 repaired = self._repair(place, session, choice, planned)
@@ -150,6 +176,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             remove=rows.get("remove"),
             make=rows.get("make"),
             why=rows.get("why"),
+            rules=advice,
             repaired=_describe(repaired) if repaired else None,
             findings=findings,
         )
@@ -199,18 +226,19 @@ def _describe(repaired: RepairResult) -> RepairOutcome:
 
 
 def plan_repair(
-    session: LabSession, choice: DesignChoice, runs_dir: Path
+    session: LabSession, choice: DesignChoice, runs_dir: Path, failed: Collection[Gpu] = ()
 ) -> tuple[LossObservation, LabRepair | None, Sequence[Unfinished]]:
-    """Return the observed losses, a plan of their repair, and the unfinished operations.
+    """Return the losses, observed or caused by failed GPUs, a plan of their repair, and the unfinished operations.
 
-    The plan is None if no fibre is lost, or if a device does not answer: a repair routes traffic over every host and
+    The plan is None if nothing is lost, or if a device does not answer: a repair routes traffic over every host and
     may change circuits on every switch.
     """
     from testbed.measure.results.store import RunStore
-    from testbed.operate.repair import observe_design, plan_lab_repair
+    from testbed.operate.repair import observe_design, plan_lab_repair, with_failed_gpus
     from testbed.operate.unfinished import find_unfinished_or_error
 
-    design, observation = choice.design, observe_design(session, choice.design)
+    design = choice.design
+    observation = with_failed_gpus(session.lab, design, observe_design(session, design), failed)
     unfinished = find_unfinished_or_error(runs_dir, session.lab)
     if session.off:
         return observation, None, unfinished
@@ -219,6 +247,32 @@ def plan_repair(
         return observation, plan_lab_repair(session.lab, design, observation, earlier), unfinished
     planned = plan_lab_repair(session.lab, design, observation, earlier, *_load_plan_traffic(choice))
     return observation, planned, unfinished
+
+
+def _advise(
+    session: LabSession,
+    choice: DesignChoice,
+    observation: LossObservation,
+    planned: LabRepair | None,
+    failed: Collection[Gpu],
+) -> tuple[Advice, ...] | None:
+    """Return what to do about each failure; None if no host of the lab has several GPUs."""
+    from testbed.operate.failure_rules import advise_on_failures, has_domains, list_failed_gpus
+
+    if not has_domains(session.lab):
+        return None
+    if planned:  # an earlier repair may have recorded more
+        failed = {*failed, *list_failed_gpus(session.lab, planned.record.losses)}
+    advice = advise_on_failures(
+        session.lab,
+        choice.design.wiring,
+        failed,
+        losses=observation.losses,
+        off=session.off,
+        links=planned.repair.repatched.links if planned else (),
+        seen=observation.seen,
+    )
+    return tuple(Advice(**asdict(one)) for one in advice)
 
 
 def _find_earlier_repair(

@@ -141,7 +141,7 @@ def test_a_ring_is_closed_over_three_links_and_stays_so_without_links_to_give():
     assert [len(detour.path) for detour in repair.detours] == [3, 3]
     assert (repair.remove, repair.make) == ((), ())
     assert repair.repatched == repair.running
-    assert "stays until the fibre is replaced" in repair.why
+    assert "stays until the fibre or GPU is replaced" in repair.why
 
 
 def test_an_idle_nic_restores_the_ring_at_no_cost():
@@ -247,7 +247,7 @@ def test_a_dark_nic_loses_nothing():
 
 def test_a_node_cut_off_is_named():
     with pytest.raises(
-        TopologyError, match="without the lost fibre, node 0 has no path to node 1: replace the fibre"
+        TopologyError, match="without the lost link, node 0 has no path to node 1: replace the fibre"
     ):
         plan_repair(wire(find_topology(2, 1)), [Nic(0, 0)])
 
