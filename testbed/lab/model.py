@@ -137,6 +137,17 @@ class Lab:
     others: tuple[LabHost, ...] = ()
     revision: str = field(default="", compare=False)
 
+    @property
+    def gpus_per_host(self) -> int | None:
+        """GPUs of each host; None if the lab file does not say. Raises `TopologyError` if hosts differ."""
+        counts = {host.gpus for host in self.hosts}
+        if len(counts) > 1:
+            shown = ", ".join(f"{host.name} {host.gpus or 'unknown'}" for host in self.hosts[:4])
+            raise TopologyError(
+                f"{self.path}: hosts have different numbers of GPUs ({shown}): use equal hosts"
+            )
+        return counts.pop()
+
     def nic(self, nic: Nic) -> LabNic:
         """Return the interface of a planned NIC, which is given by node and index."""
         return self.hosts[nic.node].nics[nic.index]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -194,6 +194,10 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
         lab = load_lab(self.lab_file) if self.lab_file else None
         servers, instances = self._servers_of(lab) if lab else self._servers()
         choice = self.choose(instances, "flows", "search", "routes", zero=self.zero, recompute=self.recompute)
+        if lab and lab.gpus_per_host:
+            choice = replace(
+                choice, settings={"devices_per_server": str(lab.gpus_per_host), **choice.settings}
+            )
         check_writable(self.out)
         effort = Effort(
             self.seed, self.steps, self.chains, self.workers, self.scheduler, self.checkpoint, self.resume

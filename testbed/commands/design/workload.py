@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from testbed.commands.declare import Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document
@@ -114,6 +115,16 @@ class SimulatesWorkload(NamesWorkload):
             "WORKLOAD",
         ),
     ] = ""
+    lab_file: Annotated[
+        Path | None,
+        option(
+            "Lab file that sets servers, their GPUs and links, and the rate; other options override it.",
+            "--lab",
+            metavar="LAB",
+            complete="lab_files",
+            is_local=True,
+        ),
+    ] = None
     rate_gbps: Annotated[
         float | None, option("Rate of one link, in Gbit/s; default: the plan's, else 100.", metavar="R")
     ] = None
@@ -182,6 +193,9 @@ class SimulatesWorkload(NamesWorkload):
         from testbed.design.evaluation.job import open_job
         from testbed.design.fabrics.kind import FabricOptions
 
+        if self.lab_file:
+            here = self._fill_from_lab(self.lab_file)
+            return here.setting(default_degree, may_share=may_share, of_gpus=of_gpus)
         nodes, degree, part = self.cut(default_degree, may_share=may_share)
         choice = self.choose(self.mig, "packets" if self.routing == "hash" else "flows")
         hb_domain = self.hb_domain or (choice.devices_per_server if of_gpus and choice.has_servers else 1)
@@ -204,6 +218,26 @@ class SimulatesWorkload(NamesWorkload):
                 hb_domain,
                 self.hb_gbps,
             ),
+        )
+
+    def _fill_from_lab(self, lab_file: Path) -> Self:
+        """Return the options with those that are not given set by a lab file.
+
+        A plan is for whole servers, so their GPUs are no nodes then. Raises `LabFileError`, `TopologyError`.
+        """
+        from testbed.design.workloads.strategies import is_named
+        from testbed.lab.inventory import load_lab
+        from testbed.operate.design import degree_of
+
+        lab = load_lab(lab_file)
+        has_plan = bool(self.strategy) and not is_named(self.strategy)
+        return replace(
+            self,
+            lab_file=None,
+            nodes=self.nodes or len(lab.hosts),
+            degree=self.degree or degree_of(lab),
+            rate_gbps=self.rate_gbps or lab.link.represents_gbps,
+            hb_domain=self.hb_domain or (None if has_plan else lab.gpus_per_host),
         )
 
 
