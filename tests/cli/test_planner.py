@@ -305,5 +305,5 @@ def test_two_jobs_share_a_lab_and_no_link(testbed, lab_file):
     assert stored.json["circuits"] == 24, "without a name the stored plan is meant"
     assert whole.json["circuits"] == 48, "without a plan all hosts are one job"
     assert again.code == 2
-    assert (busy.code, "held by input" in busy.err) == (1, True)
+    assert (busy.code, "is used by input" in busy.err) == (1, True)
     assert taken.json["verified"] is True
