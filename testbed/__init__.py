@@ -1,1 +1,30 @@
-"""Describe an optical testbed, patch it, prove it, measure on it, and keep every measurement."""
+"""Describe an optical testbed, patch it, prove it, measure on it, and keep every measurement.
+
+from testbed import open_lab
+
+with open_lab("labs/testbed12.yaml", start=True) as lab:
+    print(lab.apply().verified)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from testbed.scripting.asynchronous import open_lab_async
+    from testbed.scripting.lab import open_lab
+
+__all__ = ["open_lab", "open_lab_async"]
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name. It is imported at its first use, so that commands start fast."""
+    if name == "open_lab":
+        from testbed.scripting.lab import open_lab
+
+        return open_lab
+    if name == "open_lab_async":
+        from testbed.scripting.asynchronous import open_lab_async
+
+        return open_lab_async
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

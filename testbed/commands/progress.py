@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress as RichProgress
 
     from testbed.design.evaluation.compilation import Part
+
+
+Progress = Callable[[int, int, str], None]
+"""A function that is called with the number of steps done, of all steps, or 0 if unknown, and a text."""
+_callback: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 
 def note_compilation(*parts: Part) -> None:
@@ -49,7 +55,7 @@ class PlainNarrator:
 class RichNarrator:
     """Progress as a live bar, for terminals."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: RichProgress) -> None:
         self._progress = progress
         self._task = progress.add_task("", total=None)
 
@@ -67,15 +73,52 @@ class RichNarrator:
         self._progress.update(self._task, completed=done, total=total, description=text)
 
 
+@dataclass
+class CallbackNarrator:
+    """Progress as calls of a function; titles and events are calls with 0 of 0 steps."""
+
+    call: Progress
+
+    def phase(self, title: str) -> None:
+        """Report the start of a new part of the job."""
+        self.call(0, 0, title)
+
+    def note(self, text: str) -> None:
+        """Report an event."""
+        self.call(0, 0, text)
+
+    def tick(self, done: int, total: int, text: str) -> None:
+        """Report that `done` of `total` steps are complete."""
+        self.call(done, total, text)
+
+
+Narrator = PlainNarrator | RichNarrator | CallbackNarrator
+
+
 @contextmanager
-def narrate() -> Iterator[PlainNarrator | RichNarrator]:
-    """Provide a live bar if standard error is a terminal, else a narrator of plain lines."""
+def report_progress(call: Progress | None) -> Iterator[None]:
+    """Report the progress of commands in the block to a function; with None, as on the command line."""
+    before = _callback.set(call)
+    try:
+        yield
+    finally:
+        _callback.reset(before)
+
+
+@contextmanager
+def narrate() -> Iterator[Narrator]:
+    """Provide the narrator of `report_progress`, a live bar if standard error is a terminal, else plain lines."""
+    call = _callback.get()
+    if call is not None:
+        yield CallbackNarrator(call)
+        return
     if not sys.stderr.isatty():
         yield PlainNarrator()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with RichProgress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield RichNarrator(progress)

@@ -30,10 +30,10 @@ from testbed.operate.light import find_held_circuits
 from testbed.operate.model import LabPlan, SwitchPlan
 from testbed.operate.plan import scope_of
 from testbed.operate.session import Change, LabSession, open_lab
-from testbed.pytest_plugin.heartbeat import TTL_S, keep_alive
 from testbed.pytest_plugin.lab_of_test import LabOfTest
 from testbed.pytest_plugin.needs import Candidates, Needs, join_hosts
 from testbed.pytest_plugin.options import LabOptions, skip
+from testbed.scripting.heartbeat import TTL_S, keep_alive
 from testbed.storage.address import address_in
 from testbed.storage.database import Database
 from testbed.storage.looking import read_rows

@@ -13,7 +13,7 @@ from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document
 from testbed.commands.groups import MovingCommand
 from testbed.commands.place import Place
-from testbed.commands.progress import PlainNarrator, RichNarrator, narrate, note_compilation
+from testbed.commands.progress import Narrator, narrate, note_compilation
 from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from testbed.design.reproductions.figure import Figure, Table
 
 _PARTS: Mapping[str, tuple[Part, ...]] = {"topoopt": ("flows", "search", "routes"), "rail-only": ("flows",)}
-Narrator = PlainNarrator | RichNarrator
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
 from urllib.parse import quote
@@ -24,11 +25,23 @@ Consent = Callable[[], None]
 """Check that is called before every write to a device, and raises if nothing may be sent."""
 
 _requested = threading.Event()
+_stop: ContextVar[threading.Event] = ContextVar("stop", default=_requested)
 
 
 def is_interrupted() -> bool:
-    """Return whether Ctrl-C was pressed, so that the change should stop before its next step."""
-    return _requested.is_set()
+    """Return whether the change should stop before its next step: Ctrl-C was pressed, or its caller was cancelled."""
+    return _requested.is_set() or _stop.get().is_set()
+
+
+@contextmanager
+def stoppable() -> Iterator[Callable[[], None]]:
+    """Provide a function that stops the changes of this context, and of no other, before their next step."""
+    event = threading.Event()
+    before = _stop.set(event)
+    try:
+        yield event.set
+    finally:
+        _stop.reset(before)
 
 
 @contextmanager

@@ -1,0 +1,85 @@
+"""The lab for coroutines: each method runs in a thread of its own, and can be cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from testbed.operate.engine.consent import stoppable
+from testbed.scripting.carriers import LabEvent
+from testbed.scripting.lab import Lab, open_lab
+
+if TYPE_CHECKING:
+    pass
+
+_AWAITED = (
+    "plan",
+    "apply",
+    "verify",
+    "path",
+    "nccl",
+    "job",
+    "repair",
+    "resume",
+    "rollback",
+    "light",
+    "epochs",
+    "lease",
+    "command",
+)
+"""Methods of `Lab` that `AsyncLab` has as coroutines."""
+_END = object()
+
+
+async def open_lab_async(source: str | Path, **options: Any) -> AsyncLab:
+    """Return the lab of a lab file or of a service for coroutines. Arguments and errors are those of `open_lab`."""
+    return AsyncLab(await asyncio.to_thread(partial(open_lab, source, **options)))
+
+
+class AsyncLab:
+    """A lab whose methods are those of `Lab`, to be awaited: `await lab.apply()`.
+
+    Cancelling a change stops it after its current step. An async context manager.
+    """
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Release what the lab holds; stop it if `open_lab_async` started it."""
+        await asyncio.to_thread(self._lab.close)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return a method of `Lab` as a coroutine function. Raises `AttributeError` for a name that is none."""
+        if name not in _AWAITED:
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        return partial(self._run, getattr(self._lab, name))
+
+    async def _run(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        with stoppable() as stop:
+            thread = asyncio.create_task(asyncio.to_thread(partial(method, *arguments, **options)))
+            try:
+                return await asyncio.shield(thread)
+            except asyncio.CancelledError:
+                stop()
+                await asyncio.wait(
+                    [thread]
+                )  # a change ends after its current step, never in the middle of it
+                thread.exception()
+                raise
+
+    async def events(self, after: int | None = None) -> AsyncIterator[LabEvent]:
+        """Yield the events of the lab as they happen, each once; endless."""
+        events = self._lab.events(after)
+        while (event := await asyncio.to_thread(next, events, _END)) is not _END:
+            assert isinstance(event, LabEvent)
+            yield event

@@ -1,0 +1,273 @@
+"""One lab, through its file or through a service: `open_lab` returns it, its methods are the commands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from testbed.commands.declare import fields_of
+from testbed.commands.groups import HostsChoice, parse_interval
+from testbed.commands.place import DEFAULT_RUNS
+from testbed.commands.progress import Progress
+from testbed.errors import LeaseDenied, UsageError
+from testbed.scripting.carriers import (
+    Carrier,
+    LabEvent,
+    LocalCarrier,
+    ServiceCarrier,
+    make_command,
+    use_lease,
+)
+from testbed.scripting.heartbeat import keep_alive
+
+if TYPE_CHECKING:
+    from testbed.commands.documents import Document
+    from testbed.commands.lab.apply import ApplyDocument
+    from testbed.commands.lab.drift import DriftDocument
+    from testbed.commands.lab.history import Epoch, EpochList
+    from testbed.commands.lab.path import PathDocument
+    from testbed.commands.lab.plan import PlanDocument
+    from testbed.commands.lab.repair import RepairDocument
+    from testbed.commands.lab.resume import ResumeDocument
+    from testbed.commands.lab.rollback import RollbackDocument
+    from testbed.commands.lab.verify import VerifyDocument
+    from testbed.commands.measure.job import PlanJobDocument
+    from testbed.commands.measure.nccl import MeasurementDocument
+    from testbed.commands.share.lease import Lease, LeaseDocument
+
+
+def _ignore(_done: int, _total: int, _text: str) -> None:
+    """Report no progress."""
+
+
+def open_lab(
+    source: str | Path,
+    *,
+    start: bool = False,
+    token: str | None = None,
+    runs_dir: str | Path | None = None,
+    hosts: HostsChoice = "auto",
+    really_move: str | None = None,
+    progress: Progress | bool = False,
+    verify_certificate: Any = True,
+) -> Lab:
+    """Return the lab of a lab file, or of a service by its URL and the lab's name: `https://lab.example/testbed12`.
+
+    A lab is a context manager; leaving it releases what it holds. The arguments:
+
+    - `start`: start the simulated lab of the file if it does not run, in the first free subnet, and stop it at the end.
+    - `token`: token of the service; by default `LIGHTBED_TOKEN`. `verify_certificate` is passed to httpx.
+    - `runs_dir`: folder of results and of the journal; by default `LIGHTBED_RUNS`, or `runs`.
+    - `hosts`, `really_move`: as the options of the commands; `really_move` names a real lab that may be changed.
+    - `progress`: a function of steps done, all steps (0 if unknown) and a text, or True for a bar on standard error.
+
+    Raises `LabFileError`, `LabStartError`, `UsageError`, and the errors of the client.
+    """
+    report = None if progress is True else progress or _ignore
+    if str(source).startswith(("http://", "https://")):
+        if start or runs_dir is not None:
+            raise UsageError("a lab of a service runs there: leave out start and runs_dir")
+        carrier: Carrier = _connect(str(source), token, verify_certificate)
+    else:
+        folder = Path(runs_dir or os.environ.get("LIGHTBED_RUNS") or DEFAULT_RUNS)
+        carrier = _open_file(Path(source), folder, hosts, start=start)
+    return Lab(carrier, hosts, really_move, report)
+
+
+def _connect(url: str, token: str | None, verify: Any) -> ServiceCarrier:
+    """Return the carrier to the lab at the end of a URL; without a name, to the only lab of the service."""
+    from testbed.client import connect
+
+    scheme, _, rest = url.partition("://")
+    server, _, name = rest.rstrip("/").partition("/")
+    client = connect(f"{scheme}://{server}", token, verify=verify)
+    names = [one["name"] for one in client.list_labs()]
+    if name not in names and (name or len(names) != 1):
+        client.close()
+        choices = ", ".join(names) or "none"
+        raise UsageError(
+            f"the service {scheme}://{server} has no lab {name!r}: its labs are {choices}. "
+            f"Write {scheme}://{server}/LAB"
+        )
+    return ServiceCarrier(client, name or names[0])
+
+
+def _open_file(lab_file: Path, runs_dir: Path, hosts: HostsChoice, *, start: bool) -> LocalCarrier:
+    from testbed.lab.inventory import load_lab, render_lab
+    from testbed.lab.simulated.lifecycle import find_running, is_up, start_lab
+
+    lab = load_lab(lab_file)
+    if not start or not lab.simulated or is_up(find_running(lab)):
+        return LocalCarrier(lab_file, runs_dir)
+    simulated = start_lab(lab, hosts=hosts, move=True)
+    if simulated.lab != lab:  # it runs at other addresses or rates, so it gets a file of its own
+        lab_file = runs_dir / "labs" / f"{simulated.lab_id}.yaml"
+        lab_file.parent.mkdir(parents=True, exist_ok=True)
+        lab_file.write_text(render_lab(simulated.lab), encoding="utf-8")
+    return LocalCarrier(lab_file, runs_dir, simulated)
+
+
+class Lab:
+    """A lab, for one thread at a time. Methods take the options of the command of their name, as keywords.
+
+    Names of options are those of the command line with underscores, without `--`; arguments of a command may be
+    positional. Methods return the command's document, a frozen dataclass with `to_json`, and raise the errors of
+    `testbed.errors` and of the devices. Changes are made under `selected_lease`, or under a lease of their own if it is
+    empty. Ctrl-C stops a change after its current step; a second one stops it at once.
+    """
+
+    def __init__(
+        self, carrier: Carrier, hosts: HostsChoice, really_move: str | None, progress: Progress | None
+    ) -> None:
+        self._carrier = carrier
+        self._defaults: dict[str, Any] = {"hosts": hosts, "really_move": really_move}
+        self._progress = progress
+        self.selected_lease = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release what the lab holds; stop it if `open_lab` started it. Safe to call again."""
+        self._carrier.close()
+
+    def plan(self, **options: Any) -> PlanDocument:
+        """Return what would change on the switches (`testbed plan`)."""
+        return cast("PlanDocument", self.command("plan", **options))
+
+    def apply(self, **options: Any) -> ApplyDocument:
+        """Patch a topology, install the hosts' routes, and verify both (`testbed apply`)."""
+        return cast("ApplyDocument", self.command("apply", **options))
+
+    def verify(self, **options: Any) -> VerifyDocument:
+        """Compare circuits, light, fibres, kernels and packets with the plan (`testbed verify`)."""
+        return cast("VerifyDocument", self.command("verify", **options))
+
+    def path(self, source: str, target: str, **options: Any) -> PathDocument:
+        """Return the path of a packet between two hosts, by plan and by the kernels (`testbed path`)."""
+        return cast("PathDocument", self.command("path", source, target, **options))
+
+    def nccl(self, **options: Any) -> MeasurementDocument:
+        """Measure AllReduce over the current circuits (`testbed nccl`)."""
+        return cast("MeasurementDocument", self.command("nccl", **options))
+
+    def job(self, **options: Any) -> PlanJobDocument:
+        """Run the plan in force as a job, and compare it with the prediction (`testbed job`)."""
+        return cast("PlanJobDocument", self.command("job", **options))
+
+    def repair(self, **options: Any) -> RepairDocument:
+        """Find lost fibres and plan how to avoid them; with `apply=True` do so (`testbed repair`)."""
+        return cast("RepairDocument", self.command("repair", **options))
+
+    def resume(self, **options: Any) -> ResumeDocument:
+        """Complete an unfinished operation (`testbed resume`)."""
+        return cast("ResumeDocument", self.command("resume", **options))
+
+    def rollback(self, **options: Any) -> RollbackDocument:
+        """Return to an earlier verified epoch, by default the previous one (`testbed rollback`)."""
+        return cast("RollbackDocument", self.command("rollback", **options))
+
+    def light(self, **options: Any) -> DriftDocument:
+        """Read and store power and loss of every fibre, and compare them with earlier ones (`testbed drift`)."""
+        return cast("DriftDocument", self.command("drift", **options))
+
+    def epochs(self) -> tuple[Epoch, ...]:
+        """Return the epochs, the newest first (`testbed history`)."""
+        return cast("EpochList", self.command("history")).epochs
+
+    def lease(
+        self,
+        resources: Sequence[str] = (),
+        *,
+        ttl: str = "10m",
+        wait: float = 0.0,
+        reason: str = "",
+        **options: Any,
+    ) -> HeldLease:
+        """Request parts of the lab, by default all of it, and return the lease; use it as a context manager.
+
+        Changes in the block are made under the lease, which is extended until its end and then released. `wait` is how
+        many seconds to wait for the grant; other options are those of `testbed lease request`. Raises `LeaseDenied`.
+        """
+        command = {"ttl": ttl, "wait": wait, "reason": reason, **options}
+        document = cast("LeaseDocument", self.command("lease request", resources, **command))
+        (lease,) = document.leases
+        if lease.state != "granted" and not options.get("at"):
+            self.command("lease release", lease.id)
+            raise LeaseDenied(f"lease {lease.id} was not granted within {wait:g} s: {lease.waits_for}")
+        return HeldLease(self, lease, parse_interval(ttl))
+
+    def events(self, after: int | None = None) -> Iterator[LabEvent]:
+        """Yield the events of the lab as they happen, each once, first those after number `after`; endless."""
+        return self._carrier.events(after)
+
+    def command(self, words: str, *arguments: Any, **options: Any) -> Document:
+        """Run any command of `testbed` on this lab, such as `doctor` or `lease list`, and return its document."""
+        command = make_command(words, arguments, self._fill(words, options))
+        with use_lease(self.selected_lease):
+            return self._carrier.run(words, command, self._progress)
+
+    def _fill(self, words: str, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the options, with those of the lab where the command has them."""
+        from testbed.commands.table import load_command
+
+        declared = load_command(words)
+        if declared is None:
+            raise UsageError(f"testbed has no command {words!r} that can run on a lab")
+        is_narrow = "really_move" not in {
+            each.name
+            for each in fields_of(declared)
+            if not each.option.only_with or options.get(each.option.only_with)
+        }
+        known = {each.name for each in fields_of(declared)} - ({"really_move"} if is_narrow else set())
+        return {name: value for name, value in self._defaults.items() if name in known} | options
+
+
+@dataclass
+class HeldLease:
+    """A lease of a lab. In its `with` block it is extended, and the changes of the lab are made under it."""
+
+    lab: Lab
+    lease: Lease
+    ttl_s: float
+
+    def __post_init__(self) -> None:
+        self._resources = ExitStack()
+
+    @property
+    def id(self) -> str:
+        """The id of the lease."""
+        return self.lease.id
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The parts of the lab that it covers."""
+        return self.lease.resources
+
+    def extend(self) -> None:
+        """Extend the lease, counted from now."""
+        self.lab.command("lease extend", self.id)
+
+    def release(self) -> None:
+        """Release the lease."""
+        self.lab.command("lease release", self.id)
+
+    def __enter__(self) -> Self:
+        before, self.lab.selected_lease = self.lab.selected_lease, self.id
+        self._resources.callback(setattr, self.lab, "selected_lease", before)
+        self._resources.callback(self.release)
+        self._resources.enter_context(keep_alive(self.extend, self.ttl_s / 3))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._resources.close()

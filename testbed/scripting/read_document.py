@@ -1,0 +1,105 @@
+"""Documents from their JSON: what a service answers becomes the dataclass that a local command returns."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+def read_document(kind: type[T], data: Mapping[str, Any]) -> T:
+    """Return the document of a JSON object; keys that the document does not have are ignored.
+
+    Raises `ValueError` if the data does not fit.
+    """
+    document: T = _read_record(kind, data)
+    return document
+
+
+def choose_document(kinds: tuple[type[T], ...], data: Mapping[str, Any]) -> type[T]:
+    """Return the type whose keys fit a JSON object best: all that it needs are there, and most of those it has."""
+
+    def rank(kind: type[Any]) -> tuple[bool, int]:
+        required, known = _keys_of(kind)  # type: ignore[arg-type]  # a class is hashable
+        return required <= set(data), len(known & set(data))
+
+    return max(kinds, key=rank)
+
+
+@cache
+def _hints_of(kind: Any) -> Mapping[str, Any]:
+    return get_type_hints(kind)
+
+
+@cache
+def _keys_of(kind: Any) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the keys that a document needs, and all keys that it has."""
+    needs = {
+        each.metadata.get("key", each.name): each.default is dataclasses.MISSING
+        and each.default_factory is dataclasses.MISSING
+        for each in dataclasses.fields(kind)
+    }
+    return frozenset(name for name, is_needed in needs.items() if is_needed), frozenset(needs)
+
+
+def _read_record(kind: type[Any], data: Any) -> Any:
+    if not isinstance(data, Mapping):
+        raise ValueError(f"{kind.__name__} is a JSON object, not {type(data).__name__}")  # noqa: TRY004
+    hints, values = _hints_of(kind), {}  # type: ignore[arg-type]
+    for each in dataclasses.fields(kind):
+        name = each.metadata.get("key", each.name)
+        if name in data:
+            values[each.name] = _read(hints[each.name], data[name])
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ValueError(f"{kind.__name__}: {error}") from error
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """Return a value of JSON as a type of a document: records, tuples, mappings and unions, to any depth."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return _read_union(parts, value)
+    if origin is Literal or kind in (Any, object):
+        return value
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return _read_record(kind, value)
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        return {_read_key(parts[0], name): _read(parts[1], each) for name, each in value.items()}
+    if (origin is tuple and len(parts) != 2) or (origin is tuple and parts[1] is not ...):
+        return tuple(_read(part, each) for part, each in zip(parts, value, strict=True))
+    if origin is not None and parts:
+        several = tuple(_read(parts[0], each) for each in value)
+        return list(several) if origin is list else several
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind is Path or (isinstance(kind, type) and issubclass(kind, Enum)):
+        return kind(value)
+    return datetime.fromisoformat(value) if kind is datetime else value
+
+
+def _read_key(kind: Any, name: str) -> Any:
+    return int(name) if kind is int else name
+
+
+def _read_union(parts: tuple[Any, ...], value: Any) -> Any:
+    if value is None and NoneType in parts:
+        return None
+    kinds = [part for part in parts if part is not NoneType]
+    records: tuple[Any, ...] = tuple(part for part in kinds if dataclasses.is_dataclass(part))
+    if len(records) > 1 and isinstance(value, Mapping):
+        return _read(choose_document(records, value), value)
+    for part in kinds:
+        try:
+            return _read(part, value)
+        except (ValueError, TypeError, AttributeError):
+            continue
+    raise ValueError(f"{value!r} fits none of {', '.join(map(str, kinds))}")

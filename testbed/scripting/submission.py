@@ -1,0 +1,115 @@
+"""Requests of a service from commands: `--server` and a lab of a service send the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lightbed.output_file import write_output
+from testbed.commands.declare import Command, Field, fields_of
+from testbed.commands.documents import CHANGES, DONE
+
+if TYPE_CHECKING:
+    from testbed.client import Client, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A request: command, lab and fields, and the local path of each file of the run."""
+
+    words: str
+    lab: str
+    fields: Mapping[str, Any]
+    files: Mapping[str, Path]
+
+    def save_files(self, client: Client, run: Run) -> None:
+        """Write the files of a run that has done its work to their local paths."""
+        for name, path in self.files.items():
+            if run.exit_code in (DONE, CHANGES):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_output(path, client.read_file(run.id, name))
+
+
+def make_submission(
+    client: Client,
+    words: str,
+    command: Command[Any],
+    lab: str,
+    *,
+    labs: Sequence[str] = (),
+    wants_text: bool = False,
+) -> Submission:
+    """Return the request for a command on a lab; `labs` are those of a command that takes several.
+
+    With `wants_text` the run has lines for people instead of JSON. Raises `NotThroughService` for an option that works
+    only locally, and an error for a file that exists already.
+    """
+    from testbed.lab.wired_file import check_new_file
+    from testbed.leases.choice import get_selected_lease
+
+    files = command.files_to_write() or command.default_files()
+    flags = {
+        each.option.writes: each.option.new_unless for each in fields_of(type(command)) if each.option.writes
+    }
+    for name, path in files.items():  # refuses existing files before anything is sent
+        flag = flags.get(name)
+        check_new_file(path, replace=getattr(command, flag) if flag else True)
+    variant = next((name for name in command.variants if getattr(command, name)), "")
+    changed = [each for each in fields_of(type(command)) if getattr(command, each.name) != each.default]
+    fields = {each.name: _value(command, each) for each in _fields_to_send(words, command, changed, variant)}
+    fields |= {each.name: True for each in fields_of(type(command)) if each.option.writes and files}
+    fields["text"] = wants_text
+    may_move = {each.name for each in fields_of(type(command)) if each.option.only_with in ("", variant)}
+    if {"really_move", "yes"} & may_move and get_selected_lease():
+        fields["lease"] = get_selected_lease()
+    lab = fields.pop("lab", "") or lab
+    if command.needs == "labs if any":
+        fields["labs"] = list(labs)
+    if command.needs == "switch":
+        lab, fields["switch"] = _find_switch(client, fields.pop("address"))
+    return Submission(f"{words} --{variant}" if variant else words, lab, fields, files)
+
+
+def _fields_to_send(words: str, command: Command[Any], changed: list[Field], variant: str) -> Iterator[Field]:
+    """Yield the options that the request contains. Raises `NotThroughService` for an option that works only locally."""
+    from testbed.client import NotThroughService
+
+    for each in changed:
+        if each.name in command.variants or each.option.for_caller or each.option.writes:
+            continue
+        is_address = command.needs == "switch" and each.name == "address"
+        if not is_address and (each.option.is_local or each.option.only_with not in ("", variant)):
+            raise NotThroughService(
+                f"{words} {each.words[0]} works only locally: leave it out, or leave out --server "
+                "(LIGHTBED_SERVER)"
+            )
+        yield each
+
+
+def _value(command: Command[Any], each: Field) -> Any:
+    """Return the value of a field for a request: the text of a file, a value as text, or the value itself."""
+    value = getattr(command, each.name)
+    if each.option.reads:
+        return Path(value).read_text(encoding="utf-8")
+    if each.option.text is not None:
+        return each.option.text.write(value)
+    return list(value) if each.has_several else value
+
+
+def _find_switch(client: Client, text: str) -> tuple[str, str]:
+    """Return the lab and the name of a switch from its address, `NAME` or `LAB/NAME`. Raises `NotThroughService`."""
+    from testbed.client import NotThroughService
+
+    switches = [
+        (lab["name"], one["name"], one["address"])
+        for lab in client.list_labs()
+        for one in client.lab(lab["name"]).read("switches")["switches"]
+    ]
+    matches = [(lab, name) for lab, name, address in switches if text in (address, name, f"{lab}/{name}")]
+    if len(matches) == 1:
+        return matches[0]
+    choices = ", ".join(f"{lab}/{name}" for lab, name in matches or [one[:2] for one in switches])
+    why = "is a switch of several labs" if matches else "is not a switch of the service's labs"
+    raise NotThroughService(f"{text!r} {why}; name one of {choices}, or leave out --server (LIGHTBED_SERVER)")
