@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from testbed.commands.declare import Command, option
 from testbed.commands.design.workload import (
@@ -19,8 +19,10 @@ from testbed.commands.design.workload import (
 from testbed.commands.documents import OMIT_NONE
 from testbed.commands.place import Place
 from testbed.design.fabrics.fabric_list import FABRICS, is_of_gpus, is_switched
+from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
+    from testbed.design.evaluation.checkpoint import Checkpoint
     from testbed.design.evaluation.job import Job
     from testbed.design.evaluation.simulation import Execution
     from testbed.design.fabrics.kind import ChosenFabric
@@ -36,13 +38,44 @@ class LinkTraffic:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckpointTimes:
+    """Checkpoints of `bytes` in every `every`-th iteration, to `storage` hosts, and times of an iteration.
+
+    `iteration_ms` is with the write of a checkpoint, `plain_ms` without, `mean_ms` over `every` iterations.
+    """
+
+    bytes: int
+    every: int
+    storage: int
+    mode: Literal["blocking", "overlapped"]
+    iteration_ms: float
+    plain_ms: float
+    mean_ms: float
+
+    def line(self) -> str:
+        """Return the times as a line for people."""
+        from lightbed.wording import count_noun
+
+        slower = self.iteration_ms / self.plain_ms - 1 if self.plain_ms else 0.0
+        return (
+            f"checkpoint of {self.bytes / 1e9:.4g} GB to {count_noun(self.storage, 'storage host')}, {self.mode}: "
+            f"{slower:.1%} longer than the {self.plain_ms:.3f} ms without; every {self.every} iterations, "
+            f"{self.mean_ms:.3f} ms on average"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class SimulationDocument(Figures, JobDocument):
-    """An iteration of a job on a fabric. `host_gbps` is set if every server has one link, to a switch."""
+    """An iteration of a job on a fabric. `host_gbps` is set if every server has one link, to a switch.
+
+    With `checkpoint`, the figures and links are those of an iteration with a checkpoint.
+    """
 
     fabric: str
     host_gbps: float | None = field(default=None, metadata=OMIT_NONE)
     routes: str | None = field(default=None, metadata=OMIT_NONE)
     strides: tuple[int, ...] | None = field(default=None, metadata=OMIT_NONE)
+    checkpoint: CheckpointTimes | None = field(default=None, metadata=OMIT_NONE)
     links: tuple[LinkTraffic, ...]
 
     def lines(self) -> Iterator[str]:
@@ -61,6 +94,8 @@ class SimulationDocument(Figures, JobDocument):
         if self.batch is not None:
             yield f"batch of {self.batch:,} samples an iteration"
         yield f"iteration {self.iteration_ms:.3f} ms, of it {self.compute_ms:.3f} ms computing"
+        if self.checkpoint:
+            yield self.checkpoint.line()
         busiest = self.busiest_link
         full = f", the busiest link is full {busiest:.0%} of the time" if busiest is not None else ""
         yield f"{self.payload_bytes / 1e9:.4g} GB sent, bandwidth tax {self.bandwidth_tax:.3f}{full}"
@@ -86,6 +121,21 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         bool,
         option("Give the Fat-tree the rate at which it costs as much as direct connect.", "--equal-cost"),
     ] = False
+    checkpoint_every: Annotated[
+        int,
+        option("Write a checkpoint to storage hosts every N iterations; 0: never.", metavar="N", least=0),
+    ] = 0
+    storage_nodes: Annotated[
+        int, option("Storage hosts besides the servers, with as many links.", metavar="N", least=1)
+    ] = 1
+    checkpoint: Annotated[
+        Literal["blocking", "overlapped"],
+        option("When a checkpoint is written: after the iteration, or during it."),
+    ] = "blocking"
+    checkpoint_bytes: Annotated[
+        int,
+        option("Bytes of a checkpoint; 0: the parameters and optimiser state.", metavar="BYTES", least=0),
+    ] = 0
     trace: Annotated[
         Path | None, option("Write flows, links and tasks as Parquet.", metavar="DIR", is_local=True)
     ] = None
@@ -100,8 +150,19 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         option("Write the job as Chakra traces, one file per server.", metavar="DIR", is_local=True),
     ] = None
 
+    def validate(self) -> None:
+        """Raise `WorkloadError` for options of checkpoints without `--checkpoint-every`."""
+        super().validate()
+        is_default = (self.storage_nodes, self.checkpoint, self.checkpoint_bytes) == (1, "blocking", 0)
+        if not self.checkpoint_every and not is_default:
+            raise WorkloadError(
+                "--storage-nodes, --checkpoint and --checkpoint-bytes need --checkpoint-every N: how often a "
+                "checkpoint is written"
+            )
+
     def run(self, place: Place) -> SimulationDocument:
         """Simulate an iteration. Raises the errors of `open_job`, `TopologyError` and `WorkloadError`."""
+        from testbed.design.evaluation.checkpoint import with_checkpoint
         from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on
 
         # At equal cost a Fat-tree is compared with direct connect, so the links of direct connect are paid for.
@@ -109,20 +170,45 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         setting = self.setting(
             1 if has_one_link else DIRECT_DEGREE, may_share=has_one_link, of_gpus=is_of_gpus(self.fabric)
         )
-        job, rate_gbps = setting.job, setting.rate_gbps
-        fabric = job.fabric(
-            self.fabric, setting.degree, rate_gbps, setting.options, equal_cost=self.equal_cost
+        job, plain, checkpoint = setting.job, setting.job, self._checkpoint(setting)
+        if checkpoint:
+            plain, job = with_checkpoint(job, checkpoint)
+        fabric = plain.fabric(
+            self.fabric, setting.degree, setting.rate_gbps, setting.options, equal_cost=self.equal_cost
         )
         execution = simulate_on(fabric, job.graph, trace=bool(self.trace or self.timeline))
+        times = None
+        if checkpoint:
+            plain_s, written = simulate_on(fabric, plain.graph).iteration_s, job.graph.transfer_bytes
+            times = CheckpointTimes(
+                bytes=written - plain.graph.transfer_bytes,
+                every=checkpoint.every,
+                storage=checkpoint.storage.count,
+                mode=checkpoint.mode,
+                iteration_ms=execution.iteration_s * 1e3,
+                plain_ms=plain_s * 1e3,
+                mean_ms=checkpoint.mean_s(plain_s, execution.iteration_s) * 1e3,
+            )
         self._write_files(job, execution)
         document = SimulationDocument(
             **job_keys(setting),
             **_fabric_keys(setting, fabric),
             **figures(fabric, execution, job.arithmetic_s),
+            checkpoint=times,
             links=tuple(LinkTraffic(**row) for row in link_traffic(execution)),
         )
         place.say(*document.lines())
         return document
+
+    def _checkpoint(self, setting: FabricSetting) -> Checkpoint | None:
+        """Return the checkpoint that the options describe; a storage host has the NICs of a server."""
+        if not self.checkpoint_every:
+            return None
+        from testbed.design.evaluation.checkpoint import Checkpoint
+        from testbed.design.workloads.checkpoint import Storage
+
+        storage = Storage(self.storage_nodes, max(setting.options.hb_domain, self.mig))
+        return Checkpoint(self.checkpoint_every, storage, self.checkpoint, self.checkpoint_bytes)
 
     def _write_files(self, job: Job, execution: Execution) -> None:
         from testbed.design.evaluation.simulation import draw_timeline, write_trace
