@@ -119,7 +119,7 @@ def test_spread_gives_jobs_on_the_same_hosts_circuits_of_their_own():
 
     found = Scheduler(jobs, links).schedule([fixed(*jobs)])
 
-    assert links.find_jobs_by_link(fixed(*jobs)) == {"a-b/1": ("x",), "a-b/2": ("y",)}
+    assert links.find_jobs_by_link(fixed(*jobs), jobs) == {"a-b/1": ("x",), "a-b/2": ("y",)}
     assert (found.links, found.starts_ms) == ((), {"x": 0.0, "y": 0.0})
 
 
