@@ -87,10 +87,13 @@ def _parse_jobs(document: Document, context: JobContext) -> tuple[SharedJob, ...
 
 
 def _parse_job(document: Document, where: Location, row: Any, context: JobContext) -> SharedJob:
-    source = next((key for key in ("workload", "run", "checkpoint") if isinstance(row, Mapping) and key in row), "")
+    source = next(
+        (key for key in ("workload", "run", "checkpoint") if isinstance(row, Mapping) and key in row), ""
+    )
     keys = {"workload": _WORKLOAD_KEYS, "run": {"run", "job"}, "checkpoint": {"checkpoint", "storage"}}
     own = keys.get(source, _PHASE_KEYS)
-    _check_keys(document, where, row, _COMMON_KEYS | own)
+    common = _COMMON_KEYS - {"traffic"} if source == "checkpoint" else _COMMON_KEYS
+    _check_keys(document, where, row, common | own)
     name = row.get("name")
     if not isinstance(name, str) or not name:
         raise document.error(where, "a job has no name", "add 'name: NAME'")
@@ -187,13 +190,15 @@ def _parse_checkpoint(
 ) -> tuple[float, tuple[Burst, ...]]:
     """Return period and burst of a checkpoint: each host writes an equal part on its link to a storage host.
 
-    If a storage host has fewer NICs than hosts that write to it, they divide the rate of these.
+    The write ends the period, as a training job sends after it has computed. If a storage host has fewer NICs than
+    hosts that write to it, they divide the rate of these.
     """
     at, checkpoint = (*where, "checkpoint"), row["checkpoint"]
     what = f"of the checkpoint of job {row['name']!r}"
     _check_keys(document, at, checkpoint, _CHECKPOINT_KEYS)
     size_bytes, every_s = (
-        _parse_number(document, (*at, key), checkpoint.get(key), f"{key} {what}") for key in ("bytes", "every_s")
+        _parse_number(document, (*at, key), checkpoint.get(key), f"{key} {what}")
+        for key in ("bytes", "every_s")
     )
     most_gbps = context.rate_gbps * min(1.0, context.nics / -(-workers // storage))
     gbps = _parse_number(document, (*at, "gbps"), checkpoint.get("gbps", most_gbps), f"gbps {what}")
@@ -211,12 +216,10 @@ def _parse_checkpoint(
             f"a write {what} takes {write_s:.3g} s at {gbps:g} Gb/s from each host, more than every_s",
             f"give every_s: {ceil(write_s)} or more",
         )
-    return every_s * 1e3, (Burst(0.0, write_s * 1e3, gbps),)
+    return every_s * 1e3, (Burst((every_s - write_s) * 1e3, write_s * 1e3, gbps),)
 
 
-def _parse_storage(
-    document: Document, where: Location, row: Mapping[str, Any], name: str
-) -> tuple[str, ...]:
+def _parse_storage(document: Document, where: Location, row: Mapping[str, Any], name: str) -> tuple[str, ...]:
     storage, hosts = row.get("storage"), row.get("hosts") or []
     is_list = isinstance(storage, list) and storage and all(isinstance(host, str) for host in storage)
     if not is_list or len(set(storage)) < len(storage) or set(storage) & set(hosts):

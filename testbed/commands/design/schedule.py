@@ -179,7 +179,8 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
         checkpoints = [job.name for job in jobs if job.storage]
         if self.is_run and checkpoints:
             raise WorkloadError(
-                f"job {checkpoints[0]!r} writes checkpoints, which are predicted but do not run on hosts: leave out --run"
+                f"job {checkpoints[0]!r} writes checkpoints, which are predicted but do not run on hosts: "
+                "leave out --run"
             )
         rounding = Rounding(self.quantum_ms, self.bins, self.most_ticks)
         scheduler = Scheduler(jobs, links, rounding, self.time_limit_s, 8 * self.time_limit_s)

@@ -31,7 +31,7 @@ class SharedJob:
     storage: tuple[str, ...] = ()
 
     def pairs(self, hosts: Sequence[str]) -> list[tuple[str, str]]:
-        """Return the pairs of hosts whose links the job uses on `hosts`, each pair once, its names in alphabetical order.
+        """Return the pairs whose links the job uses on `hosts`, each pair once, its names in alphabetical order.
 
         >>> SharedJob("save", 1e4, (), storage=("d", "e")).pairs(("a", "b", "c"))
         [('a', 'd'), ('b', 'e'), ('c', 'd')]
