@@ -5,8 +5,8 @@ traffic there: tensor parallelism inside a domain, data parallelism on the rails
 links to its domain and to its rail, and neither of these blocks, so jobs on different rectangles do not slow each other
 down. A serving job is part of one domain.
 
-Few jobs are placed by a search that proves its result, more by a heuristic: the largest job first, into the first free
-rectangle that holds it, of which a guillotine cut leaves two.
+Few jobs are placed by a search that proves its result, more by a heuristic: the largest job first, into the smallest
+free rectangle that holds it, of which a guillotine cut leaves two.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from testbed.errors import WorkloadError
 
 EXACT_JOBS = 8
 """Maximum number of jobs that are placed by the search."""
-MAX_STEPS = 100_000
-"""Rectangles that the search tries before it returns the best tiling so far, which is not proven then."""
+MAX_STEPS = 2_000_000
+"""Rectangles that the search tries, about a second, before it returns the best tiling so far, which is not proven."""
 
 Shape = tuple[int, int]
 """Domains and rails of a rectangle."""
@@ -104,7 +104,8 @@ class RailJob:
         if self.tensor > cluster.rails:
             return f"its tensor width is {self.tensor}, but a domain has {cluster.rails} GPUs"
         if self.shape:
-            return f"{self.shape[0]} domains by {self.shape[1]} rails with tensor width {self.tensor} are no part of {size}"
+            domains, rails = self.shape
+            return f"{domains} domains by {rails} rails with tensor width {self.tensor} do not fit in {size}"
         return f"{self.gpus} GPUs with tensor width {self.tensor} do not form a rectangle in {size}"
 
 
@@ -182,7 +183,7 @@ def tile(
 
 
 def cut_greedily(cluster: RailCluster, jobs: Sequence[RailJob]) -> tuple[Rectangle, ...]:
-    """Return rectangles by first fit, the largest job first; each cut of a free rectangle leaves two free ones."""
+    """Return rectangles, the largest job first; a cut of the smallest free rectangle that fits leaves two free ones."""
     free = [(0, 0, cluster.domains, cluster.rails)]
     rectangles = []
     for job in sorted(jobs, key=lambda job: -job.gpus):
@@ -217,8 +218,8 @@ def cut_greedily(cluster: RailCluster, jobs: Sequence[RailJob]) -> tuple[Rectang
 class _Search:
     """Branch and bound over the jobs, largest first: each takes a place among the earlier ones, or none.
 
-    Rectangles may be pushed towards domain 0 and rail 0, so a first domain is 0 or a sum of domains of other jobs, and a
-    first rail a sum of rails (Herz, 1972). A branch ends when all remaining jobs together, or all free GPUs, cannot
+    Rectangles may be pushed towards domain 0 and rail 0, so a first domain is 0 or a sum of domains of other jobs, and
+    a first rail a sum of rails (Herz, 1972). A branch ends when all remaining jobs together, or all free GPUs, cannot
     make it better than the best tiling so far.
     """
 
@@ -273,11 +274,11 @@ class _Search:
         begin = 0 if not is_repeated else last + 1 if last >= 0 else len(spots)
         for number in range(begin, len(spots)):
             rectangle, bits = spots[number]
-            if occupied & bits:
-                continue
             self.steps += 1
             if self.steps >= self._max_steps:
                 return
+            if occupied & bits:
+                continue
             self._place(place + 1, occupied | bits, used + job.gpus, (*chosen, rectangle), number)
         self._place(place + 1, occupied, used, chosen, -1)
 
