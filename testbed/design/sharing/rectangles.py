@@ -133,7 +133,9 @@ class Rectangle:
         return tuple(gpus[first : first + width] for first in range(0, len(gpus), width))
 
     def data_groups(self, cluster: RailCluster) -> tuple[tuple[int, ...], ...]:
-        """Return the groups that sum gradients: the GPUs with the same part of the model."""
+        """Return the groups that sum gradients: the GPUs with the same part of the model. A serving job has none."""
+        if self.job.serves:
+            return ()
         gpus, width = self.find_gpus(cluster), self.job.tensor
         return tuple(gpus[part::width] for part in range(width))
 
@@ -174,9 +176,10 @@ def tile(
         raise WorkloadError(f"two jobs are named {repeated!r}: give one another name")
     rectangles, proven = cut_greedily(cluster, jobs), False
     used = sum(one.domains * one.rails for one in rectangles)
-    if used == min(cluster.gpus, sum(job.gpus for job in jobs if job.shapes(cluster))):
+    possible = [job for job in jobs if job.shapes(cluster)]
+    if used == min(cluster.gpus, sum(job.gpus for job in possible)):
         proven = True
-    elif len(jobs) <= exact_jobs:
+    elif len(possible) <= exact_jobs:
         search = _Search(cluster, jobs, max_steps, rectangles)
         rectangles, proven = search.run(), search.steps < max_steps
     return Tiling(cluster, rectangles, _explain(cluster, jobs, rectangles), proven)
