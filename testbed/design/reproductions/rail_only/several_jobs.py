@@ -28,16 +28,16 @@ from testbed.design.sharing.rectangles import RailCluster, RailJob, Rectangle, t
 
 CLUSTER = RailCluster(16, DGX_A100.domain)
 JOBS = (
-    RailJob("train 64", 64, tensor=8),
-    RailJob("train 24", 24, tensor=4),
-    RailJob("train 12", 12, tensor=2),
-    RailJob("train 6", 6),
-    RailJob("serve 8", 8, tensor=8, serves=True),
-    RailJob("serve 4", 4, tensor=4, serves=True),
-    RailJob("serve 2", 2, tensor=2, serves=True),
-    RailJob("serve 16", 16, tensor=8, serves=True),
+    RailJob("T64", 64, tensor=8),
+    RailJob("T24", 24, tensor=4),
+    RailJob("T12", 12, tensor=2),
+    RailJob("T6", 6),
+    RailJob("S8", 8, tensor=8, serves=True),
+    RailJob("S4", 4, tensor=4, serves=True),
+    RailJob("S2", 2, tensor=2, serves=True),
+    RailJob("S16", 16, tensor=8, serves=True),
 )
-"""Jobs for 16 DGX A100, chosen here: no source names any."""
+"""Jobs that train (T) and serve (S) on 16 DGX A100, by their GPUs. They are chosen here: no source names any."""
 
 TENSOR_BYTES, GRADIENT_BYTES = 25_000_000, 100_000_000
 """Bytes that each group of tensor parallelism sums, and then each group of data parallelism; chosen here."""
@@ -152,7 +152,7 @@ def _draw(table: Table) -> Plot:
     return Plot(
         "Several jobs on 16 domains of 8 GPUs",
         (
-            Panel("rectangles, numbered by job", "rail", "domain", tiles, "heat"),
+            Panel("rectangles, numbered by job", "rail", "domain", tiles, "tiles"),
             Panel("all together, over alone in a rectangle", "job", "ratio", bars, "bars"),
         ),
         wide=2,
