@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,10 +23,10 @@ from testbed.design.fabrics.fabric_list import FABRICS, is_of_gpus, is_switched
 from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
-    from testbed.design.evaluation.checkpoint import Checkpoint
     from testbed.design.evaluation.job import Job
     from testbed.design.evaluation.simulation import Execution
     from testbed.design.fabrics.kind import ChosenFabric
+    from testbed.design.sharing.checkpoints import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +40,11 @@ class LinkTraffic:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointTimes:
-    """Checkpoints of `bytes` in every `every`-th iteration, to `storage` hosts, and times of an iteration.
+    """A checkpoint of `bytes` in every `every`-th iteration, to `storage` hosts, and its effect.
 
-    `iteration_ms` is with the write of a checkpoint, `plain_ms` without, `mean_ms` over `every` iterations.
+    `iteration_ms` is the longest iteration with a write, `plain_ms` one without, `mean_ms` the mean over `every`
+    iterations, `write_ms` the time of a write. `links` are those of the `simulated` iterations with their write.
+    `extrapolated`: the write goes on after these.
     """
 
     bytes: int
@@ -51,24 +54,34 @@ class CheckpointTimes:
     iteration_ms: float
     plain_ms: float
     mean_ms: float
+    write_ms: float
+    simulated: int
+    extrapolated: bool
+    links: tuple[LinkTraffic, ...]
 
-    def line(self) -> str:
-        """Return the times as a line for people."""
+    def lines(self) -> Iterator[str]:
+        """Yield the times as lines for people."""
         from lightbed.wording import count_noun
 
-        slower = self.iteration_ms / self.plain_ms - 1 if self.plain_ms else 0.0
-        return (
-            f"checkpoint of {self.bytes / 1e9:.4g} GB to {count_noun(self.storage, 'storage host')}, {self.mode}: "
-            f"{slower:.1%} longer than the {self.plain_ms:.3f} ms without; every {self.every} iterations, "
-            f"{self.mean_ms:.3f} ms on average"
+        hosts = count_noun(self.storage, "storage host")
+        yield f"{self.mode} checkpoint of {self.bytes / 1e9:.4g} GB to {hosts}: the write takes {self.write_ms:.3f} ms"
+        slower, mean = (
+            each / self.plain_ms - 1 if self.plain_ms else 0.0 for each in (self.iteration_ms, self.mean_ms)
         )
+        yield (
+            f"iteration with it {self.iteration_ms:.3f} ms ({slower:+.1%}); with one every "
+            f"{count_noun(self.every, 'iteration')} {self.mean_ms:.3f} ms on average ({mean:+.1%})"
+        )
+        if self.extrapolated:
+            yield f"the write goes on after {count_noun(self.simulated, 'simulated iteration')}: at the same progress"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationDocument(Figures, JobDocument):
     """An iteration of a job on a fabric. `host_gbps` is set if every server has one link, to a switch.
 
-    With `checkpoint`, the figures and links are those of an iteration with a checkpoint.
+    With `checkpoint` the cluster also has storage hosts; the figures and links are those of an iteration without a
+    write.
     """
 
     fabric: str
@@ -94,8 +107,6 @@ class SimulationDocument(Figures, JobDocument):
         if self.batch is not None:
             yield f"batch of {self.batch:,} samples an iteration"
         yield f"iteration {self.iteration_ms:.3f} ms, of it {self.compute_ms:.3f} ms computing"
-        if self.checkpoint:
-            yield self.checkpoint.line()
         busiest = self.busiest_link
         full = f", the busiest link is full {busiest:.0%} of the time" if busiest is not None else ""
         yield f"{self.payload_bytes / 1e9:.4g} GB sent, bandwidth tax {self.bandwidth_tax:.3f}{full}"
@@ -103,6 +114,8 @@ class SimulationDocument(Figures, JobDocument):
             late = f", and flows end up to {self.rounding:.0%} late" if self.rounding else ""
             exact = "--fluid: exact flows; " if self.rounding else ""
             yield f"all rounds of a ring are simulated as one flow{late} ({exact}--rounds: each round)"
+        if self.checkpoint:
+            yield from self.checkpoint.lines()
         yield f"cost {self.cost_usd:,} USD{' (prices recalled, not checked)' if self.prices_recalled else ''}"
         if self.routes == "found":
             yield "the plan has no routes: the simulation chose them"
@@ -128,7 +141,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
     storage_nodes: Annotated[
         int, option("Storage hosts besides the servers, with as many links.", metavar="N", least=1)
     ] = 1
-    checkpoint: Annotated[
+    checkpoint_mode: Annotated[
         Literal["blocking", "overlapped"],
         option("When a checkpoint is written: after the iteration, or during it."),
     ] = "blocking"
@@ -153,43 +166,50 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
     def validate(self) -> None:
         """Raise `WorkloadError` for options of checkpoints without `--checkpoint-every`."""
         super().validate()
-        is_default = (self.storage_nodes, self.checkpoint, self.checkpoint_bytes) == (1, "blocking", 0)
+        is_default = (self.storage_nodes, self.checkpoint_mode, self.checkpoint_bytes) == (1, "blocking", 0)
         if not self.checkpoint_every and not is_default:
             raise WorkloadError(
-                "--storage-nodes, --checkpoint and --checkpoint-bytes need --checkpoint-every N: how often a "
+                "--storage-nodes, --checkpoint-mode and --checkpoint-bytes need --checkpoint-every N: how often a "
                 "checkpoint is written"
             )
 
     def run(self, place: Place) -> SimulationDocument:
         """Simulate an iteration. Raises the errors of `open_job`, `TopologyError` and `WorkloadError`."""
-        from testbed.design.evaluation.checkpoint import with_checkpoint
         from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on
+        from testbed.design.sharing.checkpoints import run_checkpoint, with_checkpoint
 
         # At equal cost a Fat-tree is compared with direct connect, so the links of direct connect are paid for.
         has_one_link = is_switched(self.fabric) and not self.equal_cost
         setting = self.setting(
             1 if has_one_link else DIRECT_DEGREE, may_share=has_one_link, of_gpus=is_of_gpus(self.fabric)
         )
-        job, plain, checkpoint = setting.job, setting.job, self._checkpoint(setting)
+        job, checkpoint, plain = setting.job, self._checkpoint(setting), setting.job
         if checkpoint:
             plain, job = with_checkpoint(job, checkpoint)
         fabric = plain.fabric(
             self.fabric, setting.degree, setting.rate_gbps, setting.options, equal_cost=self.equal_cost
         )
-        execution = simulate_on(fabric, job.graph, trace=bool(self.trace or self.timeline))
+        simulate = partial(simulate_on, fabric, trace=bool(self.trace or self.timeline))
         times = None
         if checkpoint:
-            plain_s, written = simulate_on(fabric, plain.graph).iteration_s, job.graph.transfer_bytes
+            run = run_checkpoint(setting.job, checkpoint, simulate)
+            execution, drawn = run.plain, run.window
             times = CheckpointTimes(
-                bytes=written - plain.graph.transfer_bytes,
+                bytes=sum(checkpoint.shares_of(setting.job)),
                 every=checkpoint.every,
                 storage=checkpoint.storage.count,
                 mode=checkpoint.mode,
-                iteration_ms=execution.iteration_s * 1e3,
-                plain_ms=plain_s * 1e3,
-                mean_ms=checkpoint.mean_s(plain_s, execution.iteration_s) * 1e3,
+                iteration_ms=run.longest_s * 1e3,
+                plain_ms=run.plain.iteration_s * 1e3,
+                mean_ms=run.mean_s * 1e3,
+                write_ms=run.write_s * 1e3,
+                simulated=run.iterations,
+                extrapolated=run.extrapolated,
+                links=tuple(LinkTraffic(**row) for row in link_traffic(run.window)),
             )
-        self._write_files(job, execution)
+        else:
+            execution = drawn = simulate(job.graph)
+        self._write_files(job, drawn)
         document = SimulationDocument(
             **job_keys(setting),
             **_fabric_keys(setting, fabric),
@@ -204,11 +224,11 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         """Return the checkpoint that the options describe; a storage host has the NICs of a server."""
         if not self.checkpoint_every:
             return None
-        from testbed.design.evaluation.checkpoint import Checkpoint
+        from testbed.design.sharing.checkpoints import Checkpoint
         from testbed.design.workloads.checkpoint import Storage
 
         storage = Storage(self.storage_nodes, max(setting.options.hb_domain, self.mig))
-        return Checkpoint(self.checkpoint_every, storage, self.checkpoint, self.checkpoint_bytes)
+        return Checkpoint(self.checkpoint_every, storage, self.checkpoint_mode, self.checkpoint_bytes)
 
     def _write_files(self, job: Job, execution: Execution) -> None:
         from testbed.design.evaluation.simulation import draw_timeline, write_trace

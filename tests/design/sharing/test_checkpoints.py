@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
-from testbed.design.evaluation.checkpoint import Checkpoint, with_checkpoint
 from testbed.design.evaluation.job import Job
 from testbed.design.evaluation.simulation import simulate_on
 from testbed.design.fabrics.fabric_list import FABRICS
 from testbed.design.fabrics.kind import FabricOptions
+from testbed.design.sharing import checkpoints
+from testbed.design.sharing.checkpoints import Checkpoint, run_checkpoint, with_checkpoint
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.checkpoint import Storage, add_checkpoint, divide_checkpoint, divide_evenly
 from testbed.design.workloads.choice import with_savings
@@ -94,17 +95,48 @@ def test_a_blocking_write_takes_its_bytes_over_the_links_of_the_storage_hosts(st
     assert writing_s - plain_s == pytest.approx(senders_per_link * size / 8 * 8 / 100e9, rel=1e-6)
 
 
-def test_an_overlapped_write_hides_behind_computation():
-    job = computing_job(compute_s=0.1)
-    times = {}
-    for mode in ("blocking", "overlapped"):
-        plain, writing = with_checkpoint(job, Checkpoint(10, Storage(2), mode, 80_000_000))
-        fabric = plain.fabric("ideal", 1, 100.0, FabricOptions())
-        times[mode] = fabric.run(writing.graph, latency=NO_LATENCY).iteration_s
-        times["plain"] = fabric.run(plain.graph, latency=NO_LATENCY).iteration_s
+def run_on_ideal(job, checkpoint):
+    """Return the run of a checkpoint on an ideal switch without latency."""
+    fabric = with_checkpoint(job, checkpoint).plain.fabric("ideal", 1, 100.0, FabricOptions())
+    return run_checkpoint(job, checkpoint, lambda graph: fabric.run(graph, latency=NO_LATENCY))
 
-    assert times["overlapped"] == pytest.approx(times["plain"])
-    assert times["blocking"] > times["plain"] * 1.02
+
+def test_a_blocking_write_makes_one_iteration_longer():
+    run = run_on_ideal(computing_job(), Checkpoint(10, Storage(2), "blocking", 80_000_000))
+
+    assert run.write_s == pytest.approx(80_000_000 * 8 / 200e9)
+    assert run.longest_s == pytest.approx(run.plain.iteration_s + run.write_s)
+    assert run.mean_s == pytest.approx(run.plain.iteration_s + run.write_s / 10)
+
+
+def test_an_overlapped_write_hides_behind_computation():
+    run = run_on_ideal(computing_job(compute_s=0.1), Checkpoint(10, Storage(2), "overlapped", 80_000_000))
+
+    assert (run.write_s, run.extrapolated) == (pytest.approx(3.2e-3), False)
+    assert (run.longest_s, run.mean_s) == pytest.approx((run.plain.iteration_s,) * 2)
+
+
+def test_the_next_checkpoint_waits_for_an_overlapped_write():
+    """A write of 32 ms, and two iterations of 1.08 ms: the second takes until the end of the write."""
+    run = run_on_ideal(computing_job(), Checkpoint(2, Storage(2), "overlapped", 800_000_000))
+
+    assert run.write_s == pytest.approx(0.032)
+    assert run.mean_s == pytest.approx(0.016)
+    assert run.longest_s > 0.029
+
+
+@pytest.mark.parametrize("every", [20, 40, 200])
+def test_a_long_write_goes_on_at_the_progress_of_the_simulated_iterations(monkeypatch, every):
+    """Simulated with 8 iterations, and with all: about 28 while 800 MB are written, of 1.08 ms or more."""
+    checkpoint = Checkpoint(every, Storage(2), "overlapped", 800_000_000)
+    run = run_on_ideal(computing_job(), checkpoint)
+    monkeypatch.setattr(checkpoints, "MAX_WINDOW", 60)
+    whole = run_on_ideal(computing_job(), checkpoint)
+
+    assert (run.iterations, run.extrapolated, whole.extrapolated) == (8, True, False)
+    assert run.mean_s == pytest.approx(whole.mean_s, rel=0.01)
+    assert run.write_s == pytest.approx(whole.write_s, rel=0.03)
+    assert whole.mean_s > whole.plain.iteration_s * (1.4 if every == 20 else 1.001)
 
 
 def test_writes_stay_on_their_rails():
