@@ -221,8 +221,13 @@ def _parse_checkpoint(
 
 def _parse_storage(document: Document, where: Location, row: Mapping[str, Any], name: str) -> tuple[str, ...]:
     storage, hosts = row.get("storage"), row.get("hosts") or []
-    is_list = isinstance(storage, list) and storage and all(isinstance(host, str) for host in storage)
-    if not is_list or len(set(storage)) < len(storage) or set(storage) & set(hosts):
+    if (
+        not isinstance(storage, list)
+        or not storage
+        or not all(isinstance(host, str) for host in storage)
+        or len(set(storage)) < len(storage)
+        or set(storage) & set(hosts)
+    ):
         hint = "name storage hosts of the lab, each once, and none of the job's hosts: storage: [d]"
         raise document.error((*where, "storage"), f"storage of job {name!r} is {storage!r}", hint)
     return tuple(storage)

@@ -65,8 +65,10 @@ class CheckpointTimes:
 
         hosts = count_noun(self.storage, "storage host")
         yield f"{self.mode} checkpoint of {self.bytes / 1e9:.4g} GB to {hosts}: the write takes {self.write_ms:.3f} ms"
+        # Rounding may leave -0.0, which would print a sign.
         slower, mean = (
-            each / self.plain_ms - 1 if self.plain_ms else 0.0 for each in (self.iteration_ms, self.mean_ms)
+            round(each / self.plain_ms - 1, 4) + 0.0 if self.plain_ms else 0.0
+            for each in (self.iteration_ms, self.mean_ms)
         )
         yield (
             f"iteration with it {self.iteration_ms:.3f} ms ({slower:+.1%}); with one every "
