@@ -18,6 +18,8 @@ from testbed.errors import WorkloadError
 
 EXACT_JOBS = 8
 """Maximum number of jobs that are placed by the search."""
+EXACT_GPUS = 2048
+"""Maximum number of GPUs of a cluster that is searched: a place has a bit for each."""
 MAX_STEPS = 2_000_000
 """Rectangles that the search tries, about a second, before it returns the best tiling so far, which is not proven."""
 
@@ -168,7 +170,21 @@ def tile(
 ) -> Tiling:
     """Return a tiling that uses as many GPUs as possible: proven for up to `exact_jobs` jobs, if `max_steps` suffice.
 
-    Raises `WorkloadError` for two jobs of the same name.
+    Clusters of more than `EXACT_GPUS` are not searched. Raises `WorkloadError` for two jobs of the same name.
+
+    >>> jobs = [
+    ...     RailJob("train", 24, tensor=4),
+    ...     RailJob("fixed", 12, shape=(2, 6)),
+    ...     RailJob("serve", 4, serves=True),
+    ... ]
+    >>> tiling = tile(RailCluster(domains=6, rails=8), jobs)
+    >>> [
+    ...     (one.job.name, one.first_domain, one.first_rail, one.domains, one.rails)
+    ...     for one in tiling.rectangles
+    ... ]
+    [('train', 0, 0, 3, 8), ('fixed', 3, 0, 2, 6), ('serve', 5, 0, 1, 4)]
+    >>> f"{tiling.utilisation:.0%}", tiling.proven
+    ('83%', True)
     """
     names = [job.name for job in jobs]
     if len(set(names)) < len(names):
@@ -179,7 +195,7 @@ def tile(
     possible = [job for job in jobs if job.shapes(cluster)]
     if used == min(cluster.gpus, sum(job.gpus for job in possible)):
         proven = True
-    elif len(possible) <= exact_jobs:
+    elif len(possible) <= exact_jobs and cluster.gpus <= EXACT_GPUS:
         search = _Search(cluster, jobs, max_steps, rectangles)
         rectangles, proven = search.run(), search.steps < max_steps
     return Tiling(cluster, rectangles, _explain(cluster, jobs, rectangles), proven)
