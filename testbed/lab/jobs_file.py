@@ -12,6 +12,10 @@ An example:
         workload: dlrm     # instead of period and bursts: one iteration is simulated on the ring of its hosts
         settings: {batch: 64}
         workers: 3
+      - name: save
+        checkpoint: {bytes: 12_000_000_000, every_s: 30}   # a write of all hosts together, every 30 s
+        hosts: [a, b]
+        storage: [d]       # host i writes to storage host i modulo their number
       - name: measured
         run: 20261123T101500-281678   # instead of period and bursts: the phases of this job in a measured run
         hosts: [c, d]
@@ -21,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +36,7 @@ from testbed.lab.document import Document, Location, parse_document
 _COMMON_KEYS = {"name", "hosts", "workers", "traffic"}
 _PHASE_KEYS = {"period_ms", "bursts"}
 _WORKLOAD_KEYS = {"workload", "preset", "settings", "device", "strategy"}
+_CHECKPOINT_KEYS = {"bytes", "every_s", "gbps"}
 _BURST_KEYS = ("start_ms", "length_ms", "gbps")
 EXAMPLE = (
     "jobs: [{name: a, period_ms: 300, bursts: [{start_ms: 150, length_ms: 150, gbps: 25}], hosts: [a, b]}]"
@@ -41,10 +47,11 @@ MeasuredPhases = Callable[[str, str], tuple[float, tuple[Burst, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """Facts besides the file: the rate of a link, which no burst may exceed, and the phases of stored runs."""
+    """Facts besides the file: the rate of a link, which no burst may exceed, phases of stored runs, links of a host."""
 
     rate_gbps: float = 25.0
     measured: MeasuredPhases | None = None
+    nics: int = 1
 
 
 def read_jobs(path: Path, context: JobContext | None = None) -> tuple[SharedJob, ...]:
@@ -80,9 +87,13 @@ def _parse_jobs(document: Document, context: JobContext) -> tuple[SharedJob, ...
 
 
 def _parse_job(document: Document, where: Location, row: Any, context: JobContext) -> SharedJob:
-    source = next((key for key in ("workload", "run") if isinstance(row, Mapping) and key in row), "")
-    own = {"workload": _WORKLOAD_KEYS, "run": {"run", "job"}}.get(source, _PHASE_KEYS)
-    _check_keys(document, where, row, _COMMON_KEYS | own)
+    source = next(
+        (key for key in ("workload", "run", "checkpoint") if isinstance(row, Mapping) and key in row), ""
+    )
+    keys = {"workload": _WORKLOAD_KEYS, "run": {"run", "job"}, "checkpoint": {"checkpoint", "storage"}}
+    own = keys.get(source, _PHASE_KEYS)
+    common = _COMMON_KEYS - {"traffic"} if source == "checkpoint" else _COMMON_KEYS
+    _check_keys(document, where, row, common | own)
     name = row.get("name")
     if not isinstance(name, str) or not name:
         raise document.error(where, "a job has no name", "add 'name: NAME'")
@@ -94,7 +105,11 @@ def _parse_job(document: Document, where: Location, row: Any, context: JobContex
             f"traffic of job {name!r} is {traffic!r}",
             "give traffic: bulk or traffic: allreduce",
         )
-    if source:
+    storage: tuple[str, ...] = ()
+    if source == "checkpoint":
+        storage = _parse_storage(document, where, row, name)
+        period_ms, phases = _parse_checkpoint(document, where, row, workers, len(storage), context)
+    elif source:
         period_ms, phases = _from_source(document, where, row, source, workers, context)
     else:
         bursts = row.get("bursts")
@@ -109,7 +124,7 @@ def _parse_job(document: Document, where: Location, row: Any, context: JobContex
             _parse_burst(document, (*where, "bursts", n), one, name) for n, one in enumerate(bursts)
         )
         _check_rates(document, (*where, "bursts"), name, phases, context.rate_gbps)
-    job = SharedJob(name, period_ms, phases, hosts, workers, traffic)
+    job = SharedJob(name, period_ms, phases, hosts, workers, traffic, storage)
     try:
         job.on(())
     except ValueError as error:
@@ -163,6 +178,59 @@ def _from_source(
         return phases.period_ms, phases.bursts
     except (TestbedError, OSError) as error:
         raise document.error((*where, source), str(error), f"correct {source}, or write {EXAMPLE}") from None
+
+
+def _parse_checkpoint(
+    document: Document,
+    where: Location,
+    row: Mapping[str, Any],
+    workers: int,
+    storage: int,
+    context: JobContext,
+) -> tuple[float, tuple[Burst, ...]]:
+    """Return period and burst of a checkpoint: each host writes an equal part on its link to a storage host.
+
+    The write ends the period, as a training job sends after it has computed. If a storage host has fewer NICs than
+    hosts that write to it, they divide the rate of these.
+    """
+    at, checkpoint = (*where, "checkpoint"), row["checkpoint"]
+    what = f"of the checkpoint of job {row['name']!r}"
+    _check_keys(document, at, checkpoint, _CHECKPOINT_KEYS)
+    size_bytes, every_s = (
+        _parse_number(document, (*at, key), checkpoint.get(key), f"{key} {what}")
+        for key in ("bytes", "every_s")
+    )
+    most_gbps = context.rate_gbps * min(1.0, context.nics / -(-workers // storage))
+    gbps = _parse_number(document, (*at, "gbps"), checkpoint.get("gbps", most_gbps), f"gbps {what}")
+    for key, value in (("bytes", size_bytes), ("every_s", every_s), ("gbps", gbps)):
+        if not (isfinite(value) and value > 0):
+            raise document.error((*at, key), f"{key} {what} is {value:g}", "give a number above 0")
+    if gbps > most_gbps:
+        raise document.error(
+            (*at, "gbps"), f"gbps {what} is {gbps:g}, but a host can write at {most_gbps:g}", "give less"
+        )
+    write_s = size_bytes * 8e-9 / workers / gbps
+    if write_s > every_s:
+        raise document.error(
+            at,
+            f"a write {what} takes {write_s:.3g} s at {gbps:g} Gb/s from each host, more than every_s",
+            f"give every_s: {ceil(write_s)} or more",
+        )
+    return every_s * 1e3, (Burst((every_s - write_s) * 1e3, write_s * 1e3, gbps),)
+
+
+def _parse_storage(document: Document, where: Location, row: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    storage, hosts = row.get("storage"), row.get("hosts") or []
+    if (
+        not isinstance(storage, list)
+        or not storage
+        or not all(isinstance(host, str) for host in storage)
+        or len(set(storage)) < len(storage)
+        or set(storage) & set(hosts)
+    ):
+        hint = "name storage hosts of the lab, each once, and none of the job's hosts: storage: [d]"
+        raise document.error((*where, "storage"), f"storage of job {name!r} is {storage!r}", hint)
+    return tuple(storage)
 
 
 def _parse_burst(document: Document, where: Location, row: Any, name: str) -> Burst:

@@ -10,7 +10,8 @@ from libraries import skip_without
 skip_without("typer")
 skip_without("matplotlib")
 
-LAB = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
+ROOT = Path(__file__).resolve().parents[2]
+LAB = ROOT / "labs" / "testbed12.yaml"
 JOBS = """\
 jobs:
   - {name: x, period_ms: 300, bursts: [{start_ms: 150, length_ms: 150, gbps: 25}], hosts: [a, b]}
@@ -62,6 +63,29 @@ def test_the_document_has_placement_starts_links_candidates_and_predictions(test
     )
     assert sorted(path.name for path in out.iterdir()) == ["circles.png", "timeline.png"]
     assert all((out / name).stat().st_size > 10_000 for name in ("circles.png", "timeline.png"))
+
+
+@pytest.mark.translates
+def test_the_example_writes_checkpoints_between_bursts(testbed):
+    """A write of 128 ms fits between bursts of 150 ms, if it starts while bert computes."""
+    ran = testbed("schedule", ROOT / "examples" / "shared_jobs.yaml", "--lab", LAB, "--json")
+
+    assert ran.code == 0, ran.err
+    (shared,) = ran.json["links"]
+    assert (shared["link"], shared["jobs"], shared["score"]) == ("a-b", ["bert", "save"], 1)
+    bert, save, archive = ran.json["predicted"]
+    assert bert["shifted_ms"] == pytest.approx(300)
+    assert bert["fair_ms"] > 305
+    assert (save["solo_ms"], save["shifted_ms"]) == pytest.approx((3000, 3000))
+    assert (archive["fair_ms"], archive["slot_ms"]) == pytest.approx((60_000, 60_000))
+    assert ran.json["placement"]["archive"] == ["a", "b"]
+
+
+def test_checkpoints_do_not_run_on_hosts(testbed):
+    ran = testbed("schedule", ROOT / "examples" / "shared_jobs.yaml", "--lab", LAB, "--run")
+
+    assert ran.code == 1
+    assert "job 'save' writes checkpoints, which are predicted but do not run on hosts" in ran.err
 
 
 def test_people_get_tables(testbed, jobs):

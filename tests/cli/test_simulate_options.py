@@ -230,3 +230,54 @@ def test_what_names_no_workload_is_told(testbed, arguments, word):
 
     assert ran.code == 1
     assert word in ran.err
+
+
+CHECKPOINT = ("--checkpoint-every", 10, "--storage-nodes", 2)
+
+
+@pytest.mark.parametrize("mode", ["blocking", "overlapped"])
+def test_a_checkpoint_makes_one_iteration_in_ten_longer(testbed, mode):
+    ran = testbed("simulate", "vgg16", *SMALL, *CHECKPOINT, "--checkpoint-mode", mode, "--json")
+    said = testbed("simulate", "vgg16", *SMALL, *CHECKPOINT, "--checkpoint-mode", mode)
+
+    assert ran.code == 0, ran.err
+    found = ran.json["checkpoint"]
+    # 138 million parameters, of 4 bytes each: plain gradient descent has no optimiser state.
+    assert found["bytes"] == 138_357_544 * 4
+    assert (found["every"], found["storage"], found["mode"], ran.json["nodes"]) == (10, 2, mode, 6)
+    assert found["iteration_ms"] > found["plain_ms"] == ran.json["iteration_ms"]
+    assert found["plain_ms"] < found["mean_ms"] < found["iteration_ms"]
+    if mode == "blocking":
+        assert found["mean_ms"] == pytest.approx(0.9 * found["plain_ms"] + 0.1 * found["iteration_ms"])
+        assert found["write_ms"] == pytest.approx(found["iteration_ms"] - found["plain_ms"])
+    assert {link["link"] for link in ran.json["links"]} <= {link["link"] for link in found["links"]}
+    assert ran.json["bytes_in"] == ran.json["bytes_out"] + ran.json["bytes_forwarded"]
+    slower = found["iteration_ms"] / found["plain_ms"] - 1
+    assert f"{mode} checkpoint of 0.5534 GB to 2 storage hosts" in said.out
+    assert f"({slower:+.1%}); with one every 10 iterations" in said.out
+
+
+def test_a_graph_writes_the_bytes_that_are_given(testbed, transfer):
+    ran = testbed(
+        "simulate", transfer, "--checkpoint-every", 5, "--checkpoint-bytes", 4_000 * PACKET, "--json"
+    )
+    without = testbed("simulate", transfer, "--json")
+
+    assert ran.json["checkpoint"]["bytes"] == 4_000 * PACKET
+    assert ran.json["payload_bytes"] == without.json["payload_bytes"]
+    assert "checkpoint" not in without.json
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (("--storage-nodes", 2), "need --checkpoint-every N"),
+        (("--checkpoint-mode", "overlapped"), "need --checkpoint-every N"),
+        (("--checkpoint-every", 5), "give --checkpoint-bytes"),
+    ],
+)
+def test_a_checkpoint_without_bytes_or_period_is_refused(testbed, transfer, options, word):
+    ran = testbed("simulate", transfer, *options)
+
+    assert (ran.code, ran.out) == (1, "")
+    assert word in ran.err

@@ -59,6 +59,64 @@ def test_a_run_gives_period_and_bursts():
     assert (x.period_ms, y.bursts) == (100.0, (Burst(70.0, 30.0, 25.0),))
 
 
+SAVE = """\
+jobs:
+  - name: save
+    checkpoint: {bytes: 12_000_000_000, every_s: 30}
+    hosts: [a, b, c]
+    storage: [d]
+"""
+
+
+@pytest.mark.parametrize(("nics", "gbps"), [(1, 25 / 3), (2, 50 / 3), (3, 25.0), (8, 25.0)])
+def test_a_checkpoint_is_one_burst_of_all_hosts_at_the_rate_of_the_storage_hosts_links(nics, gbps):
+    (job,) = parse_jobs(Path("jobs.yaml"), SAVE, JobContext(25.0, nics=nics))
+
+    assert (job.period_ms, job.hosts, job.workers, job.storage) == (30_000, ("a", "b", "c"), 3, ("d",))
+    (burst,) = job.bursts
+    assert burst.gbps == pytest.approx(gbps)
+    assert 3 * burst.volume_mbit * 1e6 / 8 == pytest.approx(12e9)
+
+
+def test_a_checkpoint_may_be_slower_than_its_links():
+    text = SAVE.replace("every_s: 30", "every_s: 30, gbps: 4")
+    (job,) = parse_jobs(Path("jobs.yaml"), text, JobContext(25.0, nics=4))
+
+    assert job.bursts == (Burst(22_000.0, 8000.0, 4.0),)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "words"),
+    [
+        ("bytes: 12_000_000_000", "bytes: 0", 3, "bytes of the checkpoint of job 'save' is 0"),
+        ("bytes: 12_000_000_000, ", "", 3, "bytes of the checkpoint of job 'save' is None; give a number"),
+        (
+            "every_s: 30",
+            "every_s: 1",
+            3,
+            "a write of the checkpoint of job 'save' takes 3.84 s at 8.33333 Gb/s",
+        ),
+        (
+            "every_s: 30",
+            "every_s: 30, gbps: 26",
+            3,
+            "gbps of the checkpoint of job 'save' is 26, but a host can",
+        ),
+        ("every_s: 30", "every_s: 30, to: d", 3, "unknown key 'to'"),
+        ("storage: [d]", "", 2, "storage of job 'save' is None"),
+        ("storage: [d]", "storage: [a]", 5, "none of the job's hosts"),
+        ("storage: [d]", "storage: [d, d]", 5, "each once"),
+        ("storage: [d]", "storage: [d]\n    traffic: bulk", 6, "unknown key 'traffic'"),
+    ],
+)
+def test_a_mistake_in_a_checkpoint_is_told_with_its_line(before, after, line, words):
+    with pytest.raises(WorkloadError) as caught:
+        parse_jobs(Path("jobs.yaml"), SAVE.replace(before, after, 1), JobContext(25.0, nics=1))
+
+    assert str(caught.value).startswith(f"jobs.yaml:{line}:")
+    assert words in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("row", "words"),
     [

@@ -56,6 +56,7 @@ class Setting:
 class Contention:
     """Result of a simulation: `begins_ms` (jobs, iterations + 1), `alignments` (jobs,), and the recorded rates.
 
+    The begins of a job with fewer iterations than others are in the last columns, behind NaN.
     Row i of `rates_gbps` (rows, jobs) is valid from `times_ms[i]` to `times_ms[i + 1]`.
     """
 
@@ -71,34 +72,37 @@ class Contention:
         return times
 
     def mean_ms(self, warm_up: int = 0) -> Floats:
-        """Return the mean iteration time of each job, without the first `warm_up` iterations."""
-        means: Floats = self.iteration_ms[:, warm_up:].mean(axis=1)
+        """Return the mean iteration time of each job, without the first `warm_up` columns."""
+        means: Floats = np.nanmean(self.iteration_ms[:, warm_up:], axis=1)
         return means
 
     def p99_ms(self, warm_up: int = 0) -> Floats:
-        """Return the 99th percentile of the iteration times of each job, without the first `warm_up`."""
-        high: Floats = np.percentile(self.iteration_ms[:, warm_up:], 99, axis=1)
+        """Return the 99th percentile of the iteration times of each job, without the first `warm_up` columns."""
+        high: Floats = np.nanpercentile(self.iteration_ms[:, warm_up:], 99, axis=1)
         return high
 
 
 def simulate(
     jobs: Sequence[PeriodicJob],
     capacities_gbps: Sequence[float],
-    iterations: int,
+    iterations: int | Sequence[int],
     sharing: Sharing = FAIR,
     setting: Setting | None = None,
 ) -> Contention:
-    """Simulate jobs until each has completed `iterations`; jobs that are ahead continue until then.
+    """Simulate jobs until each has completed `iterations`, one number for all or one per job.
 
+    Jobs that are ahead continue until then.
     Raise `ValueError` for weights, priorities, starts or slots that are not one per job, and if a job gets no
     bandwidth.
     """
     from sim.models.contention.engine import State, run  # brings numba
 
     setting = setting or Setting()
-    program = _program(jobs, capacities_gbps, sharing, setting, iterations)
     size = len(jobs)
-    begins = np.full((size, iterations + 1), np.nan)
+    counts = np.broadcast_to(np.asarray(iterations, np.int64), (size,))
+    most = int(counts.max(initial=0))
+    program = _program(jobs, capacities_gbps, sharing, setting, most)
+    begins = np.full((size, most + 1), np.nan)
     trace = np.zeros((setting.trace_rows, size + 1))
     state = State(
         phase=np.zeros(size, np.int64),
@@ -106,17 +110,17 @@ def simulate(
         left=np.zeros(size),
         sent=np.zeros(size),
         rate=np.zeros(size),
-        iteration=np.zeros(size, np.int64),
+        iteration=most - counts,
         slot=np.zeros(size, np.int64),
         aligned=np.zeros(size, np.int64),
         active=np.zeros(size, np.bool_),
     )
     holding = setting.holding or Holding(())
     longest_ms = sum(job.period_ms for job in jobs) + max(program.slot_ms, default=0.0)
-    horizon_ms = max(program.start_ms, default=0.0) + HORIZON * (iterations + 1) * longest_ms
+    horizon_ms = max(program.start_ms, default=0.0) + HORIZON * (most + 1) * longest_ms
     limits = (MLTCP_STEPS, holding.tolerance, holding.most_alignments, horizon_ms)
     _, rows = run(program, state, begins, trace, *limits)
-    starved = [job.name for job, row in zip(jobs, begins, strict=True) if np.isnan(row).any()]
+    starved = [job.name for job, row in zip(jobs, begins, strict=True) if np.isnan(row[-1])]
     if starved:
         raise ValueError(f"job {starved[0]!r} gets no bandwidth: raise its priority class")
     return Contention(begins, state.aligned, trace[:rows, 0], trace[:rows, 1:])

@@ -64,6 +64,7 @@ class ReproductionDocument(Document):
     fits: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=OMIT_NONE)
     traffic: Mapping[str, Any] | None = field(default=None, metadata=OMIT_NONE)
     sweeps: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=OMIT_NONE)
+    rectangles: Mapping[str, Any] | None = field(default=None, metadata=OMIT_NONE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -173,9 +173,15 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
 
         lab = load_bare_lab(self.lab_file)
         note_compilation("contention")
-        sources = JobContext(lab.link.represents_gbps, partial(_load_phases, place.runs_dir))
-        jobs = read_jobs(self.jobs_file, sources)
         links = _links_of(lab, spread=self.spread)
+        sources = JobContext(links.rate_gbps, partial(_load_phases, place.runs_dir), links.nics)
+        jobs = read_jobs(self.jobs_file, sources)
+        checkpoints = [job.name for job in jobs if job.storage]
+        if self.is_run and checkpoints:
+            raise WorkloadError(
+                f"job {checkpoints[0]!r} writes checkpoints, which are predicted but do not run on hosts: "
+                "leave out --run"
+            )
         rounding = Rounding(self.quantum_ms, self.bins, self.most_ticks)
         scheduler = Scheduler(jobs, links, rounding, self.time_limit_s, 8 * self.time_limit_s)
         request = placement.PlacementRequest(jobs, links, self.candidates, self.jobs_per_host)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from testbed.commands.declare import Command, option
 from testbed.commands.design.workload import (
@@ -19,11 +20,13 @@ from testbed.commands.design.workload import (
 from testbed.commands.documents import OMIT_NONE
 from testbed.commands.place import Place
 from testbed.design.fabrics.fabric_list import FABRICS, is_of_gpus, is_switched
+from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
     from testbed.design.evaluation.job import Job
     from testbed.design.evaluation.simulation import Execution
     from testbed.design.fabrics.kind import ChosenFabric
+    from testbed.design.sharing.checkpoints import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,13 +39,58 @@ class LinkTraffic:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckpointTimes:
+    """A checkpoint of `bytes` in every `every`-th iteration, to `storage` hosts, and its effect.
+
+    `iteration_ms` is the longest iteration with a write, `plain_ms` one without, `mean_ms` the mean over `every`
+    iterations, `write_ms` the time of a write. `links` are those of the `simulated` iterations with their write.
+    `extrapolated`: the write goes on after these.
+    """
+
+    bytes: int
+    every: int
+    storage: int
+    mode: Literal["blocking", "overlapped"]
+    iteration_ms: float
+    plain_ms: float
+    mean_ms: float
+    write_ms: float
+    simulated: int
+    extrapolated: bool
+    links: tuple[LinkTraffic, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Yield the times as lines for people."""
+        from lightbed.wording import count_noun
+
+        hosts = count_noun(self.storage, "storage host")
+        yield f"{self.mode} checkpoint of {self.bytes / 1e9:.4g} GB to {hosts}: the write takes {self.write_ms:.3f} ms"
+        # Rounding may leave -0.0, which would print a sign.
+        slower, mean = (
+            round(each / self.plain_ms - 1, 4) + 0.0 if self.plain_ms else 0.0
+            for each in (self.iteration_ms, self.mean_ms)
+        )
+        yield (
+            f"iteration with it {self.iteration_ms:.3f} ms ({slower:+.1%}); with one every "
+            f"{count_noun(self.every, 'iteration')} {self.mean_ms:.3f} ms on average ({mean:+.1%})"
+        )
+        if self.extrapolated:
+            yield f"the write goes on after {count_noun(self.simulated, 'simulated iteration')}: at the same progress"
+
+
+@dataclass(frozen=True, kw_only=True)
 class SimulationDocument(Figures, JobDocument):
-    """An iteration of a job on a fabric. `host_gbps` is set if every server has one link, to a switch."""
+    """An iteration of a job on a fabric. `host_gbps` is set if every server has one link, to a switch.
+
+    With `checkpoint` the cluster also has storage hosts; the figures and links are those of an iteration without a
+    write.
+    """
 
     fabric: str
     host_gbps: float | None = field(default=None, metadata=OMIT_NONE)
     routes: str | None = field(default=None, metadata=OMIT_NONE)
     strides: tuple[int, ...] | None = field(default=None, metadata=OMIT_NONE)
+    checkpoint: CheckpointTimes | None = field(default=None, metadata=OMIT_NONE)
     links: tuple[LinkTraffic, ...]
 
     def lines(self) -> Iterator[str]:
@@ -68,6 +116,8 @@ class SimulationDocument(Figures, JobDocument):
             late = f", and flows end up to {self.rounding:.0%} late" if self.rounding else ""
             exact = "--fluid: exact flows; " if self.rounding else ""
             yield f"all rounds of a ring are simulated as one flow{late} ({exact}--rounds: each round)"
+        if self.checkpoint:
+            yield from self.checkpoint.lines()
         yield f"cost {self.cost_usd:,} USD{' (prices recalled, not checked)' if self.prices_recalled else ''}"
         if self.routes == "found":
             yield "the plan has no routes: the simulation chose them"
@@ -86,6 +136,21 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         bool,
         option("Give the Fat-tree the rate at which it costs as much as direct connect.", "--equal-cost"),
     ] = False
+    checkpoint_every: Annotated[
+        int,
+        option("Write a checkpoint to storage hosts every N iterations; 0: never.", metavar="N", least=0),
+    ] = 0
+    storage_nodes: Annotated[
+        int, option("Storage hosts besides the servers, with as many links.", metavar="N", least=1)
+    ] = 1
+    checkpoint_mode: Annotated[
+        Literal["blocking", "overlapped"],
+        option("When a checkpoint is written: after the iteration, or during it."),
+    ] = "blocking"
+    checkpoint_bytes: Annotated[
+        int,
+        option("Bytes of a checkpoint; 0: the parameters and optimiser state.", metavar="BYTES", least=0),
+    ] = 0
     trace: Annotated[
         Path | None, option("Write flows, links and tasks as Parquet.", metavar="DIR", is_local=True)
     ] = None
@@ -100,29 +165,72 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         option("Write the job as Chakra traces, one file per server.", metavar="DIR", is_local=True),
     ] = None
 
+    def validate(self) -> None:
+        """Raise `WorkloadError` for options of checkpoints without `--checkpoint-every`."""
+        super().validate()
+        is_default = (self.storage_nodes, self.checkpoint_mode, self.checkpoint_bytes) == (1, "blocking", 0)
+        if not self.checkpoint_every and not is_default:
+            raise WorkloadError(
+                "--storage-nodes, --checkpoint-mode and --checkpoint-bytes need --checkpoint-every N: how often a "
+                "checkpoint is written"
+            )
+
     def run(self, place: Place) -> SimulationDocument:
         """Simulate an iteration. Raises the errors of `open_job`, `TopologyError` and `WorkloadError`."""
         from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on
+        from testbed.design.sharing.checkpoints import run_checkpoint, with_checkpoint
 
         # At equal cost a Fat-tree is compared with direct connect, so the links of direct connect are paid for.
         has_one_link = is_switched(self.fabric) and not self.equal_cost
         setting = self.setting(
             1 if has_one_link else DIRECT_DEGREE, may_share=has_one_link, of_gpus=is_of_gpus(self.fabric)
         )
-        job, rate_gbps = setting.job, setting.rate_gbps
-        fabric = job.fabric(
-            self.fabric, setting.degree, rate_gbps, setting.options, equal_cost=self.equal_cost
+        job, checkpoint, plain = setting.job, self._checkpoint(setting), setting.job
+        if checkpoint:
+            plain, job = with_checkpoint(job, checkpoint)
+        fabric = plain.fabric(
+            self.fabric, setting.degree, setting.rate_gbps, setting.options, equal_cost=self.equal_cost
         )
-        execution = simulate_on(fabric, job.graph, trace=bool(self.trace or self.timeline))
-        self._write_files(job, execution)
+        simulate = partial(simulate_on, fabric, trace=bool(self.trace or self.timeline))
+        times = None
+        if checkpoint:
+            run = run_checkpoint(setting.job, checkpoint, simulate)
+            execution, drawn = run.plain, run.window
+            times = CheckpointTimes(
+                bytes=sum(checkpoint.shares_of(setting.job)),
+                every=checkpoint.every,
+                storage=checkpoint.storage.count,
+                mode=checkpoint.mode,
+                iteration_ms=run.longest_s * 1e3,
+                plain_ms=run.plain.iteration_s * 1e3,
+                mean_ms=run.mean_s * 1e3,
+                write_ms=run.write_s * 1e3,
+                simulated=run.iterations,
+                extrapolated=run.extrapolated,
+                links=tuple(LinkTraffic(**row) for row in link_traffic(run.window)),
+            )
+        else:
+            execution = drawn = simulate(job.graph)
+        self._write_files(job, drawn)
         document = SimulationDocument(
             **job_keys(setting),
             **_fabric_keys(setting, fabric),
             **figures(fabric, execution, job.arithmetic_s),
+            checkpoint=times,
             links=tuple(LinkTraffic(**row) for row in link_traffic(execution)),
         )
         place.say(*document.lines())
         return document
+
+    def _checkpoint(self, setting: FabricSetting) -> Checkpoint | None:
+        """Return the checkpoint that the options describe; a storage host has the NICs of a server."""
+        if not self.checkpoint_every:
+            return None
+        from testbed.design.sharing.checkpoints import Checkpoint
+        from testbed.design.workloads.checkpoint import Storage
+
+        storage = Storage(self.storage_nodes, max(setting.options.hb_domain, self.mig))
+        return Checkpoint(self.checkpoint_every, storage, self.checkpoint_mode, self.checkpoint_bytes)
 
     def _write_files(self, job: Job, execution: Execution) -> None:
         from testbed.design.evaluation.simulation import draw_timeline, write_trace

@@ -24,6 +24,7 @@ from testbed.design.model import Topology
 from testbed.design.plans.file import Plan, read_plan
 from testbed.design.routing.route_sets import RouteSets
 from testbed.design.workloads.catalogue import MODELS
+from testbed.design.workloads.checkpoint import divide_checkpoint
 from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
 from testbed.design.workloads.imports.chakra import is_trace_folder, read_job
 from testbed.design.workloads.iteration.task_graph import iteration
@@ -45,7 +46,8 @@ class Job:
     """One iteration as a graph, with its traffic; `about` holds further facts for reports.
 
     `plan` is the plan of its strategy, or None. A node has `devices_per_node` devices. `arithmetic_s` is the time of
-    the model's operations alone, at the peak of all devices; None if it is not known.
+    the model's operations alone, at the peak of all devices; None if it is not known. `checkpoint` holds the bytes that
+    each node writes in a checkpoint; empty if they are not known.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Job:
     plan: Plan | None = None
     devices_per_node: int = 1
     arithmetic_s: float | None = None
+    checkpoint: tuple[int, ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -216,7 +219,17 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str, hb_d
         for operator in workload.operators
     )
     arithmetic_s = workload.batch * sum(passes) / (cluster.gpus * cluster.device.peak_flops)
-    return Job(workload.name, graph, traffic_of(graph), about, plan, cluster.devices_per_server, arithmetic_s)
+    checkpoint = divide_checkpoint(workload, layout, cluster.nodes)
+    return Job(
+        workload.name,
+        graph,
+        traffic_of(graph),
+        about,
+        plan,
+        cluster.devices_per_server,
+        arithmetic_s,
+        checkpoint,
+    )
 
 
 def _fill_from_plan(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoice:

@@ -41,9 +41,9 @@ def draw(plot: Plot, path: Path) -> Path:
                 axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
                 axis.yaxis.set_major_formatter("{x:g}")
                 axis.yaxis.set_minor_formatter("")
-            elif panel.kind != "heat":
+            elif panel.kind not in _MAPS:
                 axis.set_ylim(bottom=0)
-            if panel.kind != "heat":
+            if panel.kind not in _MAPS:
                 axis.grid(alpha=0.3)
         for axis in axes[len(plot.panels) :]:
             axis.set_axis_off()
@@ -95,7 +95,24 @@ def _heat(axis: Any, panel: Panel) -> None:
     axis.figure.colorbar(image, ax=axis, shrink=0.8, label="bytes")
 
 
-_PLOTS = {"lines": _lines, "bars": _bars, "steps": _steps, "heat": _heat}
+def _tiles(axis: Any, panel: Panel) -> None:
+    """Draw areas of equal numbers in one colour each, with the number in the middle; white where it is 0."""
+    places: dict[float, list[tuple[int, int]]] = {}
+    for y, series in enumerate(panel.series):
+        for x, number in enumerate(series.up):
+            places.setdefault(number, []).append((x, y))
+    rows = [
+        [(number - 1) % 10 if number else float("nan") for number in series.up] for series in panel.series
+    ]
+    axis.imshow(rows, cmap="tab10", vmin=0, vmax=9, alpha=0.7, interpolation="nearest", aspect="auto")
+    for number, cells in places.items():
+        if number:
+            x, y = (sum(values) / len(cells) for values in zip(*cells, strict=True))
+            axis.text(x, y, f"{number:g}", ha="center", va="center", fontsize=8)
+
+
+_PLOTS = {"lines": _lines, "bars": _bars, "steps": _steps, "heat": _heat, "tiles": _tiles}
+_MAPS = ("heat", "tiles")
 
 
 def _legend(figure: Any, plot: Plot, high: int) -> None:
@@ -108,6 +125,6 @@ def _legend(figure: Any, plot: Plot, high: int) -> None:
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
         return
     for axis, panel in zip(figure.axes, plot.panels, strict=False):
-        if panel.kind == "heat":
+        if panel.kind in _MAPS:
             continue
         axis.legend(frameon=False, fontsize=8 if high == 1 else 7)

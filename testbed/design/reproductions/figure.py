@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
-Kind = Literal["lines", "bars", "steps", "heat"]
+Kind = Literal["lines", "bars", "steps", "heat", "tiles"]
 
 Cell = str | float
 Record = Mapping[str, Cell]
@@ -25,7 +25,10 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line, the bars of one colour, or a row of a heat map; `across` are numbers, or labels of bars."""
+    """A line, the bars of one colour, or a row of a heat map or of numbered tiles, 0 for none.
+
+    `across` are numbers, or labels of bars.
+    """
 
     name: str
     across: tuple[Cell, ...]

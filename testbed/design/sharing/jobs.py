@@ -18,7 +18,8 @@ class SharedJob:
     """A job on the hosts `hosts`, or if these are empty on `workers` hosts to be chosen.
 
     `traffic` is `bulk` (each host sends a burst to the next; of two hosts, one sends) or `allreduce`. The default,
-    "", is `bulk` between two hosts and `allreduce` among more.
+    "", is `bulk` between two hosts and `allreduce` among more. A job with `storage` writes checkpoints instead: host i
+    sends to storage host i modulo their number.
     """
 
     name: str
@@ -27,6 +28,18 @@ class SharedJob:
     hosts: tuple[str, ...] = ()
     workers: int = 0
     traffic: str = ""
+    storage: tuple[str, ...] = ()
+
+    def pairs(self, hosts: Sequence[str]) -> list[tuple[str, str]]:
+        """Return the pairs whose links the job uses on `hosts`, each pair once, its names in alphabetical order.
+
+        >>> SharedJob("save", 1e4, (), storage=("d", "e")).pairs(("a", "b", "c"))
+        [('a', 'd'), ('b', 'e'), ('c', 'd')]
+        """
+        if not self.storage:
+            return ring_pairs(hosts)
+        pairs = [(host, self.storage[number % len(self.storage)]) for number, host in enumerate(hosts)]
+        return [(min(pair), max(pair)) for pair in pairs]
 
     def on(self, links: tuple[int, ...]) -> PeriodicJob:
         """Return the job on these links for the contention model. Raises `ValueError` as `PeriodicJob` does."""
@@ -37,7 +50,7 @@ class SharedJob:
 class LabLinks:
     """Links between the hosts of a lab: one circuit per pair, or with `spread` one per NIC.
 
-    A job of three hosts or more is a ring of them in their order.
+    A job of three hosts or more is a ring of them in their order; a checkpoint uses the links to storage hosts.
     """
 
     hosts: tuple[str, ...]
@@ -45,24 +58,28 @@ class LabLinks:
     nics: int = 1
     spread: bool = False
 
-    def find_jobs_by_link(self, placement: Placement) -> dict[str, tuple[str, ...]]:
+    def find_jobs_by_link(
+        self, placement: Placement, jobs: Sequence[SharedJob]
+    ) -> dict[str, tuple[str, ...]]:
         """Return the jobs on each link, by its name (`a-b`, or `a-b/2` for the second circuit).
 
         >>> LabLinks(("a", "b", "c"), 25.0).find_jobs_by_link(
-        ...     {"x": ("a", "b"), "y": ("b", "a"), "z": ("a", "b", "c")}
+        ...     {"x": ("a", "b"), "y": ("b", "a"), "z": ("a", "b", "c")},
+        ...     [SharedJob(name, 300.0, ()) for name in "xyz"],
         ... )
         {'a-b': ('x', 'y', 'z'), 'b-c': ('z',), 'a-c': ('z',)}
         """
         users: dict[str, list[str]] = {}
-        for job, hosts in placement.items():
-            for pair in ring_pairs(hosts):
-                users.setdefault("-".join(pair), []).append(job)
+        by_name = {job.name: job for job in jobs}
+        for name, hosts in placement.items():
+            for pair in by_name[name].pairs(hosts):
+                users.setdefault("-".join(pair), []).append(name)
         if not self.spread:
-            return {link: tuple(jobs) for link, jobs in users.items()}
+            return {link: tuple(names) for link, names in users.items()}
         return {
-            f"{link}/{circuit + 1}": tuple(jobs[circuit :: self.nics])
-            for link, jobs in users.items()
-            for circuit in range(min(self.nics, len(jobs)))
+            f"{link}/{circuit + 1}": tuple(names[circuit :: self.nics])
+            for link, names in users.items()
+            for circuit in range(min(self.nics, len(names)))
         }
 
 

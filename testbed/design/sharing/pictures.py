@@ -143,7 +143,7 @@ def _load(scheduler: Scheduler, link: LinkSchedule) -> float:
 
 def _traces(scheduler: Scheduler, schedule: Schedule, link: LinkSchedule) -> tuple[Contention, Contention]:
     """Return the rates over time of the link's jobs, fair and as scheduled, simulated with all connected jobs."""
-    users = scheduler.links.find_jobs_by_link(schedule.placement)
+    users = scheduler.links.find_jobs_by_link(schedule.placement, scheduler.jobs)
     capacities = [scheduler.links.rate_gbps] * len(users)
     all_jobs = place_jobs(scheduler.jobs, users)
     group = next(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import entry_points
 
-from testbed.design.sharing.jobs import LabLinks, Placement, SharedJob, ring_pairs
+from testbed.design.sharing.jobs import LabLinks, Placement, SharedJob
 from testbed.errors import WorkloadError
 
 ENTRY_POINTS = "testbed.host_schedulers"
@@ -75,15 +75,16 @@ def check_hosts(request: PlacementRequest) -> None:
     """Raise `WorkloadError` for hosts that are not in the lab, and for jobs with more workers than it has hosts."""
     known = request.links.hosts
     for job in request.jobs:
-        missing = [host for host in job.hosts if host not in known]
+        missing = [host for host in (*job.hosts, *job.storage) if host not in known]
         if missing:
             raise WorkloadError(
                 f"job {job.name!r} should run on host {missing[0]!r}, which the lab does not have; its hosts "
                 f"are {', '.join(known)}"
             )
-        if job.workers > len(known):
+        needed = job.workers + len(job.storage)
+        if needed > len(known):
             raise WorkloadError(
-                f"job {job.name!r} needs {job.workers} hosts, but the lab has {len(known)}: give fewer workers"
+                f"job {job.name!r} needs {needed} hosts, but the lab has {len(known)}: give fewer workers"
             )
 
 
@@ -93,11 +94,11 @@ def compare_shared_to_ideal(job: SharedJob, placement: Placement, jobs: Mapping[
     This is an estimate, exact for two identical jobs: on its worst link a job waits for the communication of each
     other job, at most as long as it communicates itself.
     """
-    own = set(ring_pairs(placement[job.name]))
+    own = set(job.pairs(placement[job.name]))
     waits = dict.fromkeys(own, 0.0)
     for name, hosts in placement.items():
         if name != job.name:
-            for pair in own.intersection(ring_pairs(hosts)):
+            for pair in own.intersection(jobs[name].pairs(hosts)):
                 waits[pair] += min(_busy_fraction(job), _busy_fraction(jobs[name]))
     return 1.0 + max(waits.values(), default=0.0)
 
@@ -137,7 +138,11 @@ def _place_all(request: PlacementRequest, cost: Cost, first: int) -> Placement |
             tuple(hosts[(first + begin + step) % len(hosts)] for step in range(job.workers))
             for begin in range(len(hosts))
         )
-        windows = [row for row in rows if all(load[host] < request.most_per_host for host in row)]
+        windows = [
+            row
+            for row in rows
+            if all(load[host] < request.most_per_host and host not in job.storage for host in row)
+        ]
         if not windows:
             return None
         rank = partial(_cost_of, job=job, placement=placement, jobs=jobs, cost=cost)

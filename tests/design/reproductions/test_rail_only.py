@@ -95,10 +95,27 @@ def test_larger_domains_and_faster_links_never_take_longer(tables):
                 assert all(one >= other * (1 - 1e-9) for one, other in pairwise(times))
 
 
+def test_jobs_in_rectangles_take_the_time_that_they_take_alone(tables):
+    section = describe(tables)["rectangles"]
+    placed = [job for job in section["jobs"] if "reason" not in job]
+
+    assert len(placed) == 7
+    for job in placed:
+        assert job["together_ms"] == pytest.approx(job["alone_ms"], rel=1e-5)
+        assert job["random_ms"] > 2 * job["alone_ms"]
+        assert job["domains"] * job["rails"] == job["gpus"]
+    assert section["utilisation"] * section["domains"] * section["rails"] == sum(
+        job["gpus"] for job in placed
+    )
+    (unplaced,) = [job for job in section["jobs"] if "reason" in job]
+    assert (unplaced["job"], "a domain has 8" in unplaced["reason"]) == ("S16", True)
+
+
 def test_the_document_has_its_sections(tables):
     sections = describe(tables)
 
-    assert list(sections) == ["counts", "savings", "all_to_all", "iterations", "fits", "traffic", "sweeps"]
+    names = ["counts", "savings", "all_to_all", "iterations", "fits", "traffic", "sweeps", "rectangles"]
+    assert list(sections) == names
     assert set(sections["counts"][0]) == {"gpus", "radix", "design", "switches", "transceivers"}
     assert {"model", "published_s", "ours_s"} <= set(sections["iterations"][0])
 
@@ -109,5 +126,5 @@ def test_a_job_without_a_published_time_cannot_be_fitted():
 
 
 def test_other_figures_are_refused():
-    with pytest.raises(ValueError, match="figure 6 of rail-only is not reproduced: choose from"):
-        figure(6)
+    with pytest.raises(ValueError, match="figure 7 of rail-only is not reproduced: choose from"):
+        figure(7)

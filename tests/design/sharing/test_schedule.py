@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
+from testbed.design.sharing.cassini.circle import Rounding
 from testbed.design.sharing.cassini.schedule import CYCLIC, Scheduler
 from testbed.design.sharing.jobs import Burst, LabLinks, SharedJob
 from testbed.design.sharing.placement import (
@@ -84,6 +86,52 @@ def test_links_with_the_same_jobs_are_no_loop():
     assert [one.shifted_ms for one in found.predicted] == pytest.approx([300] * 2)
 
 
+def checkpoint(length_ms: float, every_ms: float, *hosts: str, storage: tuple[str, ...]) -> SharedJob:
+    return SharedJob(
+        "save", every_ms, (Burst(every_ms - length_ms, length_ms, 25.0),), hosts, len(hosts), "", storage
+    )
+
+
+def test_a_checkpoint_shares_the_links_to_its_storage_hosts_only():
+    jobs = (job("x", 0.5, "a", "b", "c"), checkpoint(100, 3000, "a", "c", storage=("b", "d")))
+
+    assert LINKS.find_jobs_by_link(fixed(*jobs), jobs) == {
+        "a-b": ("x", "save"),
+        "b-c": ("x",),
+        "a-c": ("x",),
+        "c-d": ("save",),
+    }
+
+
+def test_a_checkpoint_is_shifted_into_the_computation_of_another_job():
+    jobs = (job("x", 0.5, "a", "b"), checkpoint(150, 3000, "a", storage=("b",)))
+
+    found = Scheduler(jobs, LINKS).schedule([fixed(*jobs)])
+
+    assert found.links[0].score == 1.0
+    assert [one.shifted_ms for one in found.predicted] == pytest.approx([300, 3000])
+
+
+@pytest.mark.parametrize("every_ms", [30_000, 600_000])
+def test_a_long_checkpoint_delays_a_job_by_half_of_what_both_send_at_once(every_ms):
+    """While 3.84 s are written, each burst of 150 ms takes 300 ms: 12.8 iterations take 450 ms."""
+    jobs = (job("x", 0.5, "a", "b"), checkpoint(3840, every_ms, "a", storage=("b",)))
+
+    x, save = Scheduler(jobs, LINKS, Rounding(most_ticks=1_000_000)).schedule([fixed(*jobs)]).predicted
+
+    lost_ms = 12.8 * 150
+    assert save.fair_ms == pytest.approx(every_ms + lost_ms, abs=150)
+    assert x.fair_ms - 300 == pytest.approx(300 * lost_ms / every_ms, rel=0.1)
+
+
+@pytest.mark.parametrize("scheduler", ["themis", "pollux"])
+def test_host_schedulers_do_not_put_a_checkpoint_on_its_storage_host(scheduler):
+    save = replace(checkpoint(100, 3000, storage=("b",)), workers=2)
+
+    for placement in find_candidates(scheduler, PlacementRequest((save,), LINKS)):
+        assert "b" not in placement["save"]
+
+
 def triangle() -> tuple[SharedJob, ...]:
     """Three jobs on three links, two on each: a loop."""
     rings = (("a", "b", "c"), ("b", "c", "d"), ("c", "d", "a"))
@@ -119,7 +167,7 @@ def test_spread_gives_jobs_on_the_same_hosts_circuits_of_their_own():
 
     found = Scheduler(jobs, links).schedule([fixed(*jobs)])
 
-    assert links.find_jobs_by_link(fixed(*jobs)) == {"a-b/1": ("x",), "a-b/2": ("y",)}
+    assert links.find_jobs_by_link(fixed(*jobs), jobs) == {"a-b/1": ("x",), "a-b/2": ("y",)}
     assert (found.links, found.starts_ms) == ((), {"x": 0.0, "y": 0.0})
 
 
@@ -177,6 +225,10 @@ def test_another_host_scheduler_comes_by_entry_point(monkeypatch):
         (
             (job("x", 0.5, "a", "zz"),),
             "job 'x' should run on host 'zz', which the lab does not have; its hosts",
+        ),
+        (
+            (checkpoint(100, 3000, "a", storage=("zz",)),),
+            "job 'save' should run on host 'zz', which the lab does not have",
         ),
         ((job("x", 0.5, workers=5),), "job 'x' needs 5 hosts, but the lab has 4: give fewer workers"),
     ],

@@ -7,6 +7,7 @@
 | 3 | `iteration_times` | four GPT jobs: published times, and ours from a fit on one of them |
 | 4 | `traffic` | bytes of a GPT with 1T parameters by kind and by pair of GPUs |
 | 5 | `sweeps` | iteration time over domain size, bandwidths and batch |
+| 6 | `several_jobs` | jobs as rectangles of domains by rails, alone, together, and on GPUs at random |
 
 The numbers are ours: the paper's figures are known from the authors' slides alone.
 """
@@ -20,7 +21,14 @@ from typing import Any
 from testbed.design.reproductions.figure import Figure, Table
 from testbed.design.reproductions.rail_only.setup import Scale
 
-MODULES = {1: "network_parts", 2: "all_to_all", 3: "iteration_times", 4: "traffic", 5: "sweeps"}
+MODULES = {
+    1: "network_parts",
+    2: "all_to_all",
+    3: "iteration_times",
+    4: "traffic",
+    5: "sweeps",
+    6: "several_jobs",
+}
 
 
 def figure(number: int) -> Figure[Scale]:
@@ -60,6 +68,10 @@ def describe(tables: Mapping[int, Table]) -> dict[str, Any]:
         sections["traffic"] = _describe_traffic(tables[4])
     if 5 in tables:
         sections["sweeps"] = [dict(row) for row in tables[5].records]
+    if 6 in tables:
+        from testbed.design.reproductions.rail_only.several_jobs import describe_tiling
+
+        sections["rectangles"] = describe_tiling(tables[6])
     return sections
 
 

@@ -75,7 +75,7 @@ def model_figures(chosen: JobSet, policy: Policy, iterations: int) -> list[Figur
         slots = [one.slot_ms for one in schedule.predicted]
     weights = (WEIGHT, *(1.0,) * (len(jobs) - 1)) if policy == "weights" else ()
     mltcp = (SLOPE, INTERCEPT) if policy == "mltcp" else None
-    periodic_jobs = place_jobs(jobs, links.find_jobs_by_link(placement))
+    periodic_jobs = place_jobs(jobs, links.find_jobs_by_link(placement, jobs))
     predictions = predict_under(periodic_jobs, [RATE_GBPS], iterations, weights, mltcp, starts, slots)
     return [Figures(one.job, one.mean_ms, one.p99_ms, None) for one in predictions]
 

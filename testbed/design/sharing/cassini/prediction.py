@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 
 import numpy as np
 
@@ -17,6 +18,9 @@ JOB_ITERATIONS = 200_000
 """Maximum iterations of all jobs together; with many jobs each is simulated for fewer."""
 STRETCHES = 10
 TRIAL_ITERATIONS = 60
+SLOW_PERIODS = 20
+"""Periods of the slowest job in a simulation in which it is `SLOW` times as slow as another, such as checkpoints."""
+SLOW = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ def run_policy(
     capacities_gbps: Sequence[float],
     sharing: Sharing = FAIR,
     setting: Setting | None = None,
-    iterations: int = ITERATIONS,
+    iterations: int | Sequence[int] = ITERATIONS,
 ) -> Contention:
     """Return the simulation of jobs on the links that they use."""
     used = sorted({link for job in jobs for link in job.links})
@@ -90,6 +94,23 @@ def make_shifted_setting(
     )
 
 
+def count_iterations(jobs: Sequence[PeriodicJob], iterations: int, periods: int) -> list[int]:
+    """Return how many iterations of each job to simulate: `iterations`, or if one is much slower, all for equal time.
+
+    Otherwise the iterations of a fast job would all fall between two checkpoints, or all into one. The time is
+    `periods` of the slowest job, or the `iterations` of the fastest if that is longer.
+
+    >>> from sim.models.contention.job import compute_then_send
+    >>> count_iterations([compute_then_send("a", 300, 0.5), compute_then_send("save", 60_000, 0.1)], 600, 20)
+    [4000, 20]
+    """
+    periods_ms = [job.period_ms for job in jobs]
+    if max(periods_ms) < SLOW * min(periods_ms):
+        return [iterations] * len(jobs)
+    time_ms = max(periods * max(periods_ms), iterations * min(periods_ms))
+    return [ceil(time_ms / period_ms) for period_ms in periods_ms]
+
+
 def _predict_group(
     group: Sequence[PeriodicJob],
     capacities_gbps: Sequence[float],
@@ -99,12 +120,13 @@ def _predict_group(
     solo = np.concatenate([run_policy([job], capacities_gbps, iterations=2).mean_ms() for job in group])
     if len(group) == 1:
         return [Prediction(group[0].name, *([float(solo[0])] * 4))]
-    fair = run_policy(group, capacities_gbps, iterations=iterations).mean_ms(WARM_UP)
+    counts = count_iterations(group, iterations, SLOW_PERIODS)
+    fair = run_policy(group, capacities_gbps, iterations=counts).mean_ms(WARM_UP)
     begins = [starts_ms[job.name] for job in group]
     stretches = np.linspace(1.0, max(float((fair / solo).max()), 1.0), STRETCHES)
     stretch = _choose_stretch(group, capacities_gbps, begins, solo, stretches)
     setting = make_shifted_setting(begins, solo, stretch)
-    shifted = run_policy(group, capacities_gbps, setting=setting, iterations=iterations).mean_ms(WARM_UP)
+    shifted = run_policy(group, capacities_gbps, setting=setting, iterations=counts).mean_ms(WARM_UP)
     return [
         Prediction(job.name, *map(float, (alone, shared, late, alone * stretch)))
         for job, alone, shared, late in zip(group, solo, fair, shifted, strict=True)
@@ -120,9 +142,10 @@ def _choose_stretch(
 ) -> float:
     """Return the stretch with the least mean ratio of the jobs' times to solo times; of equal ones the smallest."""
     ratios: list[float] = []
+    counts = count_iterations(group, TRIAL_ITERATIONS, SLOW_PERIODS)
     for stretch in stretches:
         setting = make_shifted_setting(begins_ms, solo_ms, float(stretch))
-        contention = run_policy(group, capacities_gbps, setting=setting, iterations=TRIAL_ITERATIONS)
+        contention = run_policy(group, capacities_gbps, setting=setting, iterations=counts)
         ratios.append(round(float((contention.mean_ms(TRIAL_ITERATIONS // 2) / solo_ms).mean()), 6))
         if ratios[-1] <= 1:
             break

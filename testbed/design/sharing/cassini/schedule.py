@@ -112,7 +112,7 @@ class Scheduler:
             # A link outside the forest does not get its best shifts, so its score is that of the starts.
             results = {link: self._reschedule_at(one, quanta) for link, one in results.items()}
         starts_ms = {name: count * self.rounding.quantum_ms for name, count in quanta.items()}
-        users = self.links.find_jobs_by_link(best.placement)
+        users = self.links.find_jobs_by_link(best.placement, self.jobs)
         jobs = place_jobs(self.jobs, users)
         return Schedule(
             best.placement,
@@ -133,7 +133,8 @@ class Scheduler:
         return Candidate(placement, sum(scores) / len(scores) if scores else 1.0, dropped)
 
     def _find_shared(self, placement: Placement) -> dict[str, tuple[str, ...]]:
-        return {link: jobs for link, jobs in self.links.find_jobs_by_link(placement).items() if len(jobs) > 1}
+        users = self.links.find_jobs_by_link(placement, self.jobs)
+        return {link: jobs for link, jobs in users.items() if len(jobs) > 1}
 
     def _find_contended(self, placement: Placement) -> dict[str, tuple[str, ...]]:
         """Return the shared links, one for each set of jobs: equal jobs have equal best shifts."""

@@ -141,6 +141,17 @@ def test_a_sweep_has_the_shape_of_its_arrays():
     assert means == pytest.approx(100 * (1 + fractions))
 
 
+def test_jobs_may_have_different_numbers_of_iterations():
+    """Nothing is sent at the same time: 30 iterations of 10 take as long as 3 of 100."""
+    fast, slow = (PeriodicJob(name, period, (), ()) for name, period in (("fast", 10.0), ("slow", 100.0)))
+    done = simulate([fast, slow], [1.0], (30, 3))
+
+    assert done.begins_ms[0].tolist() == pytest.approx([10.0 * count for count in range(31)])
+    assert done.begins_ms[1, -4:].tolist() == [0.0, 100.0, 200.0, 300.0]
+    assert np.isnan(done.begins_ms[1, :-4]).all()
+    assert done.mean_ms(5).tolist() == pytest.approx([10.0, 100.0])
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

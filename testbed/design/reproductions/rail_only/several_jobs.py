@@ -1,0 +1,162 @@
+"""Figure 6: several jobs of a rail-only cluster as rectangles, and the same jobs on GPUs drawn at random, simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sim.models.network.allreduce.domains import over_domains
+from sim.models.network.execution import simulate
+from sim.models.network.fabrics import rail_only
+from sim.models.network.latency import NO_LATENCY
+from sim.models.network.taskgraph import TaskGraphBuilder
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Series,
+    Table,
+)
+from testbed.design.reproductions.rail_only.model import DGX_A100
+from testbed.design.reproductions.rail_only.setup import Scale
+from testbed.design.sharing.rectangles import RailCluster, RailJob, Rectangle, tile
+
+CLUSTER = RailCluster(16, DGX_A100.domain)
+JOBS = (
+    RailJob("T64", 64, tensor=8),
+    RailJob("T24", 24, tensor=4),
+    RailJob("T12", 12, tensor=2),
+    RailJob("T6", 6),
+    RailJob("S8", 8, tensor=8, serves=True),
+    RailJob("S4", 4, tensor=4, serves=True),
+    RailJob("S2", 2, tensor=2, serves=True),
+    RailJob("S16", 16, tensor=8, serves=True),
+)
+"""Jobs that train (T) and serve (S) on 16 DGX A100, by their GPUs. They are chosen here: no source names any."""
+
+TENSOR_BYTES, GRADIENT_BYTES = 25_000_000, 100_000_000
+"""Bytes that each group of tensor parallelism sums, and then each group of data parallelism; chosen here."""
+SEED = 1
+"""Seed of the GPUs at random."""
+
+Groups = tuple[tuple[int, ...], ...]
+_COLUMNS = (
+    *("job", "gpus", "tensor", "serves", "first_domain", "first_rail", "domains", "rails"),
+    *("alone_ms", "together_ms", "random_ms", "reason"),
+)
+
+
+def _make(_scale: Scale, progress: Progress) -> Table:
+    tiling = tile(CLUSTER, JOBS)
+    drawn = np.random.default_rng(SEED).permutation(CLUSTER.gpus)
+    placed = [(one.tensor_groups(CLUSTER), one.data_groups(CLUSTER)) for one in tiling.rectangles]
+    # The same groups, but GPU i of the cluster is another one.
+    scattered = [
+        tuple(tuple(tuple(int(drawn[gpu]) for gpu in group) for group in groups) for groups in job)
+        for job in placed
+    ]
+    together, at_random = _end_ms(placed), _end_ms(scattered)
+    progress(2, 3, "all jobs at once")
+    rows = {
+        one.job.name: (
+            *(one.first_domain, one.first_rail, one.domains, one.rails),
+            *(_end_ms([placed[number]])[0], together[number], at_random[number], ""),
+        )
+        for number, one in enumerate(tiling.rectangles)
+    }
+    rows |= {name: (*(0,) * 7, reason) for name, reason in tiling.unplaced.items()}
+    progress(3, 3, "each job alone")
+    return Table.from_rows(
+        _COLUMNS,
+        [(job.name, job.gpus, job.tensor, "yes" if job.serves else "no", *rows[job.name]) for job in JOBS],
+    )
+
+
+def _end_ms(jobs: Sequence[tuple[Groups, ...]]) -> list[float]:
+    """Return when each job has summed over its tensor groups, and then over its data groups, in ms."""
+    builder = TaskGraphBuilder(CLUSTER.gpus)
+    ends = []
+    for tensor, data in jobs:
+        first = [builder.allreduce(group, TENSOR_BYTES) for group in tensor if len(group) > 1]
+        then = [builder.allreduce(group, GRADIENT_BYTES, after=first) for group in data if len(group) > 1]
+        ends.append([*first, *then])
+    fabric = rail_only(CLUSTER.gpus, CLUSTER.rails, DGX_A100.rail_gbps, DGX_A100.domain_gbps)
+    execution = simulate(builder.build(), fabric, latency=NO_LATENCY, allreduce=over_domains(CLUSTER.rails))
+    return [1e3 * max(float(execution.end_s[task]) for task in own) for own in ends]
+
+
+def _worst(table: Table, column: str) -> float:
+    """Return the largest ratio of a column to the times alone."""
+    rows = [row for row in table.records if not row["reason"]]
+    return max(float(row[column]) / float(row["alone_ms"]) for row in rows)
+
+
+def _used(table: Table) -> float:
+    return sum(float(row["gpus"]) for row in table.records if not row["reason"])
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    reasons = "; ".join(f"{row['job']}: {row['reason']}" for row in table.records if row["reason"])
+    return (
+        Comparison("GPUs in use", NOTHING, 100 * _used(table) / CLUSTER.gpus, reasons, " %"),
+        Comparison(
+            "rectangles: longest time together, over alone",
+            NOTHING,
+            _worst(table, "together_ms"),
+            "the slides tile the cluster, without numbers",
+        ),
+        Comparison(
+            "GPUs at random: longest time together, over alone in a rectangle",
+            NOTHING,
+            _worst(table, "random_ms"),
+            "tensor parallelism leaves the domains, too",
+        ),
+    )
+
+
+def describe_tiling(table: Table) -> Mapping[str, Any]:
+    """Return the tiling as a section of a JSON document: cluster, utilisation, and jobs with place or reason."""
+    texts = ("job", "serves", "reason")
+    jobs = []
+    for row in table.records:
+        kept = ("job", "gpus", "tensor", "serves", "reason") if row["reason"] else _COLUMNS[:-1]
+        whole = {key: row[key] if key in texts or key.endswith("_ms") else int(row[key]) for key in kept}
+        jobs.append({**whole, "serves": row["serves"] == "yes"})
+    return {
+        "domains": CLUSTER.domains,
+        "rails": CLUSTER.rails,
+        "utilisation": _used(table) / CLUSTER.gpus,
+        "jobs": jobs,
+    }
+
+
+def _draw(table: Table) -> Plot:
+    rows = [[0.0] * CLUSTER.rails for _ in range(CLUSTER.domains)]
+    placed = [row for row in table.records if not row["reason"]]
+    for number, row in enumerate(placed, 1):
+        place = (int(row[key]) for key in ("first_domain", "first_rail", "domains", "rails"))
+        for gpu in Rectangle(JOBS[0], *place).find_gpus(CLUSTER):
+            rows[gpu // CLUSTER.rails][gpu % CLUSTER.rails] = float(number)
+    across = tuple(map(float, range(CLUSTER.rails)))
+    tiles = tuple(Series(f"{domain}", across, tuple(row)) for domain, row in enumerate(rows))
+    names = tuple(str(row["job"]) for row in placed)
+    bars = tuple(
+        Series(label, names, tuple(float(row[key]) / float(row["alone_ms"]) for row in placed))
+        for label, key in (("rectangles", "together_ms"), ("GPUs at random", "random_ms"))
+    )
+    return Plot(
+        "Several jobs on 16 domains of 8 GPUs",
+        (
+            Panel("rectangles, numbered by job", "rail", "domain", tiles, "tiles"),
+            Panel("all together, over alone in a rectangle", "job", "ratio", bars, "bars"),
+        ),
+        wide=2,
+    )
+
+
+FIGURE = Figure(6, "Several jobs as rectangles", _make, _compare, _draw)

@@ -1,0 +1,133 @@
+"""Checkpoints of a job to storage hosts, simulated: the iterations during a write, and the mean over all.
+
+A blocking write begins when an iteration has ended, and the next one waits for it. An overlapped write begins with an
+iteration and shares the links with it and the following ones. Only the first of these are simulated; if the write then
+goes on, it continues at the same progress per iteration. The next checkpoint waits for the end of the write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.models.network.execution import Execution
+from sim.models.network.taskgraph import Kind, TaskGraph, TaskGraphBuilder
+from testbed.design.evaluation.job import Job
+from testbed.design.sharing.joined_jobs import PlacedJob, chain_iterations
+from testbed.design.workloads.checkpoint import Mode, Storage, add_checkpoint, add_storage, divide_evenly
+from testbed.design.workloads.iteration.totals import Traffic, traffic_of
+from testbed.errors import PlanFileError, WorkloadError
+
+MAX_WINDOW = 8
+"""Maximum number of simulated iterations during a write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint in every `every`-th iteration, to `storage`; `size_bytes` of it, or 0: those of the job."""
+
+    every: int
+    storage: Storage
+    mode: Mode = "blocking"
+    size_bytes: int = 0
+
+    def shares_of(self, job: Job) -> tuple[int, ...]:
+        """Return the bytes that each node writes. Raises `WorkloadError` if they are not known."""
+        if self.size_bytes:
+            return divide_evenly(self.size_bytes, job.graph.nodes)
+        if not job.checkpoint:
+            raise WorkloadError(
+                f"the bytes of a checkpoint of {job.name} are not known: give --checkpoint-bytes"
+            )
+        return job.checkpoint
+
+
+class CheckpointJobs(NamedTuple):
+    """A job in a cluster with storage hosts: an iteration without a checkpoint, and one with."""
+
+    plain: Job
+    writing: Job
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckpointRun:
+    """Times of iterations around a write, in seconds.
+
+    `window` is the execution of the write with `iterations` iterations, `longest_s` the longest of these; a blocking
+    write is part of it, and so is the wait for the end of an overlapped one before the next checkpoint. `write_s` is
+    the time of the write, `mean_s` the mean of an iteration over all until the next checkpoint. `extrapolated`: the
+    write goes on after the window.
+    """
+
+    plain: Execution
+    window: Execution
+    iterations: int
+    longest_s: float
+    write_s: float
+    mean_s: float
+    extrapolated: bool = False
+
+
+def with_checkpoint(job: Job, checkpoint: Checkpoint) -> CheckpointJobs:
+    """Return the job with and without the write of a checkpoint, both for the same fabric.
+
+    Circuits are placed for the mean traffic of an iteration: a write counts one part in `every`. Raises
+    `PlanFileError` for the job of a plan, whose circuits reach no storage host, and `WorkloadError` if the bytes are
+    not known.
+    """
+    if job.plan is not None:
+        raise PlanFileError("circuits of the plan reach no storage host: leave out --checkpoint-every")
+    plain = add_storage(job.graph, checkpoint.storage)
+    writing = add_checkpoint(job.graph, checkpoint.shares_of(job), checkpoint.storage, checkpoint.mode)
+    own, all_traffic = traffic_of(plain), traffic_of(writing)
+    mean_pairs = own.pairs + (all_traffic.pairs - own.pairs) / checkpoint.every
+    return CheckpointJobs(
+        replace(job, graph=plain, traffic=Traffic(plain.nodes, own.allreduce, mean_pairs)),
+        replace(job, graph=writing, traffic=all_traffic),
+    )
+
+
+def run_checkpoint(
+    job: Job, checkpoint: Checkpoint, simulate: Callable[[TaskGraph], Execution]
+) -> CheckpointRun:
+    """Simulate the job without storage hosts in `job`, with and without a write, on a fabric that has them.
+
+    Raises the errors of `with_checkpoint` and `simulate`.
+    """
+    plain = simulate(add_storage(job.graph, checkpoint.storage))
+    shares, every, plain_s = checkpoint.shares_of(job), checkpoint.every, plain.iteration_s
+    if checkpoint.mode == "blocking":
+        window = simulate(add_checkpoint(job.graph, shares, checkpoint.storage, "blocking"))
+        added_s = window.iteration_s - plain_s
+        return CheckpointRun(plain, window, 1, window.iteration_s, added_s, plain_s + added_s / every)
+
+    def overlapped(graph: TaskGraph) -> Execution:
+        return simulate(add_checkpoint(graph, shares, checkpoint.storage, "overlapped"))
+
+    servers = job.graph.nodes
+    alone_s = overlapped(TaskGraphBuilder(servers).build()).iteration_s
+    # The write takes longer than alone, but so do iterations.
+    count = min(every, MAX_WINDOW, ceil(alone_s / plain_s) + 1 if plain_s else MAX_WINDOW)
+    places = np.arange(max(servers, int(job.graph.device.max(initial=0)) + 1))
+    chain = chain_iterations(servers, [PlacedJob(job.graph, places)], count)
+    window = overlapped(chain.graph)
+    written = window.graph.kind == Kind.TRANSFER
+    write_s = float(window.end_s[written & (window.graph.target >= servers)].max())
+    end_s = float(window.end_s[chain.ends[0, -1]])
+    longest_s = float(chain.iteration_s(window).max())
+    if write_s <= end_s:
+        mean_s = (end_s + (every - count) * plain_s) / every
+        return CheckpointRun(plain, window, count, longest_s, write_s, mean_s)
+    rest_s = write_s - end_s
+    if count == every:
+        return CheckpointRun(plain, window, count, longest_s + rest_s, write_s, write_s / every)
+    # Progress of the write in an iteration, as time that it takes alone.
+    progress_s, slow_s = max((alone_s - rest_s) / count, 0.0), end_s / count
+    needed = alone_s / progress_s if progress_s * every > alone_s else every
+    write_s = needed * slow_s + max(alone_s - needed * progress_s, 0.0)
+    mean_s = (write_s + (every - needed) * plain_s) / every
+    return CheckpointRun(plain, window, count, longest_s, write_s, mean_s, extrapolated=True)

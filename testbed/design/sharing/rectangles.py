@@ -1,0 +1,336 @@
+"""Jobs of a rail-only cluster as rectangles, domains by rails, that neither overlap nor share a link.
+
+A GPU has a place: its domain of high bandwidth, and its rail (its rank in the domain). A job on a rectangle keeps its
+traffic there: tensor parallelism inside a domain, data parallelism on the rails of the rectangle. Each GPU has its own
+links to its domain and to its rail, and neither of these blocks, so jobs on different rectangles do not slow each other
+down. A serving job is part of one domain.
+
+Few jobs are placed by a search that proves its result, more by a heuristic: the largest job first, into the smallest
+free rectangle that holds it, of which a guillotine cut leaves two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from testbed.errors import WorkloadError
+
+EXACT_JOBS = 8
+"""Maximum number of jobs that are placed by the search."""
+EXACT_GPUS = 2048
+"""Maximum number of GPUs of a cluster that is searched: a place has a bit for each."""
+MAX_STEPS = 2_000_000
+"""Rectangles that the search tries, about a second, before it returns the best tiling so far, which is not proven."""
+
+Shape = tuple[int, int]
+"""Domains and rails of a rectangle."""
+
+
+@dataclass(frozen=True, slots=True)
+class RailCluster:
+    """Cluster of `domains` domains with `rails` GPUs each."""
+
+    domains: int
+    rails: int
+
+    def __post_init__(self) -> None:
+        if self.domains < 1 or self.rails < 1:
+            raise WorkloadError(
+                f"a cluster of {self.domains} domains with {self.rails} rails: give 1 or more of each"
+            )
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return self.domains * self.rails
+
+
+@dataclass(frozen=True, slots=True)
+class RailJob:
+    """A job of `gpus` GPUs, with tensor parallelism over `tensor` GPUs of a domain.
+
+    `shape` fixes its rectangle. A serving job needs all its GPUs in one domain. Raises `WorkloadError` for numbers
+    below 1, and for a shape of another number of GPUs.
+    """
+
+    name: str
+    gpus: int
+    tensor: int = 1
+    shape: Shape | None = None
+    serves: bool = False
+
+    def __post_init__(self) -> None:
+        if self.gpus < 1 or self.tensor < 1:
+            raise WorkloadError(
+                f"job {self.name!r} has {self.gpus} GPUs and tensor width {self.tensor}: give 1 or more of each"
+            )
+        if self.shape and (min(self.shape) < 1 or self.shape[0] * self.shape[1] != self.gpus):
+            domains, rails = self.shape
+            raise WorkloadError(
+                f"job {self.name!r} has {self.gpus} GPUs, but its shape is {domains} domains by {rails} rails: "
+                "correct one of them"
+            )
+
+    def shapes(self, cluster: RailCluster) -> tuple[Shape, ...]:
+        """Return the rectangles of the cluster that hold the job, those with most rails first.
+
+        >>> RailJob("train", 24, tensor=2).shapes(RailCluster(16, 8))
+        ((3, 8), (4, 6), (6, 4), (12, 2))
+        >>> RailJob("serve", 4, serves=True).shapes(RailCluster(16, 8))
+        ((1, 4),)
+        """
+        if self.shape:
+            possible = [self.shape]
+        else:
+            widths = range(cluster.rails, 0, -1)
+            possible = [(self.gpus // rails, rails) for rails in widths if self.gpus % rails == 0]
+        return tuple(
+            (domains, rails)
+            for domains, rails in possible
+            if domains <= cluster.domains
+            and rails <= cluster.rails
+            and rails % self.tensor == 0
+            and (domains == 1 or not self.serves)
+        )
+
+    def explain_misfit(self, cluster: RailCluster) -> str:
+        """Return why no rectangle of an empty cluster holds the job, or "" if one does."""
+        if self.shapes(cluster):
+            return ""
+        size = f"{cluster.domains} domains of {cluster.rails} GPUs"
+        if self.gpus > cluster.gpus:
+            return f"it needs {self.gpus} GPUs, but the cluster has {cluster.gpus}"
+        if self.serves and self.gpus > cluster.rails:
+            return f"it serves with {self.gpus} GPUs, but a domain has {cluster.rails}"
+        if self.tensor > cluster.rails:
+            return f"its tensor width is {self.tensor}, but a domain has {cluster.rails} GPUs"
+        if self.shape:
+            domains, rails = self.shape
+            return f"{domains} domains by {rails} rails with tensor width {self.tensor} do not fit in {size}"
+        return f"{self.gpus} GPUs with tensor width {self.tensor} do not form a rectangle in {size}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rectangle:
+    """A job's place: `domains` domains from `first_domain`, and in each `rails` GPUs from `first_rail`."""
+
+    job: RailJob
+    first_domain: int
+    first_rail: int
+    domains: int
+    rails: int
+
+    def find_gpus(self, cluster: RailCluster) -> tuple[int, ...]:
+        """Return the GPUs by number, as fabric `rail-only` numbers them: domain by domain."""
+        return tuple(
+            domain * cluster.rails + rail
+            for domain in range(self.first_domain, self.first_domain + self.domains)
+            for rail in range(self.first_rail, self.first_rail + self.rails)
+        )
+
+    def tensor_groups(self, cluster: RailCluster) -> tuple[tuple[int, ...], ...]:
+        """Return the groups of tensor parallelism: neighbours inside a domain."""
+        gpus, width = self.find_gpus(cluster), self.job.tensor
+        return tuple(gpus[first : first + width] for first in range(0, len(gpus), width))
+
+    def data_groups(self, cluster: RailCluster) -> tuple[tuple[int, ...], ...]:
+        """Return the groups that sum gradients: the GPUs with the same part of the model. A serving job has none."""
+        if self.job.serves:
+            return ()
+        gpus, width = self.find_gpus(cluster), self.job.tensor
+        return tuple(gpus[part::width] for part in range(width))
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Rectangles of a cluster's jobs, and the reason for each job without one.
+
+    `proven`: no other placement in rectangles uses more GPUs.
+    """
+
+    cluster: RailCluster
+    rectangles: tuple[Rectangle, ...]
+    unplaced: Mapping[str, str] = field(default_factory=dict)
+    proven: bool = False
+
+    @property
+    def used_gpus(self) -> int:
+        """Number of GPUs in rectangles."""
+        return sum(one.domains * one.rails for one in self.rectangles)
+
+    @property
+    def utilisation(self) -> float:
+        """Fraction of the GPUs in rectangles."""
+        return self.used_gpus / self.cluster.gpus
+
+
+def tile(
+    cluster: RailCluster, jobs: Sequence[RailJob], *, exact_jobs: int = EXACT_JOBS, max_steps: int = MAX_STEPS
+) -> Tiling:
+    """Return a tiling that uses as many GPUs as possible: proven for up to `exact_jobs` jobs, if `max_steps` suffice.
+
+    Clusters of more than `EXACT_GPUS` are not searched. Raises `WorkloadError` for two jobs of the same name.
+
+    >>> jobs = [
+    ...     RailJob("train", 24, tensor=4),
+    ...     RailJob("fixed", 12, shape=(2, 6)),
+    ...     RailJob("serve", 4, serves=True),
+    ... ]
+    >>> tiling = tile(RailCluster(domains=6, rails=8), jobs)
+    >>> [
+    ...     (one.job.name, one.first_domain, one.first_rail, one.domains, one.rails)
+    ...     for one in tiling.rectangles
+    ... ]
+    [('train', 0, 0, 3, 8), ('fixed', 3, 0, 2, 6), ('serve', 5, 0, 1, 4)]
+    >>> f"{tiling.utilisation:.0%}", tiling.proven
+    ('83%', True)
+    """
+    names = [job.name for job in jobs]
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise WorkloadError(f"two jobs are named {repeated!r}: give one another name")
+    rectangles, proven = cut_greedily(cluster, jobs), False
+    used = sum(one.domains * one.rails for one in rectangles)
+    possible = [job for job in jobs if job.shapes(cluster)]
+    if used == min(cluster.gpus, sum(job.gpus for job in possible)):
+        proven = True
+    elif len(possible) <= exact_jobs and cluster.gpus <= EXACT_GPUS:
+        search = _Search(cluster, jobs, max_steps, rectangles)
+        rectangles, proven = search.run(), search.steps < max_steps
+    return Tiling(cluster, rectangles, _explain(cluster, jobs, rectangles), proven)
+
+
+def cut_greedily(cluster: RailCluster, jobs: Sequence[RailJob]) -> tuple[Rectangle, ...]:
+    """Return rectangles, the largest job first; a cut of the smallest free rectangle that fits leaves two free ones."""
+    free = [(0, 0, cluster.domains, cluster.rails)]
+    rectangles = []
+    for job in sorted(jobs, key=lambda job: -job.gpus):
+        fits = (
+            (place, shape)
+            for place, (_, _, domains, rails) in enumerate(free)
+            for shape in job.shapes(cluster)
+            if shape[0] <= domains and shape[1] <= rails
+        )
+        fit = next(fits, None)
+        if fit is not None:
+            place, (domains, rails) = fit
+            at_domain, at_rail, all_domains, all_rails = free.pop(place)
+            rectangles.append(Rectangle(job, at_domain, at_rail, domains, rails))
+            below, beside = all_domains - domains, all_rails - rails
+            # The cut leaves the larger of the two possible largest rests in one piece.
+            if below * all_rails >= all_domains * beside:
+                rests = [
+                    (at_domain + domains, at_rail, below, all_rails),
+                    (at_domain, at_rail + rails, domains, beside),
+                ]
+            else:
+                rests = [
+                    (at_domain, at_rail + rails, all_domains, beside),
+                    (at_domain + domains, at_rail, below, rails),
+                ]
+            free += [rest for rest in rests if rest[2] and rest[3]]
+            free.sort(key=lambda rest: rest[2] * rest[3])
+    return tuple(rectangles)
+
+
+class _Search:
+    """Branch and bound over the jobs, largest first: each takes a place among the earlier ones, or none.
+
+    Rectangles may be pushed towards domain 0 and rail 0, so a first domain is 0 or a sum of domains of other jobs, and
+    a first rail a sum of rails (Herz, 1972). A branch ends when all remaining jobs together, or all free GPUs, cannot
+    make it better than the best tiling so far.
+    """
+
+    def __init__(
+        self, cluster: RailCluster, jobs: Sequence[RailJob], max_steps: int, best: tuple[Rectangle, ...]
+    ) -> None:
+        self._cluster, self._max_steps = cluster, max_steps
+        self._jobs = sorted(
+            (job for job in jobs if job.shapes(cluster)), key=lambda job: (-job.gpus, _kind(job))
+        )
+        self._left = [sum(job.gpus for job in self._jobs[place:]) for place in range(len(self._jobs) + 1)]
+        self._spots = [self._find_spots(place) for place in range(len(self._jobs))]
+        self._best, self._best_gpus = best, sum(one.domains * one.rails for one in best)
+        self.steps = 0
+
+    def run(self) -> tuple[Rectangle, ...]:
+        self._place(0, 0, 0, (), -1)
+        return self._best
+
+    def _find_spots(self, place: int) -> list[tuple[Rectangle, int]]:
+        """Return the rectangles where a job may be, each with a bit for every GPU of it."""
+        job, cluster = self._jobs[place], self._cluster
+        others = [other.shapes(cluster) for number, other in enumerate(self._jobs) if number != place]
+        sums = (
+            _sums([{shape[axis] for shape in shapes} for shapes in others], limit)
+            for axis, limit in enumerate((cluster.domains, cluster.rails))
+        )
+        first_domains, first_rails = sums
+        spots = []
+        for domains, rails in job.shapes(cluster):
+            row = (1 << rails) - 1
+            block = sum(row << (cluster.rails * domain) for domain in range(domains))
+            spots += [
+                (Rectangle(job, at, rail, domains, rails), block << (at * cluster.rails + rail))
+                for at in first_domains
+                for rail in first_rails
+                if at + domains <= cluster.domains and rail + rails <= cluster.rails
+            ]
+        return spots
+
+    def _place(self, place: int, occupied: int, used: int, chosen: tuple[Rectangle, ...], last: int) -> None:
+        """Try all places of the jobs from `place` on; `last` is the spot of the job before, -1: it has none."""
+        if used > self._best_gpus:
+            self._best, self._best_gpus = chosen, used
+        most = min(used + self._left[place], self._cluster.gpus)
+        if place == len(self._jobs) or most <= self._best_gpus:
+            return
+        job = self._jobs[place]
+        # Equal jobs are interchangeable: each is behind the one before, and has no place if that has none.
+        is_repeated = place > 0 and _kind(self._jobs[place - 1]) == _kind(job)
+        spots = self._spots[place]
+        begin = 0 if not is_repeated else last + 1 if last >= 0 else len(spots)
+        for number in range(begin, len(spots)):
+            rectangle, bits = spots[number]
+            self.steps += 1
+            if self.steps >= self._max_steps:
+                return
+            if occupied & bits:
+                continue
+            self._place(place + 1, occupied | bits, used + job.gpus, (*chosen, rectangle), number)
+        self._place(place + 1, occupied, used, chosen, -1)
+
+
+def _kind(job: RailJob) -> tuple[int, int, Shape, bool]:
+    return job.gpus, job.tensor, job.shape or (0, 0), job.serves
+
+
+def _sums(choices: Sequence[set[int]], limit: int) -> list[int]:
+    """Return the sums below `limit` of at most one value from each set.
+
+    >>> _sums([{2, 3}, {4}], 7)
+    [0, 2, 3, 4, 6]
+    """
+    sums = {0}
+    for values in choices:
+        sums |= {total + value for total in sums for value in values if total + value < limit}
+    return sorted(sums)
+
+
+def _explain(
+    cluster: RailCluster, jobs: Sequence[RailJob], rectangles: Sequence[Rectangle]
+) -> dict[str, str]:
+    placed = {one.job.name for one in rectangles}
+    free = cluster.gpus - sum(one.domains * one.rails for one in rectangles)
+    return {job.name: _explain_one(cluster, job, free) for job in jobs if job.name not in placed}
+
+
+def _explain_one(cluster: RailCluster, job: RailJob, free: int) -> str:
+    misfit = job.explain_misfit(cluster)
+    if misfit:
+        return misfit
+    if free < job.gpus:
+        return f"it needs {job.gpus} GPUs, but other jobs leave {free}"
+    forms = " or ".join(f"{domains} by {rails}" for domains, rails in job.shapes(cluster))
+    return f"{free} GPUs are free, but not in a rectangle of {forms} (domains by rails)"

@@ -1,0 +1,115 @@
+"""Checkpoints of a training job: the bytes that each server writes, and their transfers to storage hosts.
+
+A checkpoint holds parameters and optimiser state, but no gradients: the next iteration computes them again. Half
+precision with Adam has 14 bytes a parameter: 2 of the weight, 4 each of its master copy and two moments. Single
+precision with plain gradient descent has 4. Every byte is written once: replicas hold equal data and divide it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.models.network.taskgraph import Kind, TaskGraph
+from testbed.design.workloads.model import Operator, Workload
+from testbed.design.workloads.sharding import Strategy, cut
+from testbed.errors import WorkloadError
+
+Mode = Literal["blocking", "overlapped"]
+"""`blocking`: the write begins when the iteration has ended. `overlapped`: it begins with the iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Storage hosts of a cluster: `count` hosts with the `nics` of a server each, numbered after all servers."""
+
+    count: int
+    nics: int = 1
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes of all storage hosts: one per NIC."""
+        return self.count * self.nics
+
+
+def saved_bytes(operator: Operator) -> int:
+    """Return the bytes of an operator in a checkpoint: parameters, and state without gradients.
+
+    ZeRO counts the gradients' bytes on the network, which may be more than memory holds.
+    """
+    gradient = min(operator.gradient_bytes, operator.parameter_bytes, operator.state_bytes)
+    return operator.parameter_bytes + operator.state_bytes - gradient
+
+
+def divide_checkpoint(workload: Workload, strategy: Strategy, nodes: int) -> tuple[int, ...]:
+    """Return the bytes that each server writes.
+
+    A server holds its shard of an operator, of which each replica writes an equal part. Returns only zeros for a
+    workload without training, which has nothing to save.
+    """
+    shares = np.zeros(nodes, dtype=np.int64)
+    if workload.training:
+        for operator, sharding in zip(workload.operators, strategy.shardings, strict=True):
+            servers = np.array(sharding.servers)
+            shares[servers] += np.diff(cut(saved_bytes(operator), servers.size))
+    return tuple(shares.tolist())
+
+
+def divide_evenly(size_bytes: int, nodes: int) -> tuple[int, ...]:
+    """Return equal parts of a checkpoint of `size_bytes`, in whole bytes."""
+    return tuple(np.diff(cut(size_bytes, nodes)).tolist())
+
+
+def add_storage(graph: TaskGraph, storage: Storage) -> TaskGraph:
+    """Return the graph in a cluster that also has storage hosts, which compute nothing."""
+    return replace(graph, nodes=graph.nodes + storage.nodes)
+
+
+def add_checkpoint(graph: TaskGraph, shares: tuple[int, ...], storage: Storage, mode: Mode) -> TaskGraph:
+    """Return the graph with storage hosts and the write of a checkpoint, `shares[i]` bytes from node i.
+
+    Each node divides its bytes over all storage hosts, and sends to the NIC of its own rank there: on rails the write
+    stays on its rail. Raises `WorkloadError` unless there is one share per node, and a byte to write.
+    """
+    if len(shares) != graph.nodes:
+        raise WorkloadError(
+            f"a checkpoint of {len(shares)} shares for {graph.nodes} nodes: give one per node"
+        )
+    messages = [
+        (node, graph.nodes + host * storage.nics + node % storage.nics, int(part))
+        for node, share in enumerate(shares)
+        for host, part in enumerate(np.diff(cut(share, storage.count)))
+        if part
+    ]
+    if not messages:
+        raise WorkloadError("the job has nothing to save: it does not train; give --checkpoint-bytes")
+    leaves = np.setdiff1d(np.arange(graph.tasks), graph.before)
+    barriers = int(mode == "blocking" and leaves.size > 0)
+    barrier, first = graph.tasks, graph.tasks + barriers
+    source, target, size_bytes = np.array(messages, dtype=np.int64).T
+    kind = np.array([Kind.BARRIER] * barriers + [Kind.TRANSFER] * len(messages), dtype=np.int64)
+    none = np.full(kind.size, -1, dtype=np.int64)
+    writes = first + np.arange(len(messages))
+    before, after = [graph.before], [graph.after]
+    if barriers:
+        before += [leaves, np.full(writes.size, barrier)]
+        after += [np.full(leaves.size, barrier), writes]
+
+    def column(values: NDArray[np.int64], blank: int) -> NDArray[np.int64]:
+        return np.concatenate([np.full(barriers, blank, dtype=np.int64), values])
+
+    return replace(
+        add_storage(graph, storage),
+        kind=np.concatenate([graph.kind, kind]),
+        device=np.concatenate([graph.device, none]),
+        time_s=np.concatenate([graph.time_s, np.zeros(kind.size)]),
+        size_bytes=np.concatenate([graph.size_bytes, column(size_bytes, 0)]),
+        source=np.concatenate([graph.source, column(source, -1)]),
+        target=np.concatenate([graph.target, column(target, -1)]),
+        group=np.concatenate([graph.group, none]),
+        before=np.concatenate(before),
+        after=np.concatenate(after),
+    )
