@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, get_origin
 
 from lightbed.errors import LightbedError
 from testbed.commands.declare import Command, Field, carry_out, documents_of, fields_of
@@ -129,10 +129,14 @@ class ServiceCarrier:
 
         Raises the error of the run as the class that the command raises locally, and the errors of the client.
         """
+        from testbed.client import ServiceRefused
         from testbed.scripting.submission import make_submission
 
         submission = make_submission(self.client, words, command, self.lab)
-        run = self.client.submit(submission.lab, submission.words, **submission.fields)
+        try:
+            run = self.client.submit(submission.lab, submission.words, **submission.fields)
+        except ServiceRefused as error:
+            raise make_error(error.problem, default=error) from error
         try:
             with report_progress(progress), narrate() as narrator:
                 run = self._wait(run, narrator)
@@ -178,16 +182,21 @@ class RunFailed(UsageError, code="service.run", who="unknown"):
     """A run of the service ended without a document, for example because it was cancelled."""
 
 
-def make_error(problem: Mapping[str, Any]) -> LightbedError:
-    """Return the error of a JSON document, as an instance of the class with its code."""
+def make_error(problem: Mapping[str, Any], default: LightbedError | None = None) -> LightbedError:
+    """Return the error of a JSON document, as an instance of the class with its code; `default` if none has it."""
     import testbed.errors
     import testbed.operation_errors
     import testbed.service_errors  # noqa: F401  these define the classes
     from ocs_drivers import errors  # noqa: F401
 
-    kind = next((each for each in _subclasses(LightbedError) if each.code == problem["code"]), LightbedError)
-    error = kind.__new__(kind)  # constructors differ, and take the parts of the message
-    Exception.__init__(error, problem["message"])
+    kinds = (each for each in _subclasses(LightbedError) if each.code == problem.get("code"))
+    kind = next(kinds, None)
+    if kind is None and default is not None:
+        return default
+    error = (kind or LightbedError).__new__(
+        kind or LightbedError
+    )  # constructors differ: they take parts of messages
+    Exception.__init__(error, problem.get("message") or problem.get("detail"))
     return error
 
 
@@ -218,7 +227,19 @@ def make_command(words: str, positional: tuple[Any, ...], options: Mapping[str, 
 
 
 def _convert(field: Field, value: Any) -> Any:
-    """Return a value as the field holds it: tuples, paths, and seconds for a text like `10m`."""
+    """Return a value as the field holds it: tuples, paths, and seconds for a text like `10m`.
+
+    Raises `UsageError` for a value that the field does not take, as the command line does.
+    """
+    kinds, option = (field.kind, *get_args(field.kind)), field.option
+    choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
+    if choices and value is not None and value not in choices:
+        raise UsageError(f"{field.name}={value!r} is none of {', '.join(map(repr, choices))}")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    least, most = (option.least or 0), option.most
+    if is_number and (value < least or (most is not None and value > most)):
+        bound = f"{least:g} or more" if most is None else f"{least:g} to {most:g}"
+        raise UsageError(f"{field.name}={value!r} is out of range: {bound}")
     if field.has_several:
         return (value,) if isinstance(value, str) else tuple(value)
     if not isinstance(value, str) or field.kind is str:
