@@ -1,0 +1,252 @@
+"""What a rank observes of itself while it runs: connections, processor, disk, and times when it stood still.
+
+For `collective.py` and `iteration.py`, with which this file is copied to the hosts. Nothing here needs a clock that
+hosts share: all values are durations, or sums since the start of this process. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+TICK_S = 0.02
+"""Time between two wakes. One that comes late, but waited for no processor, shows that the rank stood still."""
+WINDOW_TICKS = 5
+"""Ticks of a window in which the rate of a connection is measured: at 0.1 s, bursts of a shaped link matter little."""
+LATE_S = 0.02
+"""A later wake than this counts; timers and the interpreter's lock delay a wake by some milliseconds."""
+BUSY_SHARE = 0.9
+"""A window measures the rate of the network if data waited for acknowledgement, and the peer read, this part of it."""
+PROBE = bytes(1 << 16)
+"""A write to the disk with which a rank that writes nothing else measures it."""
+
+_INFO_BYTES, _RTT_US, _ACKED, _BUSY_US = 216, 68, 120, 168
+"""Length and offsets of `struct tcp_info` (linux/tcp.h, since Linux 4.19): round-trip time, bytes, and times."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Sums of a connection since its start: bytes acknowledged, sent and retransmitted; seconds with data in flight.
+
+    `limited_s` is the part of `busy_s` in which the peer's buffer, or ours, was the limit; `rtt_s` is current.
+    """
+
+    acked: int = 0
+    sent: int = 0
+    retransmitted: int = 0
+    busy_s: float = 0.0
+    limited_s: float = 0.0
+    rtt_s: float = 0.0
+
+    def __add__(self, other: Flow) -> Flow:
+        return Flow(
+            self.acked + other.acked,
+            self.sent + other.sent,
+            self.retransmitted + other.retransmitted,
+            self.busy_s + other.busy_s,
+            self.limited_s + other.limited_s,
+            max(self.rtt_s, other.rtt_s),
+        )
+
+    def __sub__(self, earlier: Flow) -> Flow:
+        return Flow(
+            self.acked - earlier.acked,
+            self.sent - earlier.sent,
+            self.retransmitted - earlier.retransmitted,
+            self.busy_s - earlier.busy_s,
+            self.limited_s - earlier.limited_s,
+            self.rtt_s,
+        )
+
+
+def read_flow(connection: socket.socket) -> Flow:
+    """Return the sums of a TCP connection; zeros if it is closed, or the kernel is too old."""
+    with suppress(OSError):
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+        if len(info) == _INFO_BYTES:
+            busy_us, peer_us, _own_us, _, _, sent, again = struct.unpack_from("=QQQIIQQ", info, _BUSY_US)
+            return Flow(
+                acked=struct.unpack_from("=Q", info, _ACKED)[0],
+                sent=sent,
+                retransmitted=again,
+                busy_s=busy_us / 1e6,
+                limited_s=peer_us / 1e6,
+                rtt_s=struct.unpack_from("=I", info, _RTT_US)[0] / 1e6,
+            )
+    return Flow()
+
+
+def find_connections() -> dict[str, list[socket.socket]]:
+    """Return duplicates of the TCP connections of this process by address of the peer; the caller closes them.
+
+    Gloo and NCCL do not expose their sockets, so we search the descriptors of the process.
+    """
+    found: dict[str, list[socket.socket]] = {}
+    for path in list(Path("/proc/self/fd").iterdir()):
+        with suppress(
+            OSError
+        ):  # the descriptor with which the folder was listed, not a socket, or not connected
+            if not str(path.readlink()).startswith("socket:"):
+                continue
+            connection = socket.socket(fileno=os.dup(int(path.name)))
+            try:
+                peer = str(connection.getpeername()[0])
+                connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+            except (OSError, IndexError):
+                connection.close()
+                continue
+            found.setdefault(peer, []).append(connection)
+    return found
+
+
+def thread_waits(thread: str = "*") -> Iterator[float]:
+    """Yield the seconds that each of our threads has waited for a processor.
+
+    Empty if the kernel does not count them.
+    """
+    names = os.listdir("/proc/self/task") if thread == "*" else [thread]  # noqa: PTH208 - read at every tick
+    for name in names:
+        with (
+            suppress(OSError, ValueError, IndexError),  # the thread has just ended
+            open(f"/proc/self/task/{name}/schedstat", "rb") as file,  # noqa: PTH123
+        ):
+            yield int(file.read().split()[1]) / 1e9
+
+
+def others_processor_s() -> float:
+    """Return the processor seconds of all other processes that this host shows, since their starts."""
+    ticks, ours = 0, {os.getpid(), os.getppid()}
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit() and int(path.name) not in ours:
+            with suppress(OSError, ValueError, IndexError):  # the process has just ended
+                words = (
+                    (path / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+                )
+                ticks += int(words[11]) + int(words[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def write_durably(path: Path, content: Iterable[bytes]) -> float:
+    """Write a file until the disk has it; return the seconds. Raises `OSError`."""
+    begin = time.monotonic()
+    with path.open("wb", buffering=0) as file:
+        for piece in content:
+            file.write(piece)
+        os.fsync(file.fileno())
+    return time.monotonic() - begin
+
+
+def probe_disk(folder: Path) -> float:
+    """Return the seconds in which the disk takes `PROBE`; 0 if it takes nothing."""
+    path = folder / f"probe-{os.getpid()}"
+    try:
+        return write_durably(path, [PROBE])
+    except OSError:
+        return 0.0
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@dataclass
+class Link:
+    """Rates of one connection, in bytes/s, in the windows in which the network was its limit."""
+
+    rates: list[float] = field(default_factory=list)
+    rtts_s: list[float] = field(default_factory=list)
+
+
+class Watch:
+    """A thread that observes this process between `begin` and `end`, at some 30 microseconds a tick."""
+
+    def __init__(self, connections: Mapping[Any, list[socket.socket]]) -> None:
+        self.connections = connections
+        self.links = {peer: Link() for peer in connections}
+        self.stopped_s = 0.0
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._first = self._flows()
+
+    def begin(self) -> None:
+        """Start observing."""
+        self._thread.start()
+
+    def end(self) -> dict[Any, dict[str, float]]:
+        """Stop observing; return for each peer the figures of the connections to it that sent data."""
+        self._ending.set()
+        self._thread.join()
+        figures = {}
+        for peer, now in self._flows().items():
+            flow, link = now - self._first[peer], self.links[peer]
+            if flow.sent:
+                rates = sorted(link.rates)
+                figures[peer] = {
+                    "bytes": flow.acked,
+                    "sent": flow.sent,
+                    "retransmitted": flow.retransmitted,
+                    "busy_s": round(flow.busy_s, 6),
+                    "limited_s": round(flow.limited_s, 6),
+                    "windows": len(rates),
+                    "rate": rates[len(rates) // 2] if rates else 0.0,
+                    "peak": rates[int(0.9 * (len(rates) - 1))] if rates else 0.0,
+                    "rtt_s": sorted(link.rtts_s)[len(rates) // 2] if rates else 0.0,
+                }
+        return figures
+
+    def _flows(self) -> dict[Any, Flow]:
+        return {peer: sum(map(read_flow, lines), Flow()) for peer, lines in self.connections.items()}
+
+    def _run(self) -> None:
+        own = str(threading.get_native_id())
+        before, since, ticks = self._flows(), time.monotonic(), 0
+        queued_s = sum(thread_waits(own))
+        while True:
+            begin = time.monotonic()
+            if self._ending.wait(TICK_S):
+                return
+            now = time.monotonic()
+            queued_before_s, queued_s = queued_s, sum(thread_waits(own))
+            late_s = now - begin - TICK_S - (queued_s - queued_before_s)
+            self.stopped_s += late_s if late_s > LATE_S else 0.0
+            ticks += 1
+            if ticks % WINDOW_TICKS == 0:
+                flows = self._flows()
+                for peer, flow in flows.items():
+                    self._add_window(peer, flow - before[peer], now - since)
+                before, since = flows, now
+
+    def _add_window(self, peer: Any, flow: Flow, seconds: float) -> None:
+        if flow.busy_s - flow.limited_s >= BUSY_SHARE * seconds:
+            self.links[peer].rates.append(flow.acked / seconds)
+            self.links[peer].rtts_s.append(flow.rtt_s)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Sums of this process at a moment: processor seconds, waits for a processor, and time that it stood still."""
+
+    clock_s: float
+    processor_s: float
+    queued_s: float
+    stopped_s: float
+
+
+def read_moment(watch: Watch) -> Moment:
+    """Return the sums now."""
+    return Moment(time.monotonic(), time.process_time(), sum(thread_waits()), watch.stopped_s)
+
+
+def between(before: Moment, after: Moment) -> dict[str, float]:
+    """Return what an iteration between two moments used."""
+    return {
+        "processor_s": round(after.processor_s - before.processor_s, 6),
+        "queued_s": round(after.queued_s - before.queued_s, 6),
+        "stopped_s": round(after.stopped_s - before.stopped_s, 6),
+    }
