@@ -540,9 +540,8 @@ class Configuration:
         used_after, flows = processor_times(), watch.end()
         others_s = others_processor_s() - others_before_s
         sent_after = self.node.count_sent_bytes()
-        for lines in connections.values():
-            for connection in lines:
-                connection.close()
+        for _, connection in connections:
+            connection.close()
         agreement.barrier()
         disk_s = probe_disk(Path(__file__).parent)
         agreement.barrier()
@@ -583,7 +582,7 @@ def figures(ranks: list[dict[str, Any]]) -> dict[str, object]:
         "wrong": [entry["wrong"] for entry in ranks],
         "sent_bytes": [entry["sent"] for entry in ranks],
         "retransmitted_bytes": [
-            {peer: flow["retransmitted"] for peer, flow in entry["seen"]["flows"].items()} for entry in ranks
+            [[peer, flow["retransmitted"]] for peer, flow in entry["seen"]["flows"]] for entry in ranks
         ],
         "seen": [entry["seen"] for entry in ranks],
         "processor_s": sum(use["own_s"] for use in used) / len(slowest),

@@ -166,7 +166,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
     before, busy_before = counters(job["nics"]), busy_ticks()
     retransmitted = {pair: line.count_retransmitted() for pair, line in host.outgoing.items()}
     own_s, others_s = time.process_time(), others_processor_s()
-    watch = Watch({pair: [line.connection] for pair, line in host.outgoing.items()})
+    watch = Watch([(pair, line.connection) for pair, line in host.outgoing.items()])
     host.barrier()
     watch.begin()
     times, seen = [], []
@@ -207,7 +207,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         "processor_s": time.process_time() - own_s,
         "seen": {
             "iterations": seen,
-            "flows": [[*pair, figures] for pair, figures in flows.items()],
+            "flows": [[*pair, figures] for pair, figures in flows],
             "others_s": others_processor_s() - others_s,
         },
     }

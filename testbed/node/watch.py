@@ -11,7 +11,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,16 +46,6 @@ class Flow:
     limited_s: float = 0.0
     rtt_s: float = 0.0
 
-    def __add__(self, other: Flow) -> Flow:
-        return Flow(
-            self.acked + other.acked,
-            self.sent + other.sent,
-            self.retransmitted + other.retransmitted,
-            self.busy_s + other.busy_s,
-            self.limited_s + other.limited_s,
-            max(self.rtt_s, other.rtt_s),
-        )
-
     def __sub__(self, earlier: Flow) -> Flow:
         return Flow(
             self.acked - earlier.acked,
@@ -84,12 +74,12 @@ def read_flow(connection: socket.socket) -> Flow:
     return Flow()
 
 
-def find_connections() -> dict[str, list[socket.socket]]:
-    """Return duplicates of the TCP connections of this process by address of the peer; the caller closes them.
+def find_connections() -> list[tuple[str, socket.socket]]:
+    """Return duplicates of the TCP connections of this process with the address of the peer; the caller closes them.
 
     Gloo and NCCL do not expose their sockets, so we search the descriptors of the process.
     """
-    found: dict[str, list[socket.socket]] = {}
+    found = []
     for path in list(Path("/proc/self/fd").iterdir()):
         with suppress(
             OSError
@@ -103,7 +93,7 @@ def find_connections() -> dict[str, list[socket.socket]]:
             except (OSError, IndexError):
                 connection.close()
                 continue
-            found.setdefault(peer, []).append(connection)
+            found.append((peer, connection))
     return found
 
 
@@ -162,13 +152,19 @@ class Link:
     rates: list[float] = field(default_factory=list)
     rtts_s: list[float] = field(default_factory=list)
 
+    def add_window(self, flow: Flow, seconds: float) -> None:
+        """Add what the connection did in a window, if the network was its limit."""
+        if flow.busy_s - flow.limited_s >= BUSY_SHARE * seconds:
+            self.rates.append(flow.acked / seconds)
+            self.rtts_s.append(flow.rtt_s)
+
 
 class Watch:
     """A thread that observes this process between `begin` and `end`, at some 30 microseconds a tick."""
 
-    def __init__(self, connections: Mapping[Any, list[socket.socket]]) -> None:
+    def __init__(self, connections: Sequence[tuple[Any, socket.socket]]) -> None:
         self.connections = connections
-        self.links = {peer: Link() for peer in connections}
+        self.links = [Link() for _ in connections]
         self.stopped_s = 0.0
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -178,30 +174,20 @@ class Watch:
         """Start observing."""
         self._thread.start()
 
-    def end(self) -> dict[Any, dict[str, float]]:
-        """Stop observing; return for each peer the figures of the connections to it that sent data."""
+    def end(self) -> list[tuple[Any, dict[str, float]]]:
+        """Stop observing; return the figures of each connection that sent data, with the connection's name."""
         self._ending.set()
         self._thread.join()
-        figures = {}
-        for peer, now in self._flows().items():
-            flow, link = now - self._first[peer], self.links[peer]
-            if flow.sent:
-                rates = sorted(link.rates)
-                figures[peer] = {
-                    "bytes": flow.acked,
-                    "sent": flow.sent,
-                    "retransmitted": flow.retransmitted,
-                    "busy_s": round(flow.busy_s, 6),
-                    "limited_s": round(flow.limited_s, 6),
-                    "windows": len(rates),
-                    "rate": rates[len(rates) // 2] if rates else 0.0,
-                    "peak": rates[int(0.9 * (len(rates) - 1))] if rates else 0.0,
-                    "rtt_s": sorted(link.rtts_s)[len(rates) // 2] if rates else 0.0,
-                }
-        return figures
+        return [
+            (name, _figures(now - first, link))
+            for (name, _), first, now, link in zip(
+                self.connections, self._first, self._flows(), self.links, strict=True
+            )
+            if now.sent > first.sent
+        ]
 
-    def _flows(self) -> dict[Any, Flow]:
-        return {peer: sum(map(read_flow, lines), Flow()) for peer, lines in self.connections.items()}
+    def _flows(self) -> list[Flow]:
+        return [read_flow(connection) for _, connection in self.connections]
 
     def _run(self) -> None:
         own = str(threading.get_native_id())
@@ -218,14 +204,24 @@ class Watch:
             ticks += 1
             if ticks % WINDOW_TICKS == 0:
                 flows = self._flows()
-                for peer, flow in flows.items():
-                    self._add_window(peer, flow - before[peer], now - since)
+                for link, first, last in zip(self.links, before, flows, strict=True):
+                    link.add_window(last - first, now - since)
                 before, since = flows, now
 
-    def _add_window(self, peer: Any, flow: Flow, seconds: float) -> None:
-        if flow.busy_s - flow.limited_s >= BUSY_SHARE * seconds:
-            self.links[peer].rates.append(flow.acked / seconds)
-            self.links[peer].rtts_s.append(flow.rtt_s)
+
+def _figures(flow: Flow, link: Link) -> dict[str, float]:
+    rates, middle = sorted(link.rates), len(link.rates) // 2
+    return {
+        "bytes": flow.acked,
+        "sent": flow.sent,
+        "retransmitted": flow.retransmitted,
+        "busy_s": round(flow.busy_s, 6),
+        "limited_s": round(flow.limited_s, 6),
+        "windows": len(rates),
+        "rate": rates[middle] if rates else 0.0,
+        "peak": rates[int(0.9 * (len(rates) - 1))] if rates else 0.0,
+        "rtt_s": sorted(link.rtts_s)[middle] if rates else 0.0,
+    }
 
 
 @dataclass(frozen=True)

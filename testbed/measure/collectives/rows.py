@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -137,7 +137,7 @@ def _paths_of(
     routes: Routes,
     spec: CollectiveSpec,
     source: int,
-    by_peer: Mapping[str, Figures],
+    by_peer: Iterable[tuple[str, Figures]],
 ) -> Iterator[tuple[int, int, tuple[Link, ...], Figures]]:
     """Yield (target, set of routes, path, figures) of what a node observed by the address of the peer.
 
@@ -149,7 +149,7 @@ def _paths_of(
         for number, address in enumerate(set_addresses(host))
     }
     links = links_in_order(wiring)
-    for address, figures in by_peer.items():
+    for address, figures in by_peer:
         if address in peers and figures:
             target, number = peers[address]
             if spec.sets is None:
