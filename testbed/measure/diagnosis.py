@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from testbed.measure.model import FlowFigures, RankFigures
+from testbed.measure.model import FlowFigures, LinkFigures, RankFigures
 
 if TYPE_CHECKING:
     from testbed.measure.results.records import StoredRun
@@ -27,8 +27,8 @@ Cause = Literal["compute", "link", "retransmission", "processor", "late", "disk"
 Row: TypeAlias = tuple[str, str, int]
 """Topology, configuration and size."""
 
-MIN_SHARE = 0.15
-"""Part of the time that a rank must lose against the others: below, nobody would notice the run to be slow."""
+MIN_SHARE: Mapping[Cause, float] = {"late": 0.05, "compute": 0.1, "processor": 0.15, "disk": 0.05}
+"""Part of the time that a rank must lose against the others: a healthy rank is never late, but all queue a little."""
 MIN_LOSS_S = 0.005
 """Seconds that a rank must lose in an iteration: schedulers and timers differ by some milliseconds."""
 MIN_ROWS = 0.5
@@ -70,10 +70,11 @@ class Finding:
         return f"{self.cause}: {subject}: {self.evidence}; iterations take {self.slower:.2f} times as long"
 
 
-def find_causes(ranks: Sequence[RankFigures], flows: Sequence[FlowFigures]) -> tuple[Finding, ...]:
+def find_causes(
+    ranks: Sequence[RankFigures], flows: Sequence[FlowFigures], links: Sequence[LinkFigures]
+) -> tuple[Finding, ...]:
     """Return what made a run slow, the worst first; nothing for a healthy run."""
-    hosts = {one.rank: one.host for one in ranks}
-    findings = [*_find_slow_ranks(ranks), *_find_slow_links(ranks, flows, hosts)]
+    findings = [*_find_slow_ranks(ranks), *_find_slow_links(ranks, flows, links)]
     return tuple(sorted(findings, key=lambda one: -one.slower))
 
 
@@ -89,7 +90,8 @@ class Explanation:
 def explain_run(stored: StoredRun) -> Explanation:
     """Return what held up a stored run."""
     if stored.ranks:
-        return Explanation(len({one.rank for one in stored.ranks}), find_causes(stored.ranks, stored.flows))
+        findings = find_causes(stored.ranks, stored.flows, stored.links)
+        return Explanation(len({one.rank for one in stored.ranks}), findings)
     if stored.summary.hosts == "model":
         note = "the hosts of this run are modelled: no rank ran, so none was slow"
     else:
@@ -111,11 +113,6 @@ class Loss:
     typical_s: float
     whole_s: float
     iterations: int
-
-    @property
-    def counts(self) -> bool:
-        """True if the loss is a notable part of the row."""
-        return self.lost_s >= max(MIN_SHARE * self.whole_s, MIN_LOSS_S * self.iterations)
 
 
 def _by_row(ranks: Iterable[RankFigures]) -> dict[Row, dict[int, list[RankFigures]]]:
@@ -186,7 +183,12 @@ def _judge_rank(
     cause: Cause, words: str, losses: Sequence[Loss], own: Sequence[RankFigures]
 ) -> Finding | None:
     """Return the finding of one cause on one rank, if it persists over the rows."""
-    hits = [one for one in losses if one.counts and _is_clear(cause, one)]
+    hits = [
+        one
+        for one in losses
+        if one.lost_s >= max(MIN_SHARE[cause] * one.whole_s, MIN_LOSS_S * one.iterations)
+        and _is_clear(cause, one)
+    ]
     if len(hits) < MIN_ROWS * len(losses) and sum(one.whole_s for one in hits) < MIN_ROWS * sum(
         one.whole_s for one in losses
     ):
@@ -217,98 +219,115 @@ def _is_clear(cause: Cause, loss: Loss) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LinkUse:
-    """A link in the rows that filled it: its rate while data waited, relative to its limit, and that part of the time."""
+    """A link in the rows whose connections fill links; all rates are relative to what the link can carry.
+
+    `rate` is that of its connections together while one of them had data in flight, `peak` the largest that its NIC
+    reached. `busy` is the part of the time of its busiest connection, `waits` the sum of these parts. `loss` is the
+    smallest retransmitted part of its connections: what a link loses, all of them lose.
+    """
 
     link: str
     rank: int
-    rate: float
+    host: str
     limit_mbps: float
+    rate: float
+    peak: float
     busy: float
+    waits: float
     loss: float
     lost_bytes: int
-    peak: float
 
 
 def _find_slow_links(
-    ranks: Sequence[RankFigures], flows: Sequence[FlowFigures], hosts: Mapping[int, str]
+    ranks: Sequence[RankFigures], flows: Sequence[FlowFigures], links: Sequence[LinkFigures]
 ) -> Iterator[Finding]:
-    uses = measure_links(ranks, flows)
-    lossy = _choose(
-        [one for one in uses if one.loss >= LOSS_SHARE and one.lost_bytes >= MIN_LOST_BYTES],
-        lambda one: -one.loss,
+    """Yield the link that loses packets, or the one that is slow, if there is one.
+
+    Several links look slow if one is: connections over it take other links, too, and acknowledgements for the opposite
+    direction wait on it. It is the one for which the most data waited.
+    """
+    uses = measure_links(ranks, flows, links)
+    lossy = max(
+        (one for one in uses if one.loss >= LOSS_SHARE and one.lost_bytes >= MIN_LOST_BYTES),
+        key=lambda one: one.lost_bytes,
+        default=None,
     )
     if lossy:
         evidence = f"TCP sent {lossy.loss * 100:.1f} % of the bytes again ({lossy.lost_bytes} bytes)"
-        yield Finding(
-            "retransmission",
-            lossy.rank,
-            hosts[lossy.rank],
-            lossy.link,
-            evidence,
-            max(1.0, lossy.busy / min(1.0, lossy.rate)),
-        )
+        slower = 1 / (1 - lossy.busy * max(0.0, 1 - lossy.rate))
+        yield Finding("retransmission", lossy.rank, lossy.host, lossy.link, evidence, slower)
         return
-    usual = min(1.0, median(one.rate for one in uses)) if uses else 1.0
-    slow = _choose(
-        [one for one in uses if one.rate < SLOW_LINK * usual and one.busy >= BUSY_LINK],
-        lambda one: one.rate / one.busy,
+    usual_rate, usual_peak = (
+        min(1.0, median(values)) if values else 1.0
+        for values in ([one.rate for one in uses], [one.peak for one in uses])
+    )
+    slow = max(
+        (
+            one
+            for one in uses
+            if max(one.rate, one.peak) < SLOW_LINK
+            and one.busy >= BUSY_LINK
+            and (one.rate < SLOW_LINK * usual_rate or one.peak < SLOW_LINK * usual_peak)
+        ),
+        key=lambda one: one.waits,
+        default=None,
     )
     if slow:
         evidence = (
-            f"data waited on it {slow.busy * 100:.0f} % of the time and passed at "
-            f"{slow.rate * slow.limit_mbps:.1f} Mbit/s of {slow.limit_mbps:g}; the median link passes "
-            f"{usual * slow.limit_mbps:.1f}"
+            f"data waited on it {slow.busy * 100:.0f} % of the time, although it carried at most "
+            f"{slow.peak * slow.limit_mbps:.1f} of its {slow.limit_mbps:g} Mbit/s"
         )
-        slower = 1 / (1 - slow.busy * (1 - slow.rate / usual))
-        yield Finding("link", slow.rank, hosts[slow.rank], slow.link, evidence, slower)
+        slower = 1 / (1 - slow.busy * (1 - slow.peak))
+        yield Finding("link", slow.rank, slow.host, slow.link, evidence, slower)
 
 
-def _choose(suspects: Sequence[LinkUse], order: Callable[[LinkUse], float]) -> LinkUse | None:
-    """Return the first of the links in an order; a slow link slows connections over other links, too."""
-    return min(suspects, key=order, default=None)
-
-
-def measure_links(ranks: Iterable[RankFigures], flows: Iterable[FlowFigures]) -> tuple[LinkUse, ...]:
-    """Return how each link was used in the row in which it was slowest, of those that send enough over it."""
+def measure_links(
+    ranks: Iterable[RankFigures], flows: Iterable[FlowFigures], links: Iterable[LinkFigures]
+) -> tuple[LinkUse, ...]:
+    """Return how each link was used in the rows whose connections send enough over it to fill it."""
     whole_s = {
         row: median(sum(one.seconds for one in ones) for ones in of_rank.values())
         for row, of_rank in _by_row(ranks).items()
     }
-    by_link: dict[tuple[str, Row], list[FlowFigures]] = defaultdict(list)
+    hosts = {one.rank: one.host for one in ranks}
+    over: dict[tuple[str, Row], list[FlowFigures]] = defaultdict(list)
     for flow in flows:
         if flow.acked_bytes * 8e-6 >= FULL_BYTES_S * flow.limit_mbps:
-            for link in flow.path.split(", "):
-                by_link[link, (flow.topology, flow.configuration, flow.size_bytes)].append(flow)
+            for name in flow.path.split(", "):
+                over[name, (flow.topology, flow.configuration, flow.size_bytes)].append(flow)
     uses: dict[str, list[LinkUse]] = defaultdict(list)
-    for (link, row), over in by_link.items():
-        busiest_s = max(one.busy_s - one.limited_s for one in over)
-        if busiest_s <= 0 or row not in whole_s:
+    for link in links:
+        row = (link.topology, link.configuration, link.size_bytes)
+        carried = over.get((link.link, row), [])
+        waits_s = [one.busy_s - one.limited_s for one in carried]
+        if max(waits_s, default=0.0) <= 0 or not link.windows or row not in whole_s:
             continue
-        limit = over[0].limit_mbps
-        uses[link].append(
+        carried_mbit = sum(one.acked_bytes for one in carried) * 8e-6
+        uses[link.link].append(
             LinkUse(
-                link=link,
-                rank=over[0].source,
-                rate=sum(one.acked_bytes for one in over) * 8e-6 / busiest_s / limit,
-                limit_mbps=limit,
-                busy=min(1.0, busiest_s / whole_s[row]),
-                loss=min(one.retransmitted_bytes / max(1, one.sent_bytes) for one in over),
-                lost_bytes=sum(one.retransmitted_bytes for one in over),
-                peak=max(one.peak_mbps for one in over) / limit,
+                link=link.link,
+                rank=link.rank,
+                host=hosts[link.rank],
+                limit_mbps=link.limit_mbps,
+                rate=carried_mbit / min(whole_s[row], sum(waits_s)) / link.limit_mbps,
+                peak=link.peak_mbps / link.limit_mbps,
+                busy=min(1.0, max(waits_s) / whole_s[row]),
+                waits=sum(waits_s) / whole_s[row],
+                loss=min(one.retransmitted_bytes / max(1, one.sent_bytes) for one in carried),
+                lost_bytes=sum(one.retransmitted_bytes for one in carried),
             )
         )
     return tuple(_pool(of_link) for of_link in uses.values())
 
 
 def _pool(uses: Sequence[LinkUse]) -> LinkUse:
-    """Return the median use of a link over rows."""
-    return LinkUse(
-        link=uses[0].link,
-        rank=uses[0].rank,
+    """Return the use of a link over its rows: medians, the highest peak, and the sum of lost bytes."""
+    return replace(
+        uses[0],
         rate=median(one.rate for one in uses),
-        limit_mbps=uses[0].limit_mbps,
+        peak=max(one.peak for one in uses),
         busy=median(one.busy for one in uses),
+        waits=median(one.waits for one in uses),
         loss=median(one.loss for one in uses),
         lost_bytes=sum(one.lost_bytes for one in uses),
-        peak=max(one.peak for one in uses),
     )

@@ -121,6 +121,23 @@ class FlowFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkFigures:
+    """What the sender observed of a link in the iterations of a row, in `windows` of 0.1 s.
+
+    `peak_mbps` is the 95th percentile of the rates in these, `limit_mbps` what the link can carry.
+    """
+
+    topology: str
+    configuration: str
+    size_bytes: int
+    rank: int
+    link: str
+    windows: int
+    peak_mbps: float
+    limit_mbps: float
+
+
+@dataclass(frozen=True, slots=True)
 class CollectiveResult:
     """Result of one launch: rows in the order measured, byte counts that prove the rings, versions of the software.
 
@@ -133,3 +150,4 @@ class CollectiveResult:
     processor_s: float = 0.0
     ranks: tuple[RankFigures, ...] = ()
     flows: tuple[FlowFigures, ...] = ()
+    links: tuple[LinkFigures, ...] = ()

@@ -23,9 +23,14 @@ from testbed.lab.hosts.fleet import Fleet, Launch
 from testbed.lab.hosts.forwarding import set_addresses
 from testbed.lab.model import Lab
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
-from testbed.measure.collectives.rows import links_in_order, make_flow_figures, make_rank_figures
+from testbed.measure.collectives.rows import (
+    links_in_order,
+    make_flow_figures,
+    make_link_figures,
+    make_rank_figures,
+)
 from testbed.measure.current_topology import check_in_force
-from testbed.measure.model import FlowFigures, RankFigures
+from testbed.measure.model import FlowFigures, LinkFigures, RankFigures
 from testbed.measure.results.records import Json
 from testbed.node.messages import HEADER
 from testbed.operate.design import Design
@@ -108,6 +113,7 @@ class PlanRun:
     processor_load: float
     ranks: tuple[RankFigures, ...] = ()
     flows: tuple[FlowFigures, ...] = ()
+    rates: tuple[LinkFigures, ...] = ()
 
     @property
     def measured_s(self) -> float:
@@ -303,6 +309,11 @@ def _result(
             for one in make_rank_figures(_ROW, rank, lab.hosts[rank].name, row["seen"])
         ),
         flows=tuple(_flows(lab, wiring, job, rows)),
+        rates=tuple(
+            one
+            for rank, row in enumerate(rows)
+            for one in make_link_figures(_ROW, lab, wiring, rank, row["seen"])
+        ),
     )
 
 

@@ -519,7 +519,7 @@ class Configuration:
         """
         agreement.barrier()
         connections = find_connections()
-        watch = Watch(connections)
+        watch = Watch(connections, self.node.nics)
         sent_before, used_before = self.node.count_sent_bytes(), processor_times()
         others_before_s = others_processor_s()
         agreement.barrier()
@@ -557,6 +557,7 @@ class Configuration:
             "seen": {
                 "iterations": [{**parts, **one} for one in seen],
                 "flows": flows,
+                "nics": watch.nic_figures(),
                 "others_s": others_s,
             },
         }

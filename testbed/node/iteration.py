@@ -166,7 +166,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
     before, busy_before = counters(job["nics"]), busy_ticks()
     retransmitted = {pair: line.count_retransmitted() for pair, line in host.outgoing.items()}
     own_s, others_s = time.process_time(), others_processor_s()
-    watch = Watch([(pair, line.connection) for pair, line in host.outgoing.items()])
+    watch = Watch([(pair, line.connection) for pair, line in host.outgoing.items()], job["nics"])
     host.barrier()
     watch.begin()
     times, seen = [], []
@@ -208,6 +208,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         "seen": {
             "iterations": seen,
             "flows": [[*pair, figures] for pair, figures in flows],
+            "nics": watch.nic_figures(),
             "others_s": others_processor_s() - others_s,
         },
     }

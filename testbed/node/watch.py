@@ -162,9 +162,11 @@ class Link:
 class Watch:
     """A thread that observes this process between `begin` and `end`, at some 30 microseconds a tick."""
 
-    def __init__(self, connections: Sequence[tuple[Any, socket.socket]]) -> None:
+    def __init__(self, connections: Sequence[tuple[Any, socket.socket]], nics: Sequence[str] = ()) -> None:
         self.connections = connections
         self.links = [Link() for _ in connections]
+        self.nics = {nic: f"/sys/class/net/{nic}/statistics/tx_bytes" for nic in nics}
+        self.nic_rates: dict[str, list[float]] = {nic: [] for nic in nics}
         self.stopped_s = 0.0
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -186,12 +188,29 @@ class Watch:
             if now.sent > first.sent
         ]
 
+    def nic_figures(self) -> dict[str, dict[str, float]]:
+        """Return for each NIC the number of windows, and the 95th percentile of its rates, in bytes/s."""
+        return {
+            nic: {
+                "windows": len(rates),
+                "peak": sorted(rates)[int(0.95 * (len(rates) - 1))] if rates else 0.0,
+            }
+            for nic, rates in self.nic_rates.items()
+        }
+
+    def _sent(self) -> list[int]:
+        sent = []
+        for path in self.nics.values():
+            with open(path, encoding="ascii") as file:  # noqa: PTH123 - ten times a second
+                sent.append(int(file.read()))
+        return sent
+
     def _flows(self) -> list[Flow]:
         return [read_flow(connection) for _, connection in self.connections]
 
     def _run(self) -> None:
         own = str(threading.get_native_id())
-        before, since, ticks = self._flows(), time.monotonic(), 0
+        before, sent, since, ticks = self._flows(), self._sent(), time.monotonic(), 0
         queued_s = sum(thread_waits(own))
         while True:
             begin = time.monotonic()
@@ -206,7 +225,12 @@ class Watch:
                 flows = self._flows()
                 for link, first, last in zip(self.links, before, flows, strict=True):
                     link.add_window(last - first, now - since)
-                before, since = flows, now
+                sent_now = self._sent()
+                for rates, first_bytes, last_bytes in zip(
+                    self.nic_rates.values(), sent, sent_now, strict=True
+                ):
+                    rates.append((last_bytes - first_bytes) / (now - since))
+                before, sent, since = flows, sent_now, now
 
 
 def _figures(flow: Flow, link: Link) -> dict[str, float]:

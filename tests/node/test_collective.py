@@ -153,7 +153,10 @@ def test_gloo_passes_data_to_the_rank_below_and_still_along_the_stride(facts, st
     assert hops == {stride}
 
 
-def test_what_tcp_sends_again_is_counted_by_peer_on_every_connection_of_the_process(facts):
+def test_a_row_holds_what_each_rank_saw_and_what_tcp_sent_again_by_peer(facts):
+    row = facts["figures"]
+    assert row["retransmitted_bytes"] == [[["10.0.0.2", 9000]]] * 2
+    assert [seen["flows"][0][0] for seen in row["seen"]] == ["10.0.0.2"] * 2
 
 
 def test_inputs_differ_by_rank_by_iteration_and_by_place(facts):

@@ -100,7 +100,7 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
                 deadline_s=self.deadline_s,
                 checkpoint=checkpoint,
             )
-            run.add_rank_figures(job.ranks, job.flows)
+            run.add_rank_figures(job.ranks, job.flows, job.rates)
             rates = {"rate_mbps": lab.link.rate_mbps, "rate_gbps": lab.link.represents_gbps}
             run.add_phase(PHASE, to_json(job, choice.intent.epoch if choice.intent else None) | rates)
         place.say(*job_lines(choice, job))

@@ -113,7 +113,7 @@ class RunsQuery(TableCommand, Command[QueryAnswer]):
     statement: Annotated[
         str,
         argument(
-            "Tables: runs, timings, nic_bytes, ranks, flows, phases, epochs, losses. DuckDB's dialect.",
+            "Tables: runs, timings, nic_bytes, ranks, flows, links, phases, epochs, losses. DuckDB's dialect.",
             "SQL",
             least=1,
             most=20_000,

@@ -25,6 +25,7 @@ from testbed.lab.model import Lab, LabHost
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
 from testbed.measure.collectives.rows import (
     flow_figures_of,
+    link_figures_of,
     nic_bytes_of,
     rank_figures_of,
     timing_of,
@@ -292,6 +293,7 @@ def _result(
         reports.processor_s,
         tuple(one for row in reports.rows for one in rank_figures_of(lab, spec, row)),
         tuple(one for row in reports.rows for one in flow_figures_of(lab, wiring, routes, spec, row)),
+        tuple(one for row in reports.rows for one in link_figures_of(lab, wiring, spec, row)),
     )
 
 

@@ -14,7 +14,7 @@ from testbed.errors import WrongResult
 from testbed.lab.hosts.forwarding import set_addresses
 from testbed.lab.model import Lab
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration
-from testbed.measure.model import FlowFigures, NicBytes, RankFigures, Timing
+from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigures, Timing
 
 Figures = TypeVar("Figures")
 
@@ -187,6 +187,32 @@ def flow_figures_of(
     for source, seen in enumerate(row.get("seen", ())):
         for target, number, path, one in _paths_of(lab, wiring, routes, spec, source, seen["flows"]):
             yield make_flow_figures(key, lab, (source, target, number), path, one)
+
+
+def link_figures_of(
+    lab: Lab, wiring: Wiring, spec: CollectiveSpec, row: Mapping[str, Any]
+) -> Iterator[LinkFigures]:
+    """Yield what each rank observed of its links in the iterations of a row."""
+    key = (spec.topology, row["configuration"], row["size"])
+    for rank, seen in enumerate(row.get("seen", ())):
+        yield from make_link_figures(key, lab, wiring, rank, seen)
+
+
+def make_link_figures(
+    key: tuple[str, str, int], lab: Lab, wiring: Wiring, rank: int, seen: Mapping[str, Any]
+) -> Iterator[LinkFigures]:
+    """Yield what a rank observed of its links; NICs without a link are left out."""
+    for index, nic in enumerate(lab.hosts[rank].nics):
+        if link := wiring.link_from.get(Nic(rank, index)):
+            one = seen["nics"][nic.name]
+            yield LinkFigures(
+                *key,
+                rank=rank,
+                link=lab.link_label(link),
+                windows=one["windows"],
+                peak_mbps=one["peak"] * 8 / 1e6,
+                limit_mbps=lab.link.rate_mbps,
+            )
 
 
 def make_flow_figures(

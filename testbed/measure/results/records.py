@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from testbed.lab.model import Lab
-from testbed.measure.model import FlowFigures, NicBytes, RankFigures, Timing
+from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigures, Timing
 from testbed.operate.model import Circuit
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -192,6 +192,7 @@ class StoredRun:
     nic_bytes: tuple[NicBytes, ...]
     ranks: tuple[RankFigures, ...] = ()
     flows: tuple[FlowFigures, ...] = ()
+    links: tuple[LinkFigures, ...] = ()
 
     @property
     def repatches(self) -> tuple[Repatch, ...]:

@@ -6,6 +6,7 @@
     runs/<id>/nic_bytes.parquet   byte counters that prove the rings (`NicBytes`)
     runs/<id>/ranks.parquet       what each rank observed of itself in each iteration (`RankFigures`)
     runs/<id>/flows.parquet       what each rank observed of its connections (`FlowFigures`)
+    runs/<id>/links.parquet       what each rank observed of its links (`LinkFigures`)
     runs/<id>/nccl/*.json         the same timings as documents of nccl-tests
 
 A run is recorded before it does anything, and holds a lock on its directory while its process lives:
@@ -25,7 +26,7 @@ from typing import cast
 
 from testbed.errors import ResultsError
 from testbed.lab.model import Lab
-from testbed.measure.model import FlowFigures, NicBytes, RankFigures, Timing
+from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigures, Timing
 from testbed.measure.results.database import Database, Row
 from testbed.measure.results.parquet import read_rows
 from testbed.measure.results.records import (
@@ -39,6 +40,7 @@ from testbed.measure.results.records import (
 )
 from testbed.measure.results.run import (
     FLOWS_FILE,
+    LINKS_FILE,
     RANKS_FILE,
     Run,
     is_locked,
@@ -122,6 +124,7 @@ class RunStore:
             nic_bytes=read_rows(summary.directory / "nic_bytes.parquet", NicBytes),
             ranks=read_rows(summary.directory / RANKS_FILE, RankFigures),
             flows=read_rows(summary.directory / FLOWS_FILE, FlowFigures),
+            links=read_rows(summary.directory / LINKS_FILE, LinkFigures),
         )
 
     def list_phases(self, lab: str, name: str) -> tuple[StoredPhase, ...]:

@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from lightbed.wording import install_extra
 from testbed.errors import ResultsError
-from testbed.measure.model import FlowFigures, NicBytes, RankFigures, Timing
+from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigures, Timing
 from testbed.measure.results.parquet import row_schema
 from testbed.measure.results.records import RunSummary
 from testbed.measure.results.run import (
     FLOWS_FILE,
+    LINKS_FILE,
     PHASES_FILE,
     RANKS_FILE,
     RUN_FILE,
@@ -64,6 +65,7 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             _from_files(connection, "nic_bytes", NicBytes, runs, "nic_bytes.parquet", with_run=True)
             _from_files(connection, "ranks", RankFigures, runs, RANKS_FILE, with_run=True)
             _from_files(connection, "flows", FlowFigures, runs, FLOWS_FILE, with_run=True)
+            _from_files(connection, "links", LinkFigures, runs, LINKS_FILE, with_run=True)
             _from_files(connection, "runs", RunRow, runs, RUN_FILE)
             _add_rows(connection, "runs", row_schema(RunRow, simulated=False), _drop_runs_without_file(runs))
             labs = sorted(
