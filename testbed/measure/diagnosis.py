@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log
 from statistics import median
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -27,7 +28,7 @@ Cause = Literal["compute", "link", "retransmission", "processor", "late", "disk"
 Row: TypeAlias = tuple[str, str, int]
 """Topology, configuration and size."""
 
-MIN_SHARE: Mapping[Cause, float] = {"late": 0.05, "compute": 0.1, "processor": 0.15, "disk": 0.05}
+MIN_SHARE: Mapping[Cause, float] = {"late": 0.05, "compute": 0.1, "processor": 0.15, "disk": 0.01}
 """Part of the time that a rank must lose against the others: a healthy rank is never late, but all queue a little."""
 MIN_LOSS_S = 0.005
 """Seconds that a rank must lose in an iteration: schedulers and timers differ by some milliseconds."""
@@ -37,8 +38,9 @@ QUEUE_RATIO = 3.0
 """How much longer than the others a rank must queue for a processor: on a busy machine all ranks queue."""
 DISK_RATIO, MIN_DISK_S = 4.0, 0.05
 """How much longer than the others, in both senses, a write must take: a shared disk delays all by several times."""
-OTHERS_SHARE = 0.3
-"""Processors that other processes on a host must use to be a cause; the SSH server and our guard use 0.01."""
+OTHERS_SHARE, QUEUE_SHARE = 0.25, 0.02
+"""Processors that other processes on a host must use, more than on other hosts, and the part of the time that its rank
+must queue then: the SSH server and our guard use 0.01, and where processors are free, others do no harm."""
 
 FULL_BYTES_S = 0.04
 """Seconds at the link's rate that a connection must send in a row: bursts and latency hide the rate of less."""
@@ -46,8 +48,11 @@ SLOW_LINK = 0.8
 """Rate, relative to the limit of a link and to the other links, below which it is slow: healthy ones reach 0.95."""
 BUSY_LINK = 0.5
 """Part of the time in which data waits on a slow link: one that waits less holds up nobody."""
-LOSS_SHARE, MIN_LOST_BYTES = 0.005, 50_000
-"""Retransmitted part and bytes of a lossy link: false timeouts repeat single packets, up to 0.003 of a short row."""
+LOSS_SHARE, MIN_LOST_BYTES, LOSS_RATIO = 0.004, 50_000, 5.0
+"""Retransmitted part and bytes of a lossy link, and how many times the part of the median link: false timeouts repeat
+single packets, up to 0.002 of a row."""
+USUAL_LOSS = 0.0005
+"""Part that a healthy link retransmits, in the comparison of links that could have lost the same packets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,10 @@ def explain_run(stored: StoredRun) -> Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What one rank lost against the others in a row: seconds in all its iterations, of `whole_s` of the row."""
+    """What one rank lost against the others in a row: seconds in all its iterations, of `whole_s` of the row.
+
+    `active` is the number of iterations in which it had a value, for example a write to its disk.
+    """
 
     row: Row
     rank: int
@@ -112,7 +120,7 @@ class Loss:
     own_s: float
     typical_s: float
     whole_s: float
-    iterations: int
+    active: int
 
 
 def _by_row(ranks: Iterable[RankFigures]) -> dict[Row, dict[int, list[RankFigures]]]:
@@ -150,7 +158,8 @@ _QUANTITIES: Mapping[Cause, tuple[Callable[[RankFigures], float], str]] = {
 def find_losses(ranks: Iterable[RankFigures], quantity: Callable[[RankFigures], float]) -> Iterator[Loss]:
     """Yield what each rank lost in each row: the excess over the median of the other ranks, iteration by iteration.
 
-    The iteration with the largest excess does not count, so that one hiccup accuses nobody.
+    The iteration with the largest excess does not count, so that one hiccup accuses nobody, unless at most two have a
+    value at all: the disk is measured once a row.
     """
     for row, of_rank in _by_row(ranks).items():
         if len(of_rank) < 3:
@@ -166,17 +175,69 @@ def find_losses(ranks: Iterable[RankFigures], quantity: Callable[[RankFigures], 
             excess = sorted(mine - usual for mine, usual in zip(own, others, strict=False))
             kept = excess[:-1] if len(excess) > 2 else excess
             scale = len(excess) / len(kept)
-            yield Loss(row, rank, max(0.0, sum(kept)) * scale, sum(own), sum(others), whole_s, iterations)
+            yield Loss(row, rank, max(0.0, sum(kept)) * scale, sum(own), sum(others), whole_s, active)
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """The part of an iteration that a rank lost against the others, and the cause of most of it ("" for none)."""
+
+    share: float
+    cause: Cause | Literal[""]
+
+
+def find_lags(ranks: Iterable[RankFigures]) -> dict[Row, list[list[Lag]]]:
+    """Return for each row what each rank lost in each iteration, by rank, then iteration."""
+    return {
+        row: [_lags_of(rank, of_rank) for rank in sorted(of_rank)] for row, of_rank in _by_row(ranks).items()
+    }
+
+
+def _lags_of(rank: int, of_rank: Mapping[int, Sequence[RankFigures]]) -> list[Lag]:
+    lags = []
+    for place, mine in enumerate(of_rank[rank]):
+        others = [ones[place] for other, ones in of_rank.items() if other != rank and place < len(ones)]
+        whole_s = median(one.seconds for one in (mine, *others)) or 1.0
+        lost: dict[Cause, float] = {
+            cause: max(0.0, quantity(mine) - median(map(quantity, others))) if others else 0.0
+            for cause, (quantity, _) in _QUANTITIES.items()
+        }
+        cause = max(lost, key=lambda one: lost[one])
+        lags.append(Lag(min(1.0, lost[cause] / whole_s), cause if lost[cause] else ""))
+    return lags
 
 
 def _find_slow_ranks(ranks: Sequence[RankFigures]) -> Iterator[Finding]:
+    own: dict[int, list[RankFigures]] = defaultdict(list)
+    for one in ranks:
+        own[one.rank].append(one)
+    busy_hosts = {finding.rank: finding for finding in _find_busy_hosts(own)}
+    yield from busy_hosts.values()
     for cause, (quantity, words) in _QUANTITIES.items():
         by_rank: dict[int, list[Loss]] = defaultdict(list)
         for loss in find_losses(ranks, quantity):
             by_rank[loss.rank].append(loss)
         for rank, losses in by_rank.items():
-            if finding := _judge_rank(cause, words, losses, [one for one in ranks if one.rank == rank]):
+            if cause == "processor" and rank in busy_hosts:
+                continue
+            if finding := _judge_rank(cause, words, losses, own[rank]):
                 yield finding
+
+
+def _find_busy_hosts(own: Mapping[int, Sequence[RankFigures]]) -> Iterator[Finding]:
+    """Yield the ranks that queue for a processor while other processes of their host use it."""
+    whole_s = {rank: sum(one.seconds for one in ones) for rank, ones in own.items()}
+    used = {rank: sum(one.others_s for one in ones) / whole_s[rank] for rank, ones in own.items()}
+    queued = {rank: sum(one.queued_s for one in ones) / whole_s[rank] for rank, ones in own.items()}
+    for rank, ones in own.items():
+        usual = median([used[other] for other in own if other != rank] or [0.0])
+        if used[rank] - usual >= OTHERS_SHARE and queued[rank] >= QUEUE_SHARE:
+            evidence = (
+                f"other processes on {ones[0].host} used {used[rank]:.2f} processors ({usual:.2f} on the median "
+                f"host), and the rank waited for one {queued[rank] * 100:.0f} % of the time"
+            )
+            slower = 1 / (1 - min(queued[rank], 0.9))
+            yield Finding("processor", rank, ones[0].host, "", evidence, slower)
 
 
 def _judge_rank(
@@ -186,7 +247,7 @@ def _judge_rank(
     hits = [
         one
         for one in losses
-        if one.lost_s >= max(MIN_SHARE[cause] * one.whole_s, MIN_LOSS_S * one.iterations)
+        if one.lost_s >= max(MIN_SHARE[cause] * one.whole_s, MIN_LOSS_S * one.active)
         and _is_clear(cause, one)
     ]
     if len(hits) < MIN_ROWS * len(losses) and sum(one.whole_s for one in hits) < MIN_ROWS * sum(
@@ -210,10 +271,7 @@ def _is_clear(cause: Cause, loss: Loss) -> bool:
     if cause == "processor":
         return loss.own_s >= QUEUE_RATIO * loss.typical_s
     if cause == "disk":
-        usual_s = loss.typical_s / loss.iterations
-        return loss.own_s >= DISK_RATIO * loss.typical_s and loss.lost_s / loss.iterations >= max(
-            MIN_DISK_S / loss.iterations, usual_s
-        )
+        return loss.own_s >= DISK_RATIO * loss.typical_s and loss.lost_s >= MIN_DISK_S * loss.active
     return True
 
 
@@ -222,8 +280,7 @@ class LinkUse:
     """A link in the rows whose connections fill links; all rates are relative to what the link can carry.
 
     `rate` is that of its connections together while one of them had data in flight, `peak` the largest that its NIC
-    reached. `busy` is the part of the time of its busiest connection, `waits` the sum of these parts. `loss` is the
-    smallest retransmitted part of its connections: what a link loses, all of them lose.
+    reached. `busy` is the part of the time of its busiest connection, `waits` the sum of these parts.
     """
 
     link: str
@@ -234,8 +291,22 @@ class LinkUse:
     peak: float
     busy: float
     waits: float
-    loss: float
+    sent_bytes: int
     lost_bytes: int
+
+    @property
+    def loss(self) -> float:
+        """Part of the bytes of its connections that TCP sent again."""
+        return self.lost_bytes / max(1, self.sent_bytes)
+
+    @property
+    def likelihood_of_loss(self) -> float:
+        """Logarithm of how much more likely the losses of its connections are if this link causes all of them.
+
+        Losses are a Poisson process, of rate `loss` on a lossy link and `USUAL_LOSS` on others. A link that misses some
+        of the connections that lose, or has others that lose nothing, is less likely.
+        """
+        return self.lost_bytes * (log(max(self.loss, USUAL_LOSS) / USUAL_LOSS) - 1)
 
 
 def _find_slow_links(
@@ -247,9 +318,14 @@ def _find_slow_links(
     direction wait on it. It is the one for which the most data waited.
     """
     uses = measure_links(ranks, flows, links)
+    usual_loss = median(one.loss for one in uses) if uses else 0.0
     lossy = max(
-        (one for one in uses if one.loss >= LOSS_SHARE and one.lost_bytes >= MIN_LOST_BYTES),
-        key=lambda one: one.lost_bytes,
+        (
+            one
+            for one in uses
+            if one.loss >= max(LOSS_SHARE, LOSS_RATIO * usual_loss) and one.lost_bytes >= MIN_LOST_BYTES
+        ),
+        key=lambda one: one.likelihood_of_loss,
         default=None,
     )
     if lossy:
@@ -313,7 +389,7 @@ def measure_links(
                 peak=link.peak_mbps / link.limit_mbps,
                 busy=min(1.0, max(waits_s) / whole_s[row]),
                 waits=sum(waits_s) / whole_s[row],
-                loss=min(one.retransmitted_bytes / max(1, one.sent_bytes) for one in carried),
+                sent_bytes=sum(one.sent_bytes for one in carried),
                 lost_bytes=sum(one.retransmitted_bytes for one in carried),
             )
         )
@@ -321,13 +397,13 @@ def measure_links(
 
 
 def _pool(uses: Sequence[LinkUse]) -> LinkUse:
-    """Return the use of a link over its rows: medians, the highest peak, and the sum of lost bytes."""
+    """Return the use of a link over its rows: medians, the highest peak, and sums of bytes."""
     return replace(
         uses[0],
         rate=median(one.rate for one in uses),
         peak=max(one.peak for one in uses),
         busy=median(one.busy for one in uses),
         waits=median(one.waits for one in uses),
-        loss=median(one.loss for one in uses),
+        sent_bytes=sum(one.sent_bytes for one in uses),
         lost_bytes=sum(one.lost_bytes for one in uses),
     )

@@ -90,7 +90,7 @@ class LinkCount:
 class Checkpoint:
     """A checkpoint that every host writes to its disk at the end of each `every`-th iteration.
 
-    Its file is in `folder`, by default beside the program.
+    Its file is in `folder`, by default `/var/tmp`.
     """
 
     size_bytes: int

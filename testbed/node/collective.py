@@ -543,7 +543,7 @@ class Configuration:
         for _, connection in connections:
             connection.close()
         agreement.barrier()
-        disk_s = probe_disk(Path(__file__).parent)
+        disk_s = probe_disk()
         agreement.barrier()
         seen[-1]["disk_s"] = disk_s
         whole = between(moments[0], moments[-1])

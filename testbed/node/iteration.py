@@ -16,7 +16,7 @@ it receives. Each pair of hosts has one connection per set of routes, between th
 kernel keeps it on the routes of the set.
 
 With a checkpoint, every `checkpoint_every`-th iteration ends when the disk of the host has `checkpoint_bytes`, in a
-file beside this one or in `checkpoint_folder`; otherwise a small write after each iteration measures the disk.
+file in `checkpoint_folder` (default: /var/tmp); otherwise a small write after each iteration measures the disk.
 
 Prints JSON lines: `ready`; `row` (seconds of each iteration, counters of the NICs before and after, bytes that TCP sent
 again by target and set, use of the processors, and what the host has `seen`); `done` or `error`. Barriers between
@@ -28,6 +28,7 @@ from __future__ import annotations
 import heapq
 import json
 import os
+import platform
 import sys
 import time
 from contextlib import suppress
@@ -36,13 +37,22 @@ from typing import Any
 
 try:
     from testbed.node.messages import HEADER, PIECE, ZEROS, Host
-    from testbed.node.watch import Watch, between, others_processor_s, probe_disk, read_moment, write_durably
+    from testbed.node.watch import (
+        Watch,
+        between,
+        disk_folder,
+        others_processor_s,
+        probe_disk,
+        read_moment,
+        write_durably,
+    )
 except ModuleNotFoundError:  # a copy on a host, beside copies of these files
     sys.path.insert(0, str(Path(__file__).parent))
     from messages import HEADER, PIECE, ZEROS, Host  # type: ignore[import-not-found,no-redef]
     from watch import (  # type: ignore[import-not-found,no-redef]
         Watch,
         between,
+        disk_folder,
         others_processor_s,
         probe_disk,
         read_moment,
@@ -179,7 +189,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
             writes_s = _write_checkpoint(job)
         used, end_s = between(moment, read_moment(watch)), time.monotonic()
         times.append(took_s + writes_s)
-        probe_s = 0.0 if job.get("checkpoint_bytes") else probe_disk(Path(__file__).parent)
+        probe_s = 0.0 if job.get("checkpoint_bytes") else probe_disk()
         seen.append(
             {
                 **used,
@@ -223,8 +233,8 @@ def _run_iteration(host: Host, job: dict[str, Any], until: float) -> float:
 
 def _write_checkpoint(job: dict[str, Any]) -> float:
     """Write a checkpoint to the disk of this host, remove it, and return the seconds of writing. Raise `OSError`."""
-    folder = Path(job.get("checkpoint_folder") or Path(__file__).parent)
-    path, size = folder / f"checkpoint-{os.getpid()}", job["checkpoint_bytes"]
+    folder = Path(job["checkpoint_folder"]) if job["checkpoint_folder"] else disk_folder()
+    path, size = folder / f"lightbed-checkpoint-{os.getpid()}-{platform.node()}", job["checkpoint_bytes"]
     try:
         return float(write_durably(path, (ZEROS[: size - at] for at in range(0, size, PIECE))))
     finally:

@@ -68,7 +68,7 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
     ] = 1
     checkpoint_folder: Annotated[
         str,
-        option("Folder on the hosts for the checkpoint; default: beside the program.", metavar="FOLDER"),
+        option("Folder on the hosts for the checkpoint; default: /var/tmp.", metavar="FOLDER"),
     ] = ""
     deadline_s: Annotated[float, DEADLINE] = 120.0
 
