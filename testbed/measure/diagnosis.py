@@ -173,7 +173,8 @@ def find_losses(ranks: Iterable[RankFigures], quantity: Callable[[RankFigures], 
                 for place in range(iterations)
             ]
             excess = sorted(mine - usual for mine, usual in zip(own, others, strict=False))
-            kept = excess[:-1] if len(excess) > 2 else excess
+            active = sum(one > 0 for one in own)
+            kept = excess[:-1] if active > 2 else excess
             scale = len(excess) / len(kept)
             yield Loss(row, rank, max(0.0, sum(kept)) * scale, sum(own), sum(others), whole_s, active)
 
