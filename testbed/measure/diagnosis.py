@@ -48,9 +48,9 @@ SLOW_LINK = 0.8
 """Rate, relative to the limit of a link and to the other links, below which it is slow: healthy ones reach 0.95."""
 BUSY_LINK = 0.5
 """Part of the time in which data waits on a slow link: one that waits less holds up nobody."""
-LOSS_SHARE, MIN_LOST_BYTES, LOSS_RATIO = 0.004, 50_000, 5.0
-"""Retransmitted part and bytes of a lossy link, and how many times the part of the median link: false timeouts repeat
-single packets, up to 0.002 of a row."""
+LOSS_SHARE, MIN_LOST_BYTES, LOSS_RATIO = 0.005, 50_000, 5.0
+"""Retransmitted part and bytes of a lossy link, and how many times that of the lower quartile of links: false timeouts
+repeat single packets, up to 0.002 of a row."""
 USUAL_LOSS = 0.0005
 """Part that a healthy link retransmits, in the comparison of links that could have lost the same packets."""
 
@@ -290,6 +290,7 @@ class LinkUse:
     limit_mbps: float
     rate: float
     peak: float
+    windows: int
     busy: float
     waits: float
     sent_bytes: int
@@ -313,13 +314,13 @@ class LinkUse:
 def _find_slow_links(
     ranks: Sequence[RankFigures], flows: Sequence[FlowFigures], links: Sequence[LinkFigures]
 ) -> Iterator[Finding]:
-    """Yield the link that loses packets, or the one that is slow, if there is one.
+    """Yield the link that loses packets, and the one that is slow for another reason, if there are such.
 
     Several links look slow if one is: connections over it take other links, too, and acknowledgements for the opposite
     direction wait on it. It is the one for which the most data waited.
     """
     uses = measure_links(ranks, flows, links)
-    usual_loss = median(one.loss for one in uses) if uses else 0.0
+    usual_loss = sorted(one.loss for one in uses)[len(uses) // 4] if uses else 0.0
     lossy = max(
         (
             one
@@ -333,7 +334,6 @@ def _find_slow_links(
         evidence = f"TCP sent {lossy.loss * 100:.1f} % of the bytes again ({lossy.lost_bytes} bytes)"
         slower = 1 / (1 - lossy.busy * max(0.0, 1 - lossy.rate))
         yield Finding("retransmission", lossy.rank, lossy.host, lossy.link, evidence, slower)
-        return
     usual_rate, usual_peak = (
         min(1.0, median(values)) if values else 1.0
         for values in ([one.rate for one in uses], [one.peak for one in uses])
@@ -349,12 +349,13 @@ def _find_slow_links(
         key=lambda one: one.waits,
         default=None,
     )
-    if slow:
+    if slow and slow != lossy:
+        rate = min(slow.rate, slow.peak)
         evidence = (
-            f"data waited on it {slow.busy * 100:.0f} % of the time, although it carried at most "
-            f"{slow.peak * slow.limit_mbps:.1f} of its {slow.limit_mbps:g} Mbit/s"
+            f"data waited on it {slow.busy * 100:.0f} % of the time, although it carried only "
+            f"{rate * slow.limit_mbps:.1f} of its {slow.limit_mbps:g} Mbit/s"
         )
-        slower = 1 / (1 - slow.busy * (1 - slow.peak))
+        slower = 1 / (1 - slow.busy * (1 - rate))
         yield Finding("link", slow.rank, slow.host, slow.link, evidence, slower)
 
 
@@ -388,6 +389,7 @@ def measure_links(
                 limit_mbps=link.limit_mbps,
                 rate=carried_mbit / min(whole_s[row], sum(waits_s)) / link.limit_mbps,
                 peak=link.peak_mbps / link.limit_mbps,
+                windows=link.windows,
                 busy=min(1.0, max(waits_s) / whole_s[row]),
                 waits=sum(waits_s) / whole_s[row],
                 sent_bytes=sum(one.sent_bytes for one in carried),
@@ -398,11 +400,11 @@ def measure_links(
 
 
 def _pool(uses: Sequence[LinkUse]) -> LinkUse:
-    """Return the use of a link over its rows: medians, the highest peak, and sums of bytes."""
+    """Return the use of a link over its rows: medians, sums of bytes, and the peak of the longest."""
     return replace(
         uses[0],
         rate=median(one.rate for one in uses),
-        peak=max(one.peak for one in uses),
+        peak=max(uses, key=lambda one: one.windows).peak,
         busy=median(one.busy for one in uses),
         waits=median(one.waits for one in uses),
         sent_bytes=sum(one.sent_bytes for one in uses),

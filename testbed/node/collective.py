@@ -264,7 +264,7 @@ def processor_times() -> ProcessorTimes:
     ]
     return ProcessorTimes(
         own_s=time.process_time(),
-        waited_s=sum(thread_waits()),
+        waited_s=sum(thread_waits().values()),
         clock_s=time.monotonic(),
         busy_ticks=tuple(sum(one) - one[3] - one[4] for one in ticks),
         stolen_ticks=tuple(one[7] for one in ticks),

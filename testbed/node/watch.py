@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,18 +99,19 @@ def find_connections() -> list[tuple[str, socket.socket]]:
     return found
 
 
-def thread_waits(thread: str = "*") -> Iterator[float]:
-    """Yield the seconds that each of our threads has waited for a processor.
+def thread_waits(thread: str = "") -> dict[str, float]:
+    """Return the seconds that each of our threads, or one of them, has waited for a processor, by its number.
 
     Empty if the kernel does not count them.
     """
-    names = os.listdir("/proc/self/task") if thread == "*" else [thread]  # noqa: PTH208 - read at every tick
-    for name in names:
+    waits_s = {}
+    for name in [thread] if thread else os.listdir("/proc/self/task"):  # noqa: PTH208 - read at every tick
         with (
             suppress(OSError, ValueError, IndexError),  # the thread has just ended
             open(f"/proc/self/task/{name}/schedstat", "rb") as file,  # noqa: PTH123
         ):
-            yield int(file.read().split()[1]) / 1e9
+            waits_s[name] = int(file.read().split()[1]) / 1e9
+    return waits_s
 
 
 def others_processor_s() -> float:
@@ -219,13 +220,13 @@ class Watch:
     def _run(self) -> None:
         own = str(threading.get_native_id())
         before, sent, since, ticks = self._flows(), self._sent(), time.monotonic(), 0
-        queued_s = sum(thread_waits(own))
+        queued_s = thread_waits(own).get(own, 0.0)
         while True:
             begin = time.monotonic()
             if self._ending.wait(TICK_S):
                 return
             now = time.monotonic()
-            queued_before_s, queued_s = queued_s, sum(thread_waits(own))
+            queued_before_s, queued_s = queued_s, thread_waits(own).get(own, 0.0)
             late_s = now - begin - TICK_S - (queued_s - queued_before_s)
             self.stopped_s += late_s if late_s > LATE_S else 0.0
             ticks += 1
@@ -258,23 +259,26 @@ def _figures(flow: Flow, link: Link) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Moment:
-    """Sums of this process at a moment: processor seconds, waits for a processor, and time that it stood still."""
+    """Sums of this process at a moment: processor seconds, waits of its threads, and time that it stood still."""
 
-    clock_s: float
     processor_s: float
-    queued_s: float
+    waits_s: dict[str, float]
     stopped_s: float
 
 
 def read_moment(watch: Watch) -> Moment:
     """Return the sums now."""
-    return Moment(time.monotonic(), time.process_time(), sum(thread_waits()), watch.stopped_s)
+    return Moment(time.process_time(), thread_waits(), watch.stopped_s)
 
 
 def between(before: Moment, after: Moment) -> dict[str, float]:
-    """Return what an iteration between two moments used."""
+    """Return what an iteration between two moments used; `queued_s` is that of the thread that waited longest."""
+    queued_s = max(
+        (waited_s - before.waits_s.get(thread, 0.0) for thread, waited_s in after.waits_s.items()),
+        default=0.0,
+    )
     return {
         "processor_s": round(after.processor_s - before.processor_s, 6),
-        "queued_s": round(after.queued_s - before.queued_s, 6),
+        "queued_s": round(queued_s, 6),
         "stopped_s": round(after.stopped_s - before.stopped_s, 6),
     }
