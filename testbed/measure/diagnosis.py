@@ -48,6 +48,8 @@ SLOW_LINK = 0.8
 """Rate, relative to the limit of a link and to the other links, below which it is slow: healthy ones reach 0.95."""
 BUSY_LINK = 0.5
 """Part of the time in which data waits on a slow link: one that waits less holds up nobody."""
+WAITS_RATIO = 1.2
+"""How many times longer data may wait on another link of a path: if longer, that link is the congested one."""
 LOSS_SHARE, MIN_LOST_BYTES, LOSS_RATIO = 0.005, 50_000, 5.0
 """Retransmitted part and bytes of a lossy link, and how many times that of the lower quartile of links: false timeouts
 repeat single packets, up to 0.002 of a row."""
@@ -281,7 +283,8 @@ class LinkUse:
     """A link in the rows whose connections fill links; all rates are relative to what the link can carry.
 
     `rate` is that of its connections together while one of them had data in flight, `peak` the largest that its NIC
-    reached. `busy` is the part of the time of its busiest connection, `waits` the sum of these parts.
+    reached. `busy` is the part of the time of its busiest connection, `waits` the sum of these parts over connections,
+    and `waits_elsewhere` the largest such sum of another link on the path of that connection.
     """
 
     link: str
@@ -293,6 +296,7 @@ class LinkUse:
     windows: int
     busy: float
     waits: float
+    waits_elsewhere: float
     sent_bytes: int
     lost_bytes: int
 
@@ -344,6 +348,7 @@ def _find_slow_links(
             for one in uses
             if max(one.rate, one.peak) < SLOW_LINK
             and one.busy >= BUSY_LINK
+            and one.waits_elsewhere <= WAITS_RATIO * one.waits
             and (one.rate < SLOW_LINK * usual_rate or one.peak < SLOW_LINK * usual_peak)
         ),
         key=lambda one: one.waits,
@@ -373,25 +378,36 @@ def measure_links(
         if flow.acked_bytes * 8e-6 >= FULL_BYTES_S * flow.limit_mbps:
             for name in flow.path.split(", "):
                 over[name, (flow.topology, flow.configuration, flow.size_bytes)].append(flow)
+    waits = {
+        place: sum(one.busy_s - one.limited_s for one in ones) / whole_s[place[1]]
+        for place, ones in over.items()
+        if place[1] in whole_s
+    }
     uses: dict[str, list[LinkUse]] = defaultdict(list)
     for link in links:
         row = (link.topology, link.configuration, link.size_bytes)
-        carried = over.get((link.link, row), [])
-        waits_s = [one.busy_s - one.limited_s for one in carried]
-        if max(waits_s, default=0.0) <= 0 or not link.windows or row not in whole_s:
+        if waits.get((link.link, row), 0.0) <= 0 or not link.windows:
             continue
-        carried_mbit = sum(one.acked_bytes for one in carried) * 8e-6
+        carried = over[link.link, row]
+        busiest = max(carried, key=lambda one: one.busy_s - one.limited_s)
+        waits_s = waits[link.link, row] * whole_s[row]
         uses[link.link].append(
             LinkUse(
                 link=link.link,
                 rank=link.rank,
                 host=hosts[link.rank],
                 limit_mbps=link.limit_mbps,
-                rate=carried_mbit / min(whole_s[row], sum(waits_s)) / link.limit_mbps,
+                rate=sum(one.acked_bytes for one in carried)
+                * 8e-6
+                / min(whole_s[row], waits_s)
+                / link.limit_mbps,
                 peak=link.peak_mbps / link.limit_mbps,
                 windows=link.windows,
-                busy=min(1.0, max(waits_s) / whole_s[row]),
-                waits=sum(waits_s) / whole_s[row],
+                busy=min(1.0, (busiest.busy_s - busiest.limited_s) / whole_s[row]),
+                waits=waits[link.link, row],
+                waits_elsewhere=max(
+                    waits[name, row] if name != link.link else 0.0 for name in busiest.path.split(", ")
+                ),
                 sent_bytes=sum(one.sent_bytes for one in carried),
                 lost_bytes=sum(one.retransmitted_bytes for one in carried),
             )
@@ -407,6 +423,7 @@ def _pool(uses: Sequence[LinkUse]) -> LinkUse:
         peak=max(uses, key=lambda one: one.windows).peak,
         busy=median(one.busy for one in uses),
         waits=median(one.waits for one in uses),
+        waits_elsewhere=median(one.waits_elsewhere for one in uses),
         sent_bytes=sum(one.sent_bytes for one in uses),
         lost_bytes=sum(one.lost_bytes for one in uses),
     )

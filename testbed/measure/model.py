@@ -66,11 +66,11 @@ class NicBytes:
 class RankFigures:
     """What a rank observed of itself in one iteration of one row, in seconds.
 
-    `seconds` lasts from the end of the rank's previous iteration; in `waiting_s` of it the rank waited for others,
-    for the network or for its device. `processor_s` is the processor time of all its threads, `queued_s`
-    the wait for a processor of the thread that waited longest; `stopped_s` the time in which the rank stood still. `computing_s` and `planned_s` are the
-    computing of a job, measured and planned. `disk_s` are writes to the disk; those of `writes_s` are part of the
-    iteration. `others_s` is the processor time of other processes on the host.
+    `seconds` lasts from the end of the rank's previous iteration; in `waiting_s` of it the rank waited for others, for
+    the network or for its device. `processor_s` is the processor time of all its threads, `queued_s` the wait for a
+    processor of the thread that waited longest, `stopped_s` the time in which the rank stood still. `computing_s` and
+    `planned_s` are the computing of a job, measured and planned. `disk_s` are writes to the disk; those of `writes_s`
+    are part of the iteration. `others_s` is the processor time of other processes on the host.
     """
 
     topology: str
