@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.measure.diagnosis import find_causes, find_lags, idle_s
+from testbed.measure.diagnosis import explain_run, find_causes, find_lags, idle_s
 from testbed.measure.model import FlowFigures, LinkFigures, RankFigures
 
 LIMIT_MBPS = 100.0
@@ -98,6 +98,29 @@ class Run:
 
     def causes(self):
         return [(one.cause, one.rank, one.link) for one in find_causes(self.ranks, self.flows, self.links)]
+
+
+class Stored:
+    """A stored run, as far as it is explained."""
+
+    def __init__(self, hosts, run=None):
+        self.summary = type("Summary", (), {"hosts": hosts})
+        self.ranks, self.flows, self.links = (run.ranks, run.flows, run.links) if run else ((), (), ())
+
+
+def test_a_run_without_figures_of_ranks_says_why_it_is_not_explained():
+    assert "modelled" in explain_run(Stored("model")).note
+    assert "ranks.parquet" in explain_run(Stored("kernel")).note
+
+
+def test_a_run_with_figures_is_explained():
+    run = Run((6, 5, 7))
+    run.change(4, stopped_s=0.5)
+    explained = explain_run(Stored("kernel", run))
+    assert (explained.ranks, explained.note) == (6, "")
+    (finding,) = explained.findings
+    assert finding.describe().startswith("late: rank 4 (h4): it stood still or started late for 7.50 s")
+    assert finding.slower == pytest.approx(2.0, abs=0.1)
 
 
 @given(shapes, st.floats(0, 0.3))
