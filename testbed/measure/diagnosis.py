@@ -38,9 +38,10 @@ QUEUE_RATIO = 3.0
 """How much longer than the others a rank must queue for a processor: on a busy machine all ranks queue."""
 DISK_RATIO, MIN_DISK_S = 4.0, 0.05
 """How much longer than the others, in both senses, a write must take: a shared disk delays all by several times."""
-OTHERS_SHARE, QUEUE_SHARE = 0.25, 0.02
+OTHERS_SHARE, QUEUE_SHARE = 0.25, 0.008
 """Processors that other processes on a host must use, more than on other hosts, and the part of the time that its rank
-must queue then: the SSH server and our guard use 0.01, and where processors are free, others do no harm."""
+must queue then. The SSH server and our guard use 0.01; where processors are free, others do no harm, and the wake-ups
+of a rank that owns its processor take less than that part."""
 
 FULL_BYTES_S = 0.04
 """Seconds at the link's rate that a connection must send in a row: bursts and latency hide the rate of less."""

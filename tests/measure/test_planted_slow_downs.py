@@ -121,7 +121,7 @@ class Bench:
                     job,
                     iterations=6,
                     deadline_s=120.0,
-                    checkpoint=Checkpoint(MIB),
+                    checkpoint=Checkpoint(4 * MIB),
                 )
                 run.add_rank_figures(done.ranks, done.flows, done.rates)
         return run.run_id

@@ -271,7 +271,7 @@ def test_a_heat_map_shows_the_part_of_each_iteration_that_a_rank_lost():
     assert len(cells) == 12 * 5
     assert [float(cell["fill-opacity"]) for cell in cells[15:20]] == [0.52] * 5
     assert {cell["fill-opacity"] for place, cell in enumerate(cells) if not 15 <= place < 20} == {"0.06"}
-    assert "rank 3 (d), iteration 1: 50% lost (late)" in page.text
+    assert "rank 3 (d), iteration 1: 49% lost (late)" in page.text
     assert "it stood still or started late for 2.50 s of 5.00 s" in page.text
 
 
