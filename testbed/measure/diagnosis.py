@@ -54,6 +54,8 @@ WAITS_RATIO = 1.2
 LOSS_SHARE, MIN_LOST_BYTES, LOSS_RATIO = 0.005, 50_000, 5.0
 """Retransmitted part and bytes of a lossy link, and how many times that of the lower quartile of links: false timeouts
 repeat single packets, up to 0.002 of a row."""
+LOSSY_PART = 0.5
+"""Part of the bytes over a lossy link whose connections must lose: a full queue elsewhere hits some of them only."""
 USUAL_LOSS = 0.0005
 """Part that a healthy link retransmits, in the comparison of links that could have lost the same packets."""
 
@@ -285,7 +287,8 @@ class LinkUse:
 
     `rate` is that of its connections together while one of them had data in flight, `peak` the largest that its NIC
     reached. `busy` is the part of the time of its busiest connection, `waits` the sum of these parts over connections,
-    and `waits_elsewhere` the largest such sum of another link on the path of that connection.
+    and `waits_elsewhere` the largest such sum of another link on the path of that connection. `lossy_bytes` are those
+    of connections that lose packets.
     """
 
     link: str
@@ -300,6 +303,7 @@ class LinkUse:
     waits_elsewhere: float
     sent_bytes: int
     lost_bytes: int
+    lossy_bytes: int
 
     @property
     def loss(self) -> float:
@@ -330,7 +334,9 @@ def _find_slow_links(
         (
             one
             for one in uses
-            if one.loss >= max(LOSS_SHARE, LOSS_RATIO * usual_loss) and one.lost_bytes >= MIN_LOST_BYTES
+            if one.loss >= max(LOSS_SHARE, LOSS_RATIO * usual_loss)
+            and one.lost_bytes >= MIN_LOST_BYTES
+            and one.lossy_bytes >= LOSSY_PART * one.sent_bytes
         ),
         key=lambda one: one.likelihood_of_loss,
         default=None,
@@ -411,6 +417,11 @@ def measure_links(
                 ),
                 sent_bytes=sum(one.sent_bytes for one in carried),
                 lost_bytes=sum(one.retransmitted_bytes for one in carried),
+                lossy_bytes=sum(
+                    one.sent_bytes
+                    for one in carried
+                    if one.retransmitted_bytes >= LOSS_SHARE / 2 * one.sent_bytes
+                ),
             )
         )
     return tuple(_pool(of_link) for of_link in uses.values())
@@ -427,4 +438,5 @@ def _pool(uses: Sequence[LinkUse]) -> LinkUse:
         waits_elsewhere=median(one.waits_elsewhere for one in uses),
         sent_bytes=sum(one.sent_bytes for one in uses),
         lost_bytes=sum(one.lost_bytes for one in uses),
+        lossy_bytes=sum(one.lossy_bytes for one in uses),
     )

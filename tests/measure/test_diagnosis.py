@@ -214,6 +214,20 @@ def test_a_lossy_link_is_told_from_those_that_share_some_of_its_connections():
     assert run.causes() == [("retransmission", 1, run.link(1))]
 
 
+def test_a_full_queue_that_hits_one_of_many_connections_is_no_lossy_link():
+    run = Run((6, 5, 1))
+    small = [
+        replace(one, acked_bytes=one.acked_bytes // 4, sent_bytes=one.acked_bytes // 4, busy_s=0.1, target=3)
+        for one in run.flows
+        if one.source == 1
+    ]
+    lossy = [replace(one, retransmitted_bytes=one.acked_bytes // 20) for one in small]
+    run.flows += lossy
+    assert run.causes() == []
+    run.flows = lossy + [one for one in run.flows if one.source != 1]
+    assert run.causes() == [("retransmission", 1, run.link(1))]
+
+
 def test_one_hiccup_accuses_nobody():
     run = Run((6, 5, 2))
     place = next(place for place, one in enumerate(run.ranks) if (one.rank, one.iteration) == (3, 2))
