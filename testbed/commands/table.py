@@ -124,6 +124,10 @@ COMMANDS = {
         "measure.runs:RunsCompare",
         "Compare two runs row by row, and list other differences between them.",
     ),
+    "runs explain": (
+        "measure.runs:RunsExplain",
+        "Find which rank, host or link held up a run, and why. Exit code 2 if one did.",
+    ),
     "runs trend": (
         "measure.runs:RunsTrend",
         "Find changes of bandwidth and optical power between runs. Exit code 2 if there is a regression.",

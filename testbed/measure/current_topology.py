@@ -91,8 +91,9 @@ def collect(
 
 
 def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -> None:
-    """Add byte counters, versions, and one nccl-tests document per configuration to a run."""
+    """Add byte counters, figures of ranks, versions, and one nccl-tests document per configuration to a run."""
     run.add_nic_bytes(result.nic_bytes)
+    run.add_rank_figures(result.ranks, result.flows, result.links)
     run.add_versions(result.versions)
     for configuration in spec.configurations:
         rows = [row for row in result.timings if row.configuration == configuration.name]

@@ -63,6 +63,81 @@ class NicBytes:
 
 
 @dataclass(frozen=True, slots=True)
+class RankFigures:
+    """What a rank observed of itself in one iteration of one row, in seconds.
+
+    `seconds` lasts from the end of the rank's previous iteration; in `waiting_s` of it the rank waited for others, for
+    the network or for its device. `processor_s` is the processor time of all its threads, `queued_s` the wait for a
+    processor of the thread that waited longest, `stopped_s` the time in which the rank stood still. `computing_s` and
+    `planned_s` are the computing of a job, measured and planned. `disk_s` are writes to the disk; those of `writes_s`
+    are part of the iteration. `others_s` is the processor time of other processes on the host.
+    """
+
+    topology: str
+    configuration: str
+    size_bytes: int
+    iteration: int
+    rank: int
+    host: str
+    seconds: float
+    waiting_s: float
+    processor_s: float
+    queued_s: float
+    stopped_s: float
+    computing_s: float = 0.0
+    planned_s: float = 0.0
+    writes_s: float = 0.0
+    disk_s: float = 0.0
+    others_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFigures:
+    """What the sender observed of its connections to one rank, on one set of routes, in the iterations of a row.
+
+    Data waited for acknowledgement during `busy_s`; in `limited_s` of it, the receiver did not read. In each of
+    `windows` of 0.1 s only the network was the limit: `rate_mbps` is the median rate of these, `peak_mbps` the 90th
+    percentile, `rtt_s` the median round-trip time. `path` lists the links from source to target, separated by commas;
+    each can carry `limit_mbps`.
+    """
+
+    topology: str
+    configuration: str
+    size_bytes: int
+    source: int
+    target: int
+    route_set: int
+    path: str
+    acked_bytes: int
+    sent_bytes: int
+    retransmitted_bytes: int
+    busy_s: float
+    limited_s: float
+    windows: int
+    rate_mbps: float
+    peak_mbps: float
+    rtt_s: float
+    limit_mbps: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFigures:
+    """What the sender observed of a link in the iterations of a row, in `windows` of 0.1 s.
+
+    `peak_mbps` is the 95th percentile of the rates in these, `limit_mbps` what the link can carry.
+    """
+
+    topology: str
+    configuration: str
+    size_bytes: int
+    rank: int
+    link: str
+    windows: int
+    peak_mbps: float
+    limit_mbps: float
+
+
+@dataclass(frozen=True, slots=True)
 class CollectiveResult:
     """Result of one launch: rows in the order measured, byte counts that prove the rings, versions of the software.
 
@@ -73,3 +148,6 @@ class CollectiveResult:
     nic_bytes: tuple[NicBytes, ...]
     versions: dict[str, str]
     processor_s: float = 0.0
+    ranks: tuple[RankFigures, ...] = ()
+    flows: tuple[FlowFigures, ...] = ()
+    links: tuple[LinkFigures, ...] = ()

@@ -6,7 +6,7 @@ import json
 import shlex
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
@@ -23,8 +23,14 @@ from testbed.lab.hosts.fleet import Fleet, Launch
 from testbed.lab.hosts.forwarding import set_addresses
 from testbed.lab.model import Lab
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
-from testbed.measure.collectives.rows import links_in_order
+from testbed.measure.collectives.rows import (
+    links_in_order,
+    make_flow_figures,
+    make_link_figures,
+    make_rank_figures,
+)
 from testbed.measure.current_topology import check_in_force
+from testbed.measure.model import FlowFigures, LinkFigures, RankFigures
 from testbed.measure.results.records import Json
 from testbed.node.messages import HEADER
 from testbed.operate.design import Design
@@ -42,6 +48,8 @@ HEADER_BYTES = 66
 """Headers of a packet: Ethernet 14 bytes, IPv4 20, TCP 20 and its time stamps 12."""
 _GRACE_S = 2.0
 PHASE = "plan job"
+_ROW = ("", PHASE, 0)
+"""Topology, configuration and size of the figures: a job has one row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,18 @@ class LinkCount:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint that every host writes to its disk at the end of each `every`-th iteration.
+
+    Its file is in `folder`, by default `/var/tmp`.
+    """
+
+    size_bytes: int
+    every: int = 1
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PlanRun:
     """Iterations of a plan on the hosts: seconds of each, bytes by link, load of the processors.
 
@@ -91,6 +111,9 @@ class PlanRun:
     links: tuple[LinkCount, ...]
     counters_before: Mapping[str, Sequence[int]]
     processor_load: float
+    ranks: tuple[RankFigures, ...] = ()
+    flows: tuple[FlowFigures, ...] = ()
+    rates: tuple[LinkFigures, ...] = ()
 
     @property
     def measured_s(self) -> float:
@@ -112,6 +135,7 @@ def run_plan(
     lasts_s: float,
     factor: float | None,
     deadline_s: float,
+    checkpoint: Checkpoint | None = None,
 ) -> PlanRun:
     """Run the plan in force as a job on the hosts, scaled by `factor` or so that an iteration takes about `lasts_s`.
 
@@ -138,7 +162,13 @@ def run_plan(
         mtu_bytes=link.mtu,
     )
     return run_on_hosts(
-        session.fleet, session.lab, design.wiring, job, iterations=iterations, deadline_s=deadline_s
+        session.fleet,
+        session.lab,
+        design.wiring,
+        job,
+        iterations=iterations,
+        deadline_s=deadline_s,
+        checkpoint=checkpoint,
     )
 
 
@@ -150,19 +180,20 @@ def run_on_hosts(
     *,
     iterations: int = 3,
     deadline_s: float = 60.0,
+    checkpoint: Checkpoint | None = None,
 ) -> PlanRun:
     """Run a job on the hosts, after one warm-up iteration, and return its times and bytes.
 
     Raises `CollectiveError` and `HostError`.
     """
-    names = ("guard.py", "iteration.py", "messages.py")
+    names = ("guard.py", "iteration.py", "messages.py", "watch.py")
     folder = fleet.put({name: resources.files("testbed.node").joinpath(name).read_bytes() for name in names})
     commands = {host.name: _command(lab, folder, node, deadline_s) for node, host in enumerate(lab.hosts)}
     reports = RankReports()
     with fleet.start(commands) as launch:
         _read_until(launch, reports, until="ready", hosts=len(lab.hosts), deadline_s=deadline_s)
         if len(reports.ready) == len(lab.hosts):
-            for host, part in _parts(lab, job, reports, iterations, deadline_s).items():
+            for host, part in _parts(lab, job, reports, iterations, deadline_s, checkpoint).items():
                 launch.send(json.dumps(part) + "\n", host)
             _read_until(launch, reports, until="done", hosts=len(lab.hosts), deadline_s=deadline_s + _GRACE_S)
         if len(reports.done) < len(lab.hosts):
@@ -202,7 +233,12 @@ def _read_until(launch: Launch, reports: RankReports, *, until: str, hosts: int,
 
 
 def _parts(
-    lab: Lab, job: HostJob, reports: RankReports, iterations: int, deadline_s: float
+    lab: Lab,
+    job: HostJob,
+    reports: RankReports,
+    iterations: int,
+    deadline_s: float,
+    checkpoint: Checkpoint | None,
 ) -> dict[str, dict[str, Any]]:
     ready = [reports.ready[host.name] for host in lab.hosts]
     sets = job.routes.sets
@@ -215,6 +251,9 @@ def _parts(
         "iterations": iterations,
         "pace_bytes": round(lab.link.rate_mbps * 1e6 / 8),
         "timeout_s": deadline_s,
+        "checkpoint_bytes": checkpoint.size_bytes if checkpoint else 0,
+        "checkpoint_every": checkpoint.every if checkpoint else 1,
+        "checkpoint_folder": checkpoint.folder if checkpoint else "",
     }
     own = scripts(job)
     return {
@@ -264,7 +303,29 @@ def _result(
         links=links,
         counters_before=before,
         processor_load=max(row["busy"] for row in rows),
+        ranks=tuple(
+            one
+            for rank, row in enumerate(rows)
+            for one in make_rank_figures(_ROW, rank, lab.hosts[rank].name, row["seen"])
+        ),
+        flows=tuple(_flows(lab, wiring, job, rows)),
+        rates=tuple(
+            one
+            for rank, row in enumerate(rows)
+            for one in make_link_figures(_ROW, lab, wiring, rank, row["seen"])
+        ),
     )
+
+
+def _flows(
+    lab: Lab, wiring: Wiring, job: HostJob, rows: Sequence[Mapping[str, Any]]
+) -> Iterator[FlowFigures]:
+    """Yield what each host observed of its connections."""
+    links = links_in_order(wiring)
+    for source, row in enumerate(rows):
+        for target, number, one in row["seen"]["flows"]:
+            path = [links[edge] for edge in job.routes.path(source, target, number)]
+            yield make_flow_figures(_ROW, lab, (source, target, number), path, one)
 
 
 def payload_between(before: Sequence[int], after: Sequence[int]) -> int | None:

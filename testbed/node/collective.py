@@ -38,12 +38,9 @@ import math
 import os
 import platform
 import signal
-import socket
-import struct
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
@@ -60,13 +57,35 @@ import torch.distributed as dist  # noqa: E402
 if _COLLECTS:
     gc.enable()
 
+try:
+    from testbed.node.watch import (
+        Watch,
+        between,
+        find_connections,
+        others_processor_s,
+        probe_disk,
+        read_moment,
+        thread_waits,
+    )
+except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
+    sys.path.insert(0, str(Path(__file__).parent))
+    from watch import (  # type: ignore[import-not-found,no-redef]
+        Watch,
+        between,
+        find_connections,
+        others_processor_s,
+        probe_disk,
+        read_moment,
+        thread_waits,
+    )
+
 # Gloo's ring sends to the rank below, NCCL's to the rank above; ranks are numbered so that data passes in ring order.
 DIRECTION = {"gloo": -1, "nccl": 1}
 GLOO_THREADS = 1  # a process group has one operation at a time
 FAILED, NO_JOB, MORE = 1, 1, 3  # exit statuses
 PR_SET_PDEATHSIG = 1
-BYTES_RETRANSMITTED, INFO_BYTES = 208, 216
-"""Offset of `tcpi_bytes_retrans` in `struct tcp_info` (linux/tcp.h, since Linux 4.19), and its end."""
+DETAIL_S = 0.02
+"""Iterations from this length on are observed one by one: reading takes half a millisecond."""
 PATTERN = 251  # values stay far below 2^24, so that float32 sums are exact
 
 
@@ -170,32 +189,6 @@ class Node:
         return {nic: int(path.read_text(encoding="ascii")) for nic, path in counters.items()}
 
 
-def count_retransmitted_bytes() -> dict[str, int]:
-    """Return the bytes that TCP has retransmitted so far on our connections, by address of the peer.
-
-    Gloo and NCCL do not expose their sockets, so we search the descriptors of the process.
-    """
-    retransmitted: dict[str, int] = {}
-    for path in list(Path("/proc/self/fd").iterdir()):
-        try:
-            number = os.dup(int(path.name))
-        except OSError:  # the descriptor with which the folder was listed
-            continue
-        try:
-            connection = socket.socket(fileno=number)
-        except OSError:  # not a socket
-            os.close(number)
-            continue
-        with connection, suppress(OSError):  # not TCP, or not connected
-            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_BYTES)
-            peer = str(connection.getpeername()[0])
-            if len(info) == INFO_BYTES:
-                retransmitted[peer] = (
-                    retransmitted.get(peer, 0) + struct.unpack_from("=Q", info, BYTES_RETRANSMITTED)[0]
-                )
-    return retransmitted
-
-
 @lru_cache(maxsize=64)
 def pattern(elements: int, first: int, device: torch.device | str) -> torch.Tensor:
     """Return the common part of all inputs from place `first` on; cached for one size (see `Configuration.measure`)."""
@@ -271,22 +264,12 @@ def processor_times() -> ProcessorTimes:
     ]
     return ProcessorTimes(
         own_s=time.process_time(),
-        waited_s=sum(thread_waits()),
+        waited_s=sum(thread_waits().values()),
         clock_s=time.monotonic(),
         busy_ticks=tuple(sum(one) - one[3] - one[4] for one in ticks),
         stolen_ticks=tuple(one[7] for one in ticks),
         all_ticks=tuple(sum(one) for one in ticks),
     )
-
-
-def thread_waits() -> Iterator[float]:
-    """Yield the seconds that each of our threads has waited for a processor.
-
-    Empty if the kernel does not count them.
-    """
-    for path in Path("/proc/self/task").glob("*/schedstat"):
-        with suppress(OSError, ValueError, IndexError):  # the thread has just ended
-            yield int(path.read_text(encoding="ascii").split()[1]) / 1e9
 
 
 @dataclass(frozen=True)
@@ -335,6 +318,14 @@ def bounds_of(weights: list[float], elements: int) -> list[int]:
     return [round(part / sums[-1] * elements) for part in sums]
 
 
+def wait_for(works: list[Any]) -> float:
+    """Wait for the end of all operations; return the seconds."""
+    begin = time.perf_counter()
+    for work in works:
+        work.wait()
+    return time.perf_counter() - begin
+
+
 class Reduction:
     """AllReduce in place, split evenly over the rings that hold this node, all rings at once.
 
@@ -364,14 +355,12 @@ class Reduction:
         fill(tensor, self.node.rank, iteration)
         return tensor
 
-    def run(self, tensor: torch.Tensor) -> None:
-        """Reduce the tensor in place."""
+    def run(self, tensor: torch.Tensor) -> float:
+        """Reduce the tensor in place; return the seconds of waiting."""
         bounds = bounds_of(self.weights, tensor.numel())
         shares = tensor.tensor_split(bounds[:-1])  # some are empty if there are fewer elements than rings
         pairs = [(group, share) for group, share in zip(self.groups, shares, strict=True) if share.numel()]
-        works = [group.allreduce([share]) for group, share in pairs]
-        for work in works:
-            work.wait()
+        return wait_for([group.allreduce([share]) for group, share in pairs])
 
     def count_wrong(self, tensor: torch.Tensor, iteration: int) -> int:
         """Return the number of elements that are not exactly the sum of all members' inputs."""
@@ -430,8 +419,8 @@ class Exchange:
         fill(tensor, source, iteration, first)
         return tensor
 
-    def run(self, parcels: Parcels) -> None:
-        """Send and receive all parts; the tag is the source."""
+    def run(self, parcels: Parcels) -> float:
+        """Send and receive all parts; the tag is the source. Return the seconds of waiting."""
         own = self.node.rank
         works = [
             self.groups[way].recv([room], source, source)
@@ -443,8 +432,7 @@ class Exchange:
             for target, whole in parcels.outgoing.items()
             for way, part in self.parts_by_way(own, target, whole)
         ]
-        for work in works:
-            work.wait()
+        return wait_for(works)
 
     def parts_by_way(
         self, source: int, target: int, tensor: torch.Tensor
@@ -479,11 +467,14 @@ class Configuration:
         run = COLLECTIVES[ways]
         self.collective = run(node, self.name, description[ways], description.get("weights"))
 
-    def perform(self, values: Any) -> None:
-        """Run the collective on its buffers, and wait for its end."""
-        self.collective.run(values)
+    def perform(self, values: Any) -> float:
+        """Run the collective on its buffers, and wait for its end; return the seconds of waiting."""
+        waiting_s: float = self.collective.run(values)
         if self.node.device.type == "cuda":
+            begin = time.perf_counter()
             torch.cuda.synchronize()
+            waiting_s += time.perf_counter() - begin
+        return waiting_s
 
     def run(self, agreement: Agreement) -> None:
         """Measure all sizes."""
@@ -508,44 +499,68 @@ class Configuration:
         warm_s = time.perf_counter() - begin
         wrong = self.collective.count_wrong(values, 0)
         slowest_s = max(agreement.gather(warm_s), default=warm_s)
-        iterations = agreement.from_first(iterations_for(job, slowest_s))
+        iterations, in_detail = agreement.from_first([iterations_for(job, slowest_s), slowest_s >= DETAIL_S])
         inputs = [self.collective.buffers(size, iteration) for iteration in range(iterations)]
-        sent, again, used, times = self.time_iterations(inputs, agreement)
+        measured = self.time_iterations(inputs, agreement, in_detail=in_detail)
         wrong += sum(
             self.collective.count_wrong(values, iteration) for iteration, values in enumerate(inputs)
         )
-        ranks = agreement.gather(
-            {"sent": sent, "again": again, "used": vars(used), "wrong": wrong, "times": times}
-        )
+        ranks = agreement.gather({**measured, "wrong": wrong})
         return None if rank else figures(ranks)
 
     def time_iterations(
-        self, inputs: list[Any], agreement: Agreement
-    ) -> tuple[dict[str, int], dict[str, int], ProcessorUse, list[float]]:
-        """Return bytes sent by NIC and retransmitted by peer, use of the processors, and seconds of each iteration.
+        self, inputs: list[Any], agreement: Agreement, *, in_detail: bool
+    ) -> dict[str, object]:
+        """Return `sent`, bytes by NIC; `used`, of the processors; `times`, seconds of each iteration; and `seen`.
 
-        Counters are read between barriers, so that they cover exactly these iterations of all ranks.
+        `seen` holds what the rank observed: of each iteration, of its connections by peer, and of its host. Counters
+        are read between barriers, so that they cover exactly these iterations of all ranks. Unless `in_detail`, all
+        iterations get an equal part of what they used together.
         """
         agreement.barrier()
-        sent_before, again_before = self.node.count_sent_bytes(), count_retransmitted_bytes()
-        used_before = processor_times()
+        connections = find_connections()
+        watch = Watch(connections, self.node.nics)
+        sent_before, used_before = self.node.count_sent_bytes(), processor_times()
+        others_before_s = others_processor_s()
         agreement.barrier()
-        marks = [time.perf_counter()]
+        watch.begin()
+        moments, times, seen = [read_moment(watch)], [], []
+        last_s = time.perf_counter()
         for values in inputs:
-            self.perform(values)
-            marks.append(time.perf_counter())
+            begin_s = time.perf_counter()
+            waiting_s = self.perform(values)
+            end_s = time.perf_counter()
+            times.append(end_s - begin_s)
+            seen.append({"seconds": end_s - last_s, "waiting_s": waiting_s})
+            if in_detail:
+                moments.append(read_moment(watch))
+            last_s = time.perf_counter()
+        moments.append(read_moment(watch))
         agreement.barrier()
-        used_after = processor_times()
-        sent_after, again_after = self.node.count_sent_bytes(), count_retransmitted_bytes()
-        sent = {nic: sent_after[nic] - sent_before[nic] for nic in sent_after}
-        again = {peer: count - again_before.get(peer, 0) for peer, count in again_after.items()}
+        used_after, flows = processor_times(), watch.end()
+        others_s = others_processor_s() - others_before_s
+        sent_after = self.node.count_sent_bytes()
+        for _, connection in connections:
+            connection.close()
         agreement.barrier()
-        return (
-            sent,
-            again,
-            processor_use(used_before, used_after, self.node.device.type),
-            [after - before for before, after in itertools.pairwise(marks)],
-        )
+        disk_s = probe_disk()
+        agreement.barrier()
+        seen[-1]["disk_s"] = disk_s
+        whole = between(moments[0], moments[-1])
+        parts = {key: value / len(inputs) for key, value in whole.items()}
+        for one, (before, after) in zip(seen, itertools.pairwise(moments), strict=False) if in_detail else ():
+            one.update(between(before, after))
+        return {
+            "sent": {nic: sent_after[nic] - sent_before[nic] for nic in sent_after},
+            "used": vars(processor_use(used_before, used_after, self.node.device.type)),
+            "times": times,
+            "seen": {
+                "iterations": [{**parts, **one} for one in seen],
+                "flows": flows,
+                "nics": watch.nic_figures(),
+                "others_s": others_s,
+            },
+        }
 
 
 def figures(ranks: list[dict[str, Any]]) -> dict[str, object]:
@@ -567,7 +582,10 @@ def figures(ranks: list[dict[str, Any]]) -> dict[str, object]:
         "max_us": max(slowest) * 1e6,
         "wrong": [entry["wrong"] for entry in ranks],
         "sent_bytes": [entry["sent"] for entry in ranks],
-        "retransmitted_bytes": [entry["again"] for entry in ranks],
+        "retransmitted_bytes": [
+            [[peer, flow["retransmitted"]] for peer, flow in entry["seen"]["flows"]] for entry in ranks
+        ],
+        "seen": [entry["seen"] for entry in ranks],
         "processor_s": sum(use["own_s"] for use in used) / len(slowest),
         "processor_busy": max(use["busy"] for use in used),
         "processor_busiest": max(use["busiest"] for use in used),

@@ -6,7 +6,7 @@ prints `{"event": "ready", "rank", "port"}` when it listens, and then waits for 
 
     {"addresses": [["10.100.1.100", "198.18.5.145"], ...], "ports": [40123, ...], "barrier": "10.99.0.11:40123",
      "nics": ["nic1", ...], "nodes": 12, "warm_up": 1, "iterations": 3, "timeout_s": 60,
-     "pace_bytes": 12500000,
+     "pace_bytes": 12500000, "checkpoint_bytes": 0, "checkpoint_every": 1,
      "tasks": [{"id": 0, "computes": true, "seconds": 0.01, "after": [], "send": [], "receive": 0},
                {"id": 1, "computes": false, "seconds": 0, "after": [0], "send": [[3, 0, 1000], [3, 1, 500]], ...}]}
 
@@ -15,15 +15,20 @@ seconds, sends `[target, set, bytes]`, and is done when the kernel has accepted 
 it receives. Each pair of hosts has one connection per set of routes, between the addresses of that set, so that the
 kernel keeps it on the routes of the set.
 
+With a checkpoint, every `checkpoint_every`-th iteration ends when the disk of the host has `checkpoint_bytes`, in a
+file in `checkpoint_folder` (default: /var/tmp); otherwise a small write after each iteration measures the disk.
+
 Prints JSON lines: `ready`; `row` (seconds of each iteration, counters of the NICs before and after, bytes that TCP sent
-again by target and set, use of the processors); `done` or `error`. Barriers between iterations take the management
-network. Standard library only: this file is copied to the hosts.
+again by target and set, use of the processors, and what the host has `seen`); `done` or `error`. Barriers between
+iterations take the management network. Standard library only: this file is copied to the hosts.
 """
 
 from __future__ import annotations
 
 import heapq
 import json
+import os
+import platform
 import sys
 import time
 from contextlib import suppress
@@ -31,10 +36,28 @@ from pathlib import Path
 from typing import Any
 
 try:
-    from testbed.node.messages import HEADER, Host
-except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
+    from testbed.node.messages import HEADER, PIECE, ZEROS, Host
+    from testbed.node.watch import (
+        Watch,
+        between,
+        disk_folder,
+        others_processor_s,
+        probe_disk,
+        read_moment,
+        write_durably,
+    )
+except ModuleNotFoundError:  # a copy on a host, beside copies of these files
     sys.path.insert(0, str(Path(__file__).parent))
-    from messages import HEADER, Host  # type: ignore[import-not-found,no-redef]
+    from messages import HEADER, PIECE, ZEROS, Host  # type: ignore[import-not-found,no-redef]
+    from watch import (  # type: ignore[import-not-found,no-redef]
+        Watch,
+        between,
+        disk_folder,
+        others_processor_s,
+        probe_disk,
+        read_moment,
+        write_durably,
+    )
 
 FAILED, NO_JOB = 1, 1
 
@@ -59,6 +82,8 @@ class Iteration:
         self.left = len(self.tasks)
         self.ready: list[tuple[float, int]] = []
         self.is_busy = False
+        self.computing_s = 0.0
+        self.computes_since = 0.0
 
     def run(self, until: float) -> float:
         """Run the iteration and return its seconds. Raises `TimeoutError`, `OSError`."""
@@ -86,12 +111,13 @@ class Iteration:
         """Give the device to the first waiting task, from `now_s` on, so that late timers do not add up."""
         if self.ready:
             ready_s, number = heapq.heappop(self.ready)
-            self.is_busy = True
+            self.is_busy, self.computes_since = True, time.monotonic()
             end_s = max(now_s, ready_s) + self.tasks[number]["seconds"]
             self.host.call_at(end_s, lambda moment_s: self._finish_computing(number, moment_s))
 
     def _finish_computing(self, number: int, moment_s: float) -> None:
         self.is_busy = False
+        self.computing_s += time.monotonic() - self.computes_since
         self._end(number, moment_s)
         if not self.is_busy:
             self._compute(moment_s)
@@ -149,9 +175,35 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         _run_iteration(host, job, until)
     before, busy_before = counters(job["nics"]), busy_ticks()
     retransmitted = {pair: line.count_retransmitted() for pair, line in host.outgoing.items()}
-    own_s = time.process_time()
+    own_s, others_s = time.process_time(), others_processor_s()
+    watch = Watch([(pair, line.connection) for pair, line in host.outgoing.items()], job["nics"])
     host.barrier()
-    times = [_run_iteration(host, job, until) for _ in range(job["iterations"])]
+    watch.begin()
+    times, seen = [], []
+    last_s = time.monotonic()
+    for number in range(1, job["iterations"] + 1):
+        moment, waiting_s = read_moment(watch), host.waiting_s
+        iteration = Iteration(host, job)
+        took_s, writes_s = iteration.run(until), 0.0
+        if job.get("checkpoint_bytes") and number % job["checkpoint_every"] == 0:
+            writes_s = _write_checkpoint(job)
+        used, end_s = between(moment, read_moment(watch)), time.monotonic()
+        times.append(took_s + writes_s)
+        probe_s = 0.0 if job.get("checkpoint_bytes") else probe_disk()
+        seen.append(
+            {
+                **used,
+                "seconds": end_s - last_s,
+                "waiting_s": host.waiting_s - waiting_s,
+                "computing_s": iteration.computing_s,
+                "planned_s": sum(task["seconds"] for task in job["tasks"] if task["computes"]),
+                "writes_s": writes_s,
+                "disk_s": writes_s + probe_s,
+            }
+        )
+        host.barrier()
+        last_s = time.monotonic()
+    flows = watch.end()
     busy_after, after = busy_ticks(), counters(job["nics"])
     busy, whole = (late - early for early, late in zip(busy_before, busy_after, strict=True))
     return {
@@ -163,6 +215,12 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         ],
         "busy": busy / max(1, whole),
         "processor_s": time.process_time() - own_s,
+        "seen": {
+            "iterations": seen,
+            "flows": [[*pair, figures] for pair, figures in flows],
+            "nics": watch.nic_figures(),
+            "others_s": others_processor_s() - others_s,
+        },
     }
 
 
@@ -171,6 +229,16 @@ def _run_iteration(host: Host, job: dict[str, Any], until: float) -> float:
     took_s = Iteration(host, job).run(until)
     host.barrier()
     return took_s
+
+
+def _write_checkpoint(job: dict[str, Any]) -> float:
+    """Write a checkpoint to the disk of this host, remove it, and return the seconds of writing. Raise `OSError`."""
+    folder = Path(job["checkpoint_folder"]) if job["checkpoint_folder"] else disk_folder()
+    path, size = folder / f"lightbed-checkpoint-{os.getpid()}-{platform.node()}", job["checkpoint_bytes"]
+    try:
+        return float(write_durably(path, (ZEROS[: size - at] for at in range(0, size, PIECE))))
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def main() -> int:

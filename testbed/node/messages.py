@@ -103,7 +103,10 @@ class Incoming:
 
 
 class Host:
-    """Connections of this host, and an event loop that serves them and its timers."""
+    """Connections of this host, and an event loop that serves them and its timers.
+
+    `waiting_s` is the time so far in which the loop had nothing to do.
+    """
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -114,6 +117,7 @@ class Host:
         self.barriers: list[socket.socket] = []
         self.numbers = 0
         self.arrived: Callable[[int], None] = lambda _task: None
+        self.waiting_s = 0.0
 
     def call_at(self, moment_s: float, call: Callable[[float], None]) -> None:
         """Schedule `call(moment_s)` at that time of the monotonic clock."""
@@ -132,6 +136,7 @@ class Host:
         writing = {one.connection.fileno(): one for one in self.outgoing.values() if one.waiting}
         wake = min(until, self.timers[0][0]) if self.timers else until
         readable, writable, _ = select.select(list(self.incoming), list(writing), [], max(0.0, wake - now))
+        self.waiting_s += time.monotonic() - now
         for number in writable:
             writing[number].write()
         for number in readable:

@@ -62,12 +62,6 @@ node = type("Node", (), {"rank": 0, "process_group": lambda *_: None})()
 reduction = collective.Reduction(node, "x", [members])
 corrupt = total.clone()
 corrupt[[17, 4999]] += 1
-def again_facts():
-    import socket
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as sender:
-        with server.accept()[0], socket.socketpair()[0]:
-            return collective.count_retransmitted_bytes()
-
 def times(before, after):
     # What is used between two moments of a machine whose processors have (busy, stolen, all) ticks.
     early = collective.ProcessorTimes(0.0, 0.0, 10.0, *zip(*before))
@@ -75,7 +69,8 @@ def times(before, after):
     return vars(collective.processor_use(early, late, "cpu"))
 
 LIMITS = {"min_time_s": 0.5, "min_iterations": 5, "max_iterations": 20, "max_time_s": 8.0}
-NOTHING = {"sent": {}, "again": {}, "wrong": 0}
+SEEN = {"iterations": [], "flows": [["10.0.0.2", {"retransmitted": 9000}]]}
+NOTHING = {"sent": {}, "seen": SEEN, "wrong": 0}
 ENTRIES = [
     {"times": [1.0, 2.0, 9.0], "used": times([(0, 0, 0)] * 2, [(50, 0, 100)] * 2), **NOTHING},
     {"times": [3.0, 1.0, 4.0], "used": times([(0, 0, 0)] * 2, [(90, 10, 100), (30, 0, 100)]), **NOTHING},
@@ -85,7 +80,6 @@ print(json.dumps({
     "quartiles": [collective.quartiles(values) for values in ([5.0], [4.0, 1.0], [3.0, 1.0, 2.0, 10.0, 4.0])],
     "figures": collective.figures(ENTRIES),
     "exchange": exchange_facts(),
-    "again": again_facts(),
     "ranks": {b: {p: [collective.ring_rank(order(12, p), i, b) for i in range(12)] for p in (1, 5, 7, 11)}
               for b in ("gloo", "nccl")},
     "sum_is_expected": bool((collective.expect(total, members, 3) == total).all()),
@@ -159,8 +153,10 @@ def test_gloo_passes_data_to_the_rank_below_and_still_along_the_stride(facts, st
     assert hops == {stride}
 
 
-def test_what_tcp_sends_again_is_counted_by_peer_on_every_connection_of_the_process(facts):
-    assert facts["again"] == {"127.0.0.1": 0}
+def test_a_row_holds_what_each_rank_saw_and_what_tcp_sent_again_by_peer(facts):
+    row = facts["figures"]
+    assert row["retransmitted_bytes"] == [[["10.0.0.2", 9000]]] * 2
+    assert [seen["flows"][0][0] for seen in row["seen"]] == ["10.0.0.2"] * 2
 
 
 def test_inputs_differ_by_rank_by_iteration_and_by_place(facts):

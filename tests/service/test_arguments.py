@@ -33,6 +33,7 @@ FILES = {"lab": Path("/labs/lab.yaml"), "other": Path("/labs/other.yaml")}
         ({"command": "plan", "lab": "lab", "out": True}, "plan --out=RUN/change.json RUNS -- LAB"),
         ({"command": "runs"}, "runs RUNS --"),
         ({"command": "runs compare", "a": "last", "b": "-x", "as_csv": True}, "runs compare --csv RUNS -- last -x"),
+        ({"command": "runs explain", "run_id": "last"}, "runs explain RUNS -- last"),
         ({"command": "runs trend", "lab": "lab"}, "runs trend --lab=lab --rate=0.05 RUNS --"),
         ({"command": "metrics", "labs": ["lab", "other"]}, "metrics RUNS -- LAB /labs/other.yaml"),
         ({"command": "doctor", "lab": "lab"}, "doctor -- LAB"),

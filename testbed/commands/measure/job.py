@@ -53,17 +53,39 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
         float | None,
         option("Scale bytes, and computing, by this factor instead.", metavar="F", least=0, most=1e9),
     ] = None
+    checkpoint_bytes: Annotated[
+        int,
+        option(
+            "Every host writes a checkpoint of this size to its disk, as part of the iteration.",
+            "--checkpoint",
+            metavar="BYTES",
+            least=0,
+            most=1 << 40,
+        ),
+    ] = 0
+    checkpoint_every: Annotated[
+        int, option("Write the checkpoint in every Nth iteration.", metavar="N", least=1, most=1000)
+    ] = 1
+    checkpoint_folder: Annotated[
+        str,
+        option("Folder on the hosts for the checkpoint; default: /var/tmp.", metavar="FOLDER"),
+    ] = ""
     deadline_s: Annotated[float, DEADLINE] = 120.0
 
     def run(self, place: Place) -> PlanJobDocument:
         """Run the iterations and store them. Raises the errors of opening a lab, and `CollectiveError`."""
         from testbed.lab.simulated.lifecycle import hosts_of
-        from testbed.measure.plan_job import PHASE, run_plan, to_json
+        from testbed.measure.plan_job import PHASE, Checkpoint, run_plan, to_json
         from testbed.measure.results.store import RunStore
         from testbed.operate.choice import choose_design
 
         choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
         lab, mode = choice.lab, hosts_of(choice.lab, self.hosts)
+        checkpoint = (
+            Checkpoint(self.checkpoint_bytes, self.checkpoint_every, self.checkpoint_folder)
+            if self.checkpoint_bytes
+            else None
+        )
         with (
             place.session(lab, self.hosts) as session,
             RunStore(place.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
@@ -76,7 +98,9 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
                 lasts_s=self.lasts_s,
                 factor=self.factor,
                 deadline_s=self.deadline_s,
+                checkpoint=checkpoint,
             )
+            run.add_rank_figures(job.ranks, job.flows, job.rates)
             rates = {"rate_mbps": lab.link.rate_mbps, "rate_gbps": lab.link.represents_gbps}
             run.add_phase(PHASE, to_json(job, choice.intent.epoch if choice.intent else None) | rates)
         place.say(*job_lines(choice, job))

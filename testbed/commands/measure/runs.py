@@ -1,9 +1,9 @@
-"""`testbed runs [query|compare|trend]`, `testbed report`: read stored measurements."""
+"""`testbed runs [query|compare|trend|explain]`, `testbed report`: read stored measurements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -113,7 +113,7 @@ class RunsQuery(TableCommand, Command[QueryAnswer]):
     statement: Annotated[
         str,
         argument(
-            "Tables: runs, timings, nic_bytes, phases, epochs, losses. DuckDB's dialect.",
+            "Tables: runs, timings, nic_bytes, ranks, flows, links, phases, epochs, losses. DuckDB's dialect.",
             "SQL",
             least=1,
             most=20_000,
@@ -329,6 +329,68 @@ class RunsTrend(Command[TrendDocument]):
 def _level_change(change: SeriesChange) -> LevelChange:
     row = change.as_json()
     return LevelChange(**row | {"epochs": tuple(EpochOfChange(**one) for one in row["epochs"])})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCause:
+    """Why a run was slow: the rank and host that were, or the link (with its sender), and the evidence.
+
+    `slower` is the estimated factor by which it lengthens the iterations that it affects.
+    """
+
+    cause: Literal["compute", "link", "retransmission", "processor", "late", "disk"]
+    rank: int
+    host: str
+    link: str
+    evidence: str
+    slower: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunExplanation(Document):
+    """What held up a run, the worst first; `note` says why a run cannot be explained, and is empty if it can."""
+
+    run_id: str
+    ranks: int
+    findings: tuple[RunCause, ...]
+    note: str
+
+    @property
+    def exit_code(self) -> int:
+        """2 if something held up the run."""
+        return CHANGES if self.findings else DONE
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsExplain(Command[RunExplanation]):
+    """`testbed runs explain`."""
+
+    needs = "nothing"
+    lane = "reading"
+    role = "viewer"
+    run_id: Annotated[str, argument(RUN, "RUN")] = REQUIRED
+
+    def run(self, place: Place) -> RunExplanation:
+        """Find what held up the run. Raises `ResultsError`."""
+        from testbed.measure.diagnosis import explain_run
+        from testbed.measure.results.store import RunStore
+
+        stored = RunStore(place.runs_dir).load(self.run_id)
+        explained = explain_run(stored)
+        simulated = " (SIMULATED)" if stored.summary.simulated else ""
+        place.say(
+            f"run {stored.summary.run_id}{simulated}, {count_noun(explained.ranks, 'rank')}",
+            *([explained.note] if explained.note else ()),
+            *(finding.describe() for finding in explained.findings),
+        )
+        if not explained.note and not explained.findings:
+            place.say("no rank and no link held up the others")
+        return RunExplanation(
+            run_id=stored.summary.run_id,
+            ranks=explained.ranks,
+            findings=tuple(RunCause(**asdict(finding)) for finding in explained.findings),
+            note=explained.note,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,14 @@ from testbed.lab.hosts.fleet import Fleet, Launch
 from testbed.lab.hosts.forwarding import set_addresses
 from testbed.lab.model import Lab, LabHost
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
-from testbed.measure.collectives.rows import nic_bytes_of, timing_of, weights_of
+from testbed.measure.collectives.rows import (
+    flow_figures_of,
+    link_figures_of,
+    nic_bytes_of,
+    rank_figures_of,
+    timing_of,
+    weights_of,
+)
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, doubling_sizes
 from testbed.measure.model import CollectiveResult, Timing
 
@@ -152,7 +159,7 @@ class Ranks:
             return self._launch, self._reports
         self.close()
         if not self._folder:
-            names = ("guard.py", "collective.py")
+            names = ("guard.py", "collective.py", "watch.py")
             programs = {name: resources.files("testbed.node").joinpath(name).read_bytes() for name in names}
             self._folder = self._fleet.put(programs)
         commands = {host.name: self._command(host, node) for node, host in enumerate(self._lab.hosts)}
@@ -279,7 +286,15 @@ def _result(
     nic_bytes = tuple(entry for row in reports.rows for entry in nic_bytes_of(lab, wiring, routes, spec, row))
     backend = _backend(spec, reports.ready)
     versions = {**next(iter(reports.ready.values()))["versions"], "collective_backend": backend}
-    return CollectiveResult(timings, nic_bytes, versions, reports.processor_s)
+    return CollectiveResult(
+        timings,
+        nic_bytes,
+        versions,
+        reports.processor_s,
+        tuple(one for row in reports.rows for one in rank_figures_of(lab, spec, row)),
+        tuple(one for row in reports.rows for one in flow_figures_of(lab, wiring, routes, spec, row)),
+        tuple(one for row in reports.rows for one in link_figures_of(lab, wiring, spec, row)),
+    )
 
 
 def model_collectives(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from testbed.design.collectives.kind import Pair
 from testbed.design.model import Link, Nic, Routes, Wiring
@@ -14,7 +14,9 @@ from testbed.errors import WrongResult
 from testbed.lab.hosts.forwarding import set_addresses
 from testbed.lab.model import Lab
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration
-from testbed.measure.model import NicBytes, Timing
+from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigures, Timing
+
+Figures = TypeVar("Figures")
 
 # A size is limited by the hosts' processors if the links were not full and processors were short on some host: all
 # together, or the rank's own one, were this busy; the hypervisor took this share of them; or the rank's threads were
@@ -122,24 +124,123 @@ def _sum_retransmitted(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Counter[Link]:
     """Return the retransmitted bytes by link: those of a connection count on each link of its path."""
+    retransmitted: Counter[Link] = Counter()
+    for source, of_peers in enumerate(row["retransmitted_bytes"]):
+        for _, _, path, count in _paths_of(lab, wiring, routes, spec, source, of_peers):
+            retransmitted.update(dict.fromkeys(path, count))
+    return retransmitted
+
+
+def _paths_of(
+    lab: Lab,
+    wiring: Wiring,
+    routes: Routes,
+    spec: CollectiveSpec,
+    source: int,
+    by_peer: Iterable[tuple[str, Figures]],
+) -> Iterator[tuple[int, int, tuple[Link, ...], Figures]]:
+    """Yield (target, set of routes, path, figures) of what a node observed by the address of the peer.
+
+    Other peers are left out: the store of the ranks is on the management network.
+    """
     peers = {
         str(address): (node, number)
         for node, host in enumerate(lab.hosts)
         for number, address in enumerate(set_addresses(host))
     }
     links = links_in_order(wiring)
-    retransmitted: Counter[Link] = Counter()
-    for source, of_peers in enumerate(row["retransmitted_bytes"]):
-        for address, count in of_peers.items():
-            if not count or address not in peers:
-                continue  # the store of the ranks is on the management network
+    for address, figures in by_peer:
+        if address in peers and figures:
             target, number = peers[address]
             if spec.sets is None:
                 path = routes.path(source, target)
             else:
                 path = tuple(links[edge] for edge in spec.sets.path(source, target, number))
-            retransmitted.update(dict.fromkeys(path, count))
-    return retransmitted
+            yield target, number, path, figures
+
+
+def rank_figures_of(lab: Lab, spec: CollectiveSpec, row: Mapping[str, Any]) -> Iterator[RankFigures]:
+    """Yield what each rank observed of itself in each iteration of a row."""
+    key = (spec.topology, row["configuration"], row["size"])
+    for rank, seen in enumerate(row.get("seen", ())):
+        yield from make_rank_figures(key, rank, lab.hosts[rank].name, seen)
+
+
+def make_rank_figures(
+    key: tuple[str, str, int], rank: int, host: str, seen: Mapping[str, Any]
+) -> Iterator[RankFigures]:
+    """Yield what a rank observed of itself; `key` is topology, configuration and size of the row.
+
+    The processor time of other processes on its host is spread over its iterations by their length.
+    """
+    whole_s = sum(one["seconds"] for one in seen["iterations"]) or 1.0
+    for iteration, one in enumerate(seen["iterations"]):
+        others_s = seen["others_s"] * one["seconds"] / whole_s
+        yield RankFigures(*key, iteration=iteration, rank=rank, host=host, others_s=others_s, **one)
+
+
+def flow_figures_of(
+    lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
+) -> Iterator[FlowFigures]:
+    """Yield what each rank observed of its connections in the iterations of a row."""
+    key = (spec.topology, row["configuration"], row["size"])
+    for source, seen in enumerate(row.get("seen", ())):
+        for target, number, path, one in _paths_of(lab, wiring, routes, spec, source, seen["flows"]):
+            yield make_flow_figures(key, lab, (source, target, number), path, one)
+
+
+def link_figures_of(
+    lab: Lab, wiring: Wiring, spec: CollectiveSpec, row: Mapping[str, Any]
+) -> Iterator[LinkFigures]:
+    """Yield what each rank observed of its links in the iterations of a row."""
+    key = (spec.topology, row["configuration"], row["size"])
+    for rank, seen in enumerate(row.get("seen", ())):
+        yield from make_link_figures(key, lab, wiring, rank, seen)
+
+
+def make_link_figures(
+    key: tuple[str, str, int], lab: Lab, wiring: Wiring, rank: int, seen: Mapping[str, Any]
+) -> Iterator[LinkFigures]:
+    """Yield what a rank observed of its links; NICs without a link are left out."""
+    for index, nic in enumerate(lab.hosts[rank].nics):
+        if link := wiring.link_from.get(Nic(rank, index)):
+            one = seen["nics"][nic.name]
+            yield LinkFigures(
+                *key,
+                rank=rank,
+                link=lab.link_label(link),
+                windows=one["windows"],
+                peak_mbps=one["peak"] * 8 / 1e6,
+                limit_mbps=lab.link.rate_mbps,
+            )
+
+
+def make_flow_figures(
+    key: tuple[str, str, int],
+    lab: Lab,
+    ends: tuple[int, int, int],
+    path: Sequence[Link],
+    one: Mapping[str, Any],
+) -> FlowFigures:
+    """Return what a rank observed of its connections to another; `ends` are source, target and set of routes."""
+    source, target, number = ends
+    return FlowFigures(
+        *key,
+        source=source,
+        target=target,
+        route_set=number,
+        path=", ".join(map(lab.link_label, path)),
+        acked_bytes=one["bytes"],
+        sent_bytes=one["sent"],
+        retransmitted_bytes=one["retransmitted"],
+        busy_s=one["busy_s"],
+        limited_s=one["limited_s"],
+        windows=one["windows"],
+        rate_mbps=one["rate"] * 8 / 1e6,
+        peak_mbps=one["peak"] * 8 / 1e6,
+        rtt_s=one["rtt_s"],
+        limit_mbps=lab.link.rate_mbps,
+    )
 
 
 def find_misplaced(nic_bytes: Sequence[NicBytes]) -> tuple[NicBytes, ...]:

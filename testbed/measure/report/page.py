@@ -12,6 +12,7 @@ from lightbed.output_file import write_output
 from lightbed.wording import count_noun
 from testbed.measure.gain import RingGain, find_ring_gain, select_largest
 from testbed.measure.report.chart import Series, cpu_limited_sizes, draw_bandwidth
+from testbed.measure.report.heat_map import slow_rank_section
 from testbed.measure.report.markup import Markup, join, tag
 from testbed.measure.report.style import STYLE
 from testbed.measure.report.tables import (
@@ -52,6 +53,7 @@ def render_report(stored: StoredRun) -> str:
         _section("Topologies", _topology_section(stored)) if stored.topologies else "",
         *(_section(f"Re-patch to {one.target}", _repatch_section(stored, one)) for one in stored.repatches),
         _section("Timings", timing_table(stored)) if stored.timings else "",
+        _section("Slow ranks and links", slow_rank_section(stored)) if stored.ranks else "",
         _section("Bytes on the interfaces", bytes_table(stored.nic_bytes)) if stored.nic_bytes else "",
         _section("Circuits", circuit_tables(stored)) if stored.circuits else "",
         _section("Versions, seeds, machine", environment_table(stored)),

@@ -69,6 +69,7 @@ svg .tick {{ fill: var(--muted); font-size: 13px; font-variant-numeric: tabular-
 svg .axis-title {{ fill: var(--muted); font-size: 13px; }}
 svg .end {{ text-anchor: end; }} svg .middle {{ text-anchor: middle; }}
 .cpu-band {{ fill: var(--band); }}
+.heat {{ fill: var(--bad); }}
 svg .band-label {{ fill: var(--muted); font-size: 12.5px; text-anchor: middle; }}
 .line {{ fill: none; stroke: var(--tone); stroke-width: 2.4; stroke-linejoin: round; }}
 .mark {{ fill: var(--tone); stroke: var(--tone); stroke-width: 1.8; }}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from testbed.lab.model import Lab
-from testbed.measure.model import NicBytes, Timing
+from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigures, Timing
 from testbed.operate.model import Circuit
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -190,6 +190,9 @@ class StoredRun:
     phases: tuple[StoredPhase, ...]
     timings: tuple[Timing, ...]
     nic_bytes: tuple[NicBytes, ...]
+    ranks: tuple[RankFigures, ...] = ()
+    flows: tuple[FlowFigures, ...] = ()
+    links: tuple[LinkFigures, ...] = ()
 
     @property
     def repatches(self) -> tuple[Repatch, ...]:

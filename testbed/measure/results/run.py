@@ -22,7 +22,7 @@ from typing import Any, Literal, Self
 
 from lightbed.output_file import replace_file
 from testbed.log_context import about, logger
-from testbed.measure.model import NicBytes, Timing
+from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigures, Timing
 from testbed.measure.results.database import Database
 from testbed.measure.results.parquet import find_version, write_rows
 from testbed.measure.results.records import REPATCH, Json, Repatch, StoredCircuit, StoredTopology
@@ -34,6 +34,9 @@ _SECRET_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 _KEPT_VARIABLES = re.compile(r"(NCCL|CUDA|UCX|OMPI_MCA|GLOO|OMP)_\w*")
 RUN_FILE = "run.parquet"
 PHASES_FILE = "phases.parquet"
+RANKS_FILE = "ranks.parquet"
+FLOWS_FILE = "flows.parquet"
+LINKS_FILE = "links.parquet"
 FinalStatus = Literal["done", "failed", "interrupted"]
 
 
@@ -51,6 +54,9 @@ class Run:
         self._lock: int | None = lock
         self._timings: list[Timing] = []
         self._nic_bytes: list[NicBytes] = []
+        self._ranks: list[RankFigures] = []
+        self._flows: list[FlowFigures] = []
+        self._links: list[LinkFigures] = []
         self._subject = ExitStack()
 
     def __enter__(self) -> Self:
@@ -115,6 +121,18 @@ class Run:
         """Add rows to `nic_bytes.parquet`."""
         self._nic_bytes.extend(rows)
         write_rows(self.directory / "nic_bytes.parquet", NicBytes, self._nic_bytes, simulated=self.simulated)
+
+    def add_rank_figures(
+        self, ranks: Iterable[RankFigures], flows: Iterable[FlowFigures], links: Iterable[LinkFigures]
+    ) -> None:
+        """Add rows to `ranks.parquet`, `flows.parquet` and `links.parquet`; modelled hosts have none."""
+        self._ranks.extend(ranks)
+        self._flows.extend(flows)
+        self._links.extend(links)
+        if self._ranks:
+            write_rows(self.directory / RANKS_FILE, RankFigures, self._ranks, simulated=self.simulated)
+            write_rows(self.directory / FLOWS_FILE, FlowFigures, self._flows, simulated=self.simulated)
+            write_rows(self.directory / LINKS_FILE, LinkFigures, self._links, simulated=self.simulated)
 
     def add_nccl(self, name: str, document: Mapping[str, object]) -> Path:
         """Write `nccl/<name>.json`, a document of nccl-tests, without the secrets of its environment."""

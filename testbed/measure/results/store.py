@@ -4,6 +4,9 @@
     runs/<id>/run.parquet         the run itself, when it has ended (`RunRow`), and phases.parquet (`PhaseRow`)
     runs/<id>/timings.parquet     one row per size and configuration (`Timing`)
     runs/<id>/nic_bytes.parquet   byte counters that prove the rings (`NicBytes`)
+    runs/<id>/ranks.parquet       what each rank observed of itself in each iteration (`RankFigures`)
+    runs/<id>/flows.parquet       what each rank observed of its connections (`FlowFigures`)
+    runs/<id>/links.parquet       what each rank observed of its links (`LinkFigures`)
     runs/<id>/nccl/*.json         the same timings as documents of nccl-tests
 
 A run is recorded before it does anything, and holds a lock on its directory while its process lives:
@@ -23,7 +26,7 @@ from typing import cast
 
 from testbed.errors import ResultsError
 from testbed.lab.model import Lab
-from testbed.measure.model import NicBytes, Timing
+from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigures, Timing
 from testbed.measure.results.database import Database, Row
 from testbed.measure.results.parquet import read_rows
 from testbed.measure.results.records import (
@@ -35,7 +38,16 @@ from testbed.measure.results.records import (
     StoredRun,
     StoredTopology,
 )
-from testbed.measure.results.run import Run, is_locked, read_own_versions, redact_arguments, take_lock
+from testbed.measure.results.run import (
+    FLOWS_FILE,
+    LINKS_FILE,
+    RANKS_FILE,
+    Run,
+    is_locked,
+    read_own_versions,
+    redact_arguments,
+    take_lock,
+)
 from testbed.storage.address import Address, address_in
 
 
@@ -110,6 +122,9 @@ class RunStore:
             phases=tuple(_phase(row["name"], row["at"], row["data"]) for row in rows.phases),
             timings=read_rows(summary.directory / "timings.parquet", Timing),
             nic_bytes=read_rows(summary.directory / "nic_bytes.parquet", NicBytes),
+            ranks=read_rows(summary.directory / RANKS_FILE, RankFigures),
+            flows=read_rows(summary.directory / FLOWS_FILE, FlowFigures),
+            links=read_rows(summary.directory / LINKS_FILE, LinkFigures),
         )
 
     def list_phases(self, lab: str, name: str) -> tuple[StoredPhase, ...]:

@@ -15,10 +15,19 @@ import pyarrow as pa
 
 from lightbed.wording import install_extra
 from testbed.errors import ResultsError
-from testbed.measure.model import NicBytes, Timing
+from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigures, Timing
 from testbed.measure.results.parquet import row_schema
 from testbed.measure.results.records import RunSummary
-from testbed.measure.results.run import PHASES_FILE, RUN_FILE, PhaseRow, RunRow, run_row
+from testbed.measure.results.run import (
+    FLOWS_FILE,
+    LINKS_FILE,
+    PHASES_FILE,
+    RANKS_FILE,
+    RUN_FILE,
+    PhaseRow,
+    RunRow,
+    run_row,
+)
 from testbed.measure.results.store import RunStore
 from testbed.operate.recovery.records import history_of
 from testbed.storage.looking import read_rows
@@ -41,7 +50,7 @@ class Answer:
 
 
 def query_runs(runs_dir: str | Path, statement: str) -> Answer:
-    """Run a SQL statement on `runs`, `timings`, `nic_bytes`, `phases`, `epochs` and `losses`; return its result.
+    """Run a SQL statement on the tables of all runs, `epochs` and `losses`; return its result.
 
     Raises `ResultsError` if DuckDB is not installed, for a file that cannot be read, for invalid SQL, and beyond the
     limits of time, memory and rows.
@@ -54,6 +63,9 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             _from_files(connection, "timings", Timing, runs, "timings.parquet")
             _from_files(connection, "phases", PhaseRow, runs, PHASES_FILE)
             _from_files(connection, "nic_bytes", NicBytes, runs, "nic_bytes.parquet", with_run=True)
+            _from_files(connection, "ranks", RankFigures, runs, RANKS_FILE, with_run=True)
+            _from_files(connection, "flows", FlowFigures, runs, FLOWS_FILE, with_run=True)
+            _from_files(connection, "links", LinkFigures, runs, LINKS_FILE, with_run=True)
             _from_files(connection, "runs", RunRow, runs, RUN_FILE)
             _add_rows(connection, "runs", row_schema(RunRow, simulated=False), _drop_runs_without_file(runs))
             labs = sorted(

@@ -181,7 +181,7 @@ def row(configuration, size, **changes):
         "time_us": time_us,
     }
     whole |= {"min_us": time_us * 0.9, "max_us": time_us * 1.1, "wrong": [0] * 12, "sent_bytes": sent}
-    whole |= {"retransmitted_bytes": [{}] * 12}
+    whole |= {"retransmitted_bytes": [[]] * 12, "seen": []}
     whole |= {"low_us": time_us * 0.98, "high_us": time_us * 1.02, "processor_s": 0.25}
     return whole | QUIET | changes
 
@@ -294,7 +294,7 @@ def test_each_rank_runs_under_a_guard_that_knows_deadline_and_nics(run):
         "nic4",
     ]
     assert after[-2:] == ["private/dir/collective.py", "2"]
-    assert set(run.fleet.files) == {"guard.py", "collective.py"}
+    assert set(run.fleet.files) == {"guard.py", "collective.py", "watch.py"}
 
 
 def test_progress_is_told_row_by_row(run):
@@ -655,8 +655,8 @@ def test_what_tcp_sends_again_is_no_proof_of_another_way(run, share, again, foun
 
 def test_bytes_sent_again_count_on_each_link_of_their_way():
     hop = next(pair for pair in ROUTES.first_link if len(ROUTES.path(*pair)) == 2)
-    again = [{} for _ in lab12().hosts]
-    again[hop[0]] = {str(lab12().hosts[hop[1]].address): 700, str(lab12().hosts[0].management): 99}
+    again = [[] for _ in lab12().hosts]
+    again[hop[0]] = [(str(lab12().hosts[hop[1]].address), 700), (str(lab12().hosts[0].management), 99)]
     entries = nic_bytes_of(lab12(), WIRING, ROUTES, SPEC, row("one ring", MIB, retransmitted_bytes=again))
     links = {lab12().nic_label(link.source) for link in ROUTES.path(*hop)}
     assert {

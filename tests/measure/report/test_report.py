@@ -16,7 +16,7 @@ skip_without("pyarrow")
 skip_without("sqlalchemy")
 
 from testbed.measure.gain import find_ring_gain
-from testbed.measure.model import NicBytes, Timing
+from testbed.measure.model import NicBytes, RankFigures, Timing
 from testbed.measure.report.page import render_report, write_report
 from testbed.measure.results.records import (
     REPATCH,
@@ -244,6 +244,42 @@ def test_every_section_of_a_whole_run_is_there(page: Page):
         "Repeat this run",
     ):
         assert f" {heading} " in page.text
+
+
+def stopped_run() -> StoredRun:
+    """Return a run of two sizes in which rank 3 is stopped for half of each iteration of the larger."""
+    none = {"processor_s": 0.01, "queued_s": 0.0}
+    ranks = [
+        RankFigures(
+            *("rings", "one ring", size, iteration, rank, NAMES[rank]),
+            **none,
+            seconds=1.0,
+            waiting_s=0.98,
+            stopped_s=0.5 if (rank, size) == (3, 1 << 20) else 0.0,
+        )
+        for size in (1 << 16, 1 << 20)
+        for rank in range(12)
+        for iteration in range(5)
+    ]
+    return replace(fabricated(), ranks=tuple(ranks))
+
+
+def test_a_heat_map_shows_the_part_of_each_iteration_that_a_rank_lost():
+    page = Page(render_report(stopped_run()))
+    assert " Slow ranks and links " in page.text
+    cells = [rect for rect in page.of("rect") if rect["class"] == "heat"]
+    assert len(cells) == 12 * 5
+    assert [float(cell["fill-opacity"]) for cell in cells[15:20]] == [0.52] * 5
+    assert {cell["fill-opacity"] for place, cell in enumerate(cells) if not 15 <= place < 20} == {"0.06"}
+    assert "rank 3 (d), iteration 1: 49% lost (late)" in page.text
+    assert "it stood still or started late for 2.50 s of 5.00 s" in page.text
+
+
+def test_a_healthy_run_says_that_nobody_held_up_the_others():
+    run = stopped_run()
+    healthy = replace(run, ranks=tuple(replace(one, stopped_s=0.0) for one in run.ranks))
+    assert "No rank and no link held up the others." in render_report(healthy)
+    assert "Slow ranks and links" not in render_report(fabricated())
 
 
 def test_the_repatch_section_gives_reason_cost_and_gain(page: Page):

@@ -23,7 +23,7 @@ skip_without("sqlalchemy")
 import pyarrow.parquet as pq
 
 from testbed.errors import ResultsError
-from testbed.measure.model import NicBytes, Timing
+from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigures, Timing
 from testbed.measure.results.records import Comparison, LabInfo, Repatch, StoredCircuit, StoredTopology
 from testbed.measure.results.run import redact_arguments
 from testbed.measure.results.store import RunStore
@@ -92,6 +92,37 @@ def test_what_was_added_is_read_back(store: RunStore):
     assert stored.environment["seeds"] == {"topology": 1}
     assert stored.environment["arguments"] == ["testbed", "demo", "--password", "***"]
     assert {"lightbed", "python", "torch"} <= set(stored.environment["versions"])
+
+
+def test_what_ranks_observed_is_read_back_and_a_run_without_it_has_none(store: RunStore):
+    ranks = [
+        RankFigures("ring", "one ring", 1024, iteration, 0, "a", 1.0, 0.9, 0.1, 0.0, 0.25)
+        for iteration in range(3)
+    ]
+    flow = FlowFigures(
+        *("ring", "one ring", 1024, 0, 1, 0, "a/nic1 -> b/nic1"),
+        10,
+        12,
+        2,
+        0.5,
+        0.0,
+        4,
+        90.0,
+        95.0,
+        0.01,
+        100.0,
+    )
+    link = LinkFigures("ring", "one ring", 1024, 0, "a/nic1 -> b/nic1", 4, 95.0, 100.0)
+    with begin(store) as run:
+        run.add_rank_figures(ranks[:1], [flow], [link])
+        run.add_rank_figures(ranks[1:], [], [])
+    with begin(store) as modelled:
+        modelled.add_rank_figures([], [], [])
+    stored = store.load(run.run_id)
+    assert (stored.ranks, stored.flows, stored.links) == (tuple(ranks), (flow,), (link,))
+    without = store.load(modelled.run_id)
+    assert (without.ranks, without.flows, without.links) == ((), (), ())
+    assert not (without.summary.directory / "ranks.parquet").exists()
 
 
 def test_a_store_that_never_ran_is_empty_and_nothing_is_created(store: RunStore):

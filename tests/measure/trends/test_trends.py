@@ -146,6 +146,9 @@ def test_sql_sees_runs_timings_light_and_epochs(laboratory):
     assert joined.columns == ("run_id", "lab", "best")
     assert joined.rows == ((first, "t4", 90.0), (second, "t4", 80.0))
     assert ask("select run_id, sent_bytes from nic_bytes order by 1").rows == ((first, 1536), (second, 1536))
+    assert ask("select count(*) from ranks join links using (run_id) join flows using (run_id)").rows == (
+        (0,),
+    )
     assert ask("select count(*) from phases where name = 'apply'").rows == ((2,),)
     assert ask("select lab, id, verified, why from epochs").rows == (("t4", 1, True, "--simplex"),)
     assert ask("select place, power_dbm from losses").rows == (("a/nic1:transmit", -1.0),)

@@ -1,0 +1,104 @@
+"""Ranks against iterations: the part of each iteration that a rank lost by itself. Inline SVG, styled by the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from testbed.measure.diagnosis import Explanation, Lag, Row, explain_run, find_lags
+from testbed.measure.report.markup import Markup, join, tag
+from testbed.measure.report.tables import table
+from testbed.measure.results.records import StoredRun
+from testbed.measure.units import size_text
+
+_CELL, _GAP, _LEFT, _TOP, _BOTTOM, _WIDTH = 18.0, 2.0, 90, 30, 40, 930
+_MOST_TICKS = 10
+
+
+def slow_rank_section(stored: StoredRun) -> Markup:
+    """Return what held up the run, and a heat map of each configuration at its largest size."""
+    explained = explain_run(stored)
+    lags = find_lags(stored.ranks)
+    largest: dict[tuple[str, str], Row] = {}
+    for row in lags:
+        largest[row[:2]] = max(row, largest.get(row[:2], row), key=lambda one: one[2])
+    return join(
+        _findings(explained),
+        *(_figure(stored, row, lags[row], f"ranks-{place}") for place, row in enumerate(largest.values())),
+    )
+
+
+def _findings(explained: Explanation) -> Markup:
+    if not explained.findings:
+        return tag("p", "No rank and no link held up the others.")
+    rows = (
+        tag(
+            "tr",
+            tag("th", one.cause, scope="row"),
+            tag("td", one.link or f"rank {one.rank} ({one.host})", class_="text"),
+            tag("td", one.evidence, class_="text wrap"),
+            tag("td", f"{one.slower:.2f}×"),
+        )
+        for one in explained.findings
+    )
+    columns = ("Cause", "Rank or link", "Evidence", "Iterations longer by")
+    return table("What held up this run.", columns, rows, text_columns=3)
+
+
+def _figure(stored: StoredRun, row: Row, lags: Sequence[Sequence[Lag]], key: str) -> Markup:
+    topology, configuration, size = row
+    heading = f"{configuration}, {size_text(size)}" if size else configuration
+    hosts = stored.lab.host_names
+    caption = (
+        f"{f'On topology {topology}. ' if topology else ''}A cell is a rank in an iteration; the darker it is, the "
+        "larger the part of the iteration that this rank computed, queued for a processor, wrote or stood still "
+        "longer than the others (the median)."
+    )
+    drawing = draw_heat_map(lags, hosts, key, title=f"Time that each rank lost in each iteration: {heading}")
+    return join(tag("h3", heading), tag("figure", drawing, tag("figcaption", caption)))
+
+
+def draw_heat_map(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], key: str, *, title: str) -> Markup:
+    """Return the heat map of a row: lags by rank and iteration; `key` makes ids unique."""
+    iterations = max(map(len, lags), default=0)
+    width = min(_CELL * 2, (_WIDTH - _LEFT) / max(1, iterations))
+    bottom = _TOP + _CELL * len(lags)
+    every = -(-iterations // _MOST_TICKS)
+    worst = max((lag.share for of_rank in lags for lag in of_rank), default=0.0)
+    return tag(
+        "svg",
+        tag("title", title, id=f"{key}-title"),
+        tag("desc", f"The largest part that a rank lost is {worst:.0%} of an iteration.", id=f"{key}-desc"),
+        *(
+            tag(
+                "text", f"{rank} {hosts[rank]}", x=_LEFT - 8, y=_TOP + _CELL * (rank + 0.7), class_="tick end"
+            )
+            for rank in range(len(lags))
+        ),
+        *_cells(lags, hosts, width),
+        *(
+            tag("text", str(place + 1), x=_LEFT + width * (place + 0.5), y=bottom + 18, class_="tick middle")
+            for place in range(0, iterations, max(1, every))
+        ),
+        tag("text", "rank", x=_LEFT - 8, y=_TOP - 10, class_="axis-title end"),
+        tag("text", "iteration", x=_LEFT, y=bottom + 34, class_="axis-title"),
+        viewBox=f"0 0 {_WIDTH} {bottom + _BOTTOM:.0f}",
+        role="img",
+        aria_labelledby=f"{key}-title {key}-desc",
+        class_="chart",
+    )
+
+
+def _cells(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], width: float) -> Iterator[Markup]:
+    for rank, of_rank in enumerate(lags):
+        for place, lag in enumerate(of_rank):
+            words = f"rank {rank} ({hosts[rank]}), iteration {place + 1}: {lag.share:.0%} lost"
+            yield tag(
+                "rect",
+                tag("title", f"{words} ({lag.cause})" if lag.cause else words),
+                x=_LEFT + width * place,
+                y=_TOP + _CELL * rank,
+                width=max(1.0, width - _GAP),
+                height=_CELL - _GAP,
+                fill_opacity=0.06 + 0.94 * min(1.0, lag.share),
+                class_="heat",
+            )
