@@ -63,7 +63,7 @@ def test_large_jobs_are_fluid_and_rounded_and_say_so(testbed):
     assert (ran.json["rings"], ran.json["rounding"]) == ("fluid", 0.01)
     assert (exact.json["rings"], exact.json["rounding"]) == ("fluid", 0.0)
     assert ran.json["iteration_ms"] == pytest.approx(exact.json["iteration_ms"], rel=0.02)
-    assert "flows end up to 1% late (--fluid: exact flows; --rounds: each round)" in said.out
+    assert "flows begin and end up to 1% late (--fluid: exact flows; --rounds: each round)" in said.out
 
 
 @pytest.mark.parametrize(

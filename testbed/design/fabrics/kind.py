@@ -50,7 +50,7 @@ class ChosenFabric:
     """A fabric, and how jobs run on it. `host_gbps` is the total rate at which a host can send.
 
     `topology` is that of direct connect, `circuits` a switch that follows the demand. Flows may end late by the
-    fraction `rounding` of their duration, see `simulate`; moving circuits ignore it. `routing` is one of `ROUTINGS`, or
+    fraction `rounding` of their duration, and begin late by `begin_rounding`, see `simulate`. `routing` is one of `ROUTINGS`, or
     "" for the fabric's default; `seed` draws the paths of `hash`.
     """
 
@@ -61,6 +61,7 @@ class ChosenFabric:
     topology: Topology | None = None
     circuits: CircuitSwitch | None = None
     rounding: float = 0.0
+    begin_rounding: float = 0.0
     routing: str = ""
     seed: int = 0
 
@@ -99,6 +100,7 @@ class ChosenFabric:
             allreduce=self.allreduce,
             trace=trace,
             rounding=self.rounding,
+            begin_rounding=self.begin_rounding,
             parts=SPREAD_PARTS if self.routing == SPREAD and self.fabric.hosts_forward else 1,
         )
 
@@ -108,8 +110,8 @@ class FabricOptions:
     """Options of some fabrics; `reconfiguration_s` is how long changing circuits are dark.
 
     `fluid` simulates all rounds of a ring as one flow. By default a job of a plan is fluid, as in its planner's last
-    simulation, so that it takes the predicted time; so are jobs of more than `ROUNDS_UP_TO` nodes, whose flows are
-    rounded by 1 %, too. Other jobs run in rounds. With an `hb_domain` above 1 the nodes are GPUs: this many consecutive
+    simulation, so that it takes the predicted time; so are jobs of more than `ROUNDS_UP_TO` nodes, whose flows
+    begin and end up to 1 % late, too. Other jobs run in rounds. With an `hb_domain` above 1 the nodes are GPUs: this many consecutive
     ones form a domain of high bandwidth, in which each sends at `hb_gbps`.
     """
 

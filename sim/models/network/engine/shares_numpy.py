@@ -8,14 +8,21 @@ from sim.models.network.engine.program import DIRTY, FLOWS, SHARES, Floats, Inte
 from sim.models.network.engine.shares import TOGETHER
 
 
-def join(state: State, near: Neighbours, begin: int) -> None:  # noqa: ARG001 - the signature of `shares`
-    """Record that flows changed; `share` recomputes all of them."""
+def join(state: State, near: Neighbours, begin: int) -> None:
+    """Count the flows at `begin` and behind on their links, and record that flows changed."""
+    _count(near, state.flows[begin : state.number[FLOWS]], 1)
     state.number[DIRTY] = 1
 
 
-def leave(state: State, near: Neighbours, end: int) -> None:  # noqa: ARG001 - the signature of `shares`
-    """Record that flows changed, as `join`."""
+def leave(state: State, near: Neighbours, end: int) -> None:
+    """Take the flows that have ended off their links: those behind the moving ones, up to `end`."""
+    _count(near, state.flows[state.number[FLOWS] : end], -1)
     state.number[DIRTY] = 1
+
+
+def _count(near: Neighbours, messages: Integers, change: int) -> None:
+    for message in messages:
+        near.on_count[near.links[near.first[message] : near.first[message + 1]]] += change
 
 
 def share(state: State, near: Neighbours, capacity: Floats) -> None:

@@ -121,6 +121,7 @@ def simulate(
     changes: Sequence[Change] = (),
     trace: bool = False,
     rounding: float = 0.0,
+    begin_rounding: float = 0.0,
     parts: int = 1,
     in_proportion: bool = False,
 ) -> Execution:
@@ -128,7 +129,8 @@ def simulate(
 
     If a link dies, its flows wait until the link has capacity again. With a `rounding` of 0.01 a flow may keep its rate
     up to 1 % longer than its bytes need, so that flows of similar durations end together and rates are computed less
-    often; 0 is exact. Messages are split into `parts`, which take different paths if the router of the fabric offers
+    often; with a `begin_rounding` the data of a message may begin late by this share of its duration, so that rates are
+    computed once for flows that begin shortly after each other. 0 is exact. Messages are split into `parts`, which take different paths if the router of the fabric offers
     several. Rates are max-min fair or, `in_proportion`, those of equal windows over FIFO queues (see
     `engine.proportional`).
 
@@ -143,6 +145,7 @@ def simulate(
         never_full,
         trace=trace,
         rounding=rounding,
+        begin_rounding=begin_rounding,
         in_proportion=in_proportion,
     )
     for change in sorted(changes):
@@ -170,17 +173,21 @@ class Run:
         *,
         trace: bool = False,
         rounding: float = 0.0,
+        begin_rounding: float = 0.0,
         in_proportion: bool = False,
     ) -> None:
-        if not 0 <= rounding < 1:
-            raise ValueError(
-                f"rounding is {rounding}: it must be a share of a flow's duration, at least 0 and below 1"
-            )
+        for share in (rounding, begin_rounding):
+            if not 0 <= share < 1:
+                raise ValueError(
+                    f"rounding is {share}: it must be a share of a flow's duration, at least 0 and below 1"
+                )
         self.lowered = lowered
         self.capacity = np.array(capacity, dtype=np.float64)
         self.routes: Routes = lowered.routes
         rows = _TRACE_ROWS + capacity.size + lowered.program.message_bytes.size if trace else 0
-        self.state: State = fresh_state(lowered.program, capacity.size, trace_rows=rows, rounding=rounding)
+        self.state: State = fresh_state(
+            lowered.program, capacity.size, trace_rows=rows, rounding=rounding, begin_rounding=begin_rounding
+        )
         self._near = fresh_neighbours(lowered.routes, never_full, in_proportion=in_proportion)
         self._in_proportion = in_proportion
         self._never_full = never_full
@@ -266,6 +273,7 @@ class Run:
         links = self.capacity.size
         self.state.dirty[:], self.state.dirty_mark[:] = np.arange(links), 1
         self.state.number[DIRTY] = links
+        self.state.due_s[0] = self.state.clock[0]
 
     def _empty_trace(self) -> None:
         number = self.state.number
