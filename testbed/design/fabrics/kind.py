@@ -50,8 +50,8 @@ class ChosenFabric:
     """A fabric, and how jobs run on it. `host_gbps` is the total rate at which a host can send.
 
     `topology` is that of direct connect, `circuits` a switch that follows the demand. Flows may end late by the
-    fraction `rounding` of their duration, and begin late by `begin_rounding`, see `simulate`. `routing` is one of `ROUTINGS`, or
-    "" for the fabric's default; `seed` draws the paths of `hash`.
+    fraction `rounding` of their duration, and begin late by `begin_rounding`, see `simulate`. `routing` is one of
+    `ROUTINGS`, or "" for the fabric's default; `seed` draws the paths of `hash`.
     """
 
     name: str
@@ -111,8 +111,8 @@ class FabricOptions:
 
     `fluid` simulates all rounds of a ring as one flow. By default a job of a plan is fluid, as in its planner's last
     simulation, so that it takes the predicted time; so are jobs of more than `ROUNDS_UP_TO` nodes, whose flows
-    begin and end up to 1 % late, too. Other jobs run in rounds. With an `hb_domain` above 1 the nodes are GPUs: this many consecutive
-    ones form a domain of high bandwidth, in which each sends at `hb_gbps`.
+    begin and end up to 1 % late, too. Other jobs run in rounds. With an `hb_domain` above 1 the nodes are GPUs: this
+    many consecutive ones form a domain of high bandwidth, in which each sends at `hb_gbps`.
     """
 
     oversubscription: float = 2.0

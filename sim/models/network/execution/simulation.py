@@ -129,10 +129,10 @@ def simulate(
 
     If a link dies, its flows wait until the link has capacity again. With a `rounding` of 0.01 a flow may keep its rate
     up to 1 % longer than its bytes need, so that flows of similar durations end together and rates are computed less
-    often; with a `begin_rounding` the data of a message may begin late by this share of its duration, so that rates are
-    computed once for flows that begin shortly after each other. 0 is exact. Messages are split into `parts`, which take different paths if the router of the fabric offers
-    several. Rates are max-min fair or, `in_proportion`, those of equal windows over FIFO queues (see
-    `engine.proportional`).
+    often. With a `begin_rounding` the data of a message may begin late by this share of its duration, so that rates
+    are computed once for flows that begin shortly after each other. 0 is exact. Messages are split into `parts`, which
+    take different paths if the router of the fabric offers several. Rates are max-min fair or, `in_proportion`, those
+    of equal windows over FIFO queues (see `engine.proportional`).
 
     Raise `Stalled` if a flow waits for a dead link for ever, `ValueError` for a graph with more nodes than the fabric,
     a change of an unknown link, or a rounding outside [0, 1).
