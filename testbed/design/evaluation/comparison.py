@@ -56,7 +56,7 @@ def rows_of(text: str, *, of_gpus: bool = False) -> tuple[str, ...]:
     All are those for servers, or for GPUs. Raises `TopologyError` for an unknown name.
     """
     if text == "all":
-        return tuple(name for name in ROWS if (is_switched(name) if of_gpus else not is_of_gpus(name)))
+        return tuple(name for name in ROWS if (name != EQUAL_COST if of_gpus else not is_of_gpus(name)))
     names = tuple(text.split(","))
     unknown = [name for name in names if name not in ROWS]
     if unknown:
@@ -78,8 +78,11 @@ def compare_fabrics(
 
     def fabric(name: str) -> ChosenFabric:
         equal_cost = name == EQUAL_COST
+        # The GPUs of a host share its links, unless each has its own link to a switch.
+        shares = options.hb_domain > 1 and not (equal_cost or is_switched(name))
+        link_gbps = rate_gbps * options.hb_domain if shares else rate_gbps
         return job.fabric(
-            "fattree" if equal_cost else name, degree, rate_gbps, options, equal_cost=equal_cost
+            "fattree" if equal_cost else name, degree, link_gbps, options, equal_cost=equal_cost
         )
 
     def row(name: str) -> Row:

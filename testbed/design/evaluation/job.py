@@ -119,7 +119,7 @@ class Job:
         rings, rounding = self.choose_precision(options)
         if rings == "rounds":
             return chosen
-        return replace(chosen.as_fluid(), rounding=rounding, begin_rounding=rounding)
+        return replace(chosen.as_fluid(), rounding=rounding / 2, lag=rounding)
 
     def choose_precision(self, options: FabricOptions) -> tuple[Literal["rounds", "fluid"], float]:
         """Return how AllReduces on rings are simulated, and the rounding of flows, see `FabricOptions`.

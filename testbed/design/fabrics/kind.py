@@ -25,7 +25,7 @@ from sim.models.network.allreduce.fluid import fluid
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
 from sim.models.network.execution.packets import simulate_packets
-from sim.models.network.fabrics import Fabric, direct_connect, join_domains, shortest_paths
+from sim.models.network.fabrics import Fabric, direct_connect, join_domains, share_hosts, shortest_paths
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.fabrics.fabric_list import HB_GBPS
@@ -50,7 +50,7 @@ class ChosenFabric:
     """A fabric, and how jobs run on it. `host_gbps` is the total rate at which a host can send.
 
     `topology` is that of direct connect, `circuits` a switch that follows the demand. Flows may end late by the
-    fraction `rounding` of their duration, and begin late by `begin_rounding`, see `simulate`. `routing` is one of
+    fraction `rounding` of their duration, and rates follow them late by `lag`, see `simulate`. `routing` is one of
     `ROUTINGS`, or "" for the fabric's default; `seed` draws the paths of `hash`.
     """
 
@@ -61,7 +61,7 @@ class ChosenFabric:
     topology: Topology | None = None
     circuits: CircuitSwitch | None = None
     rounding: float = 0.0
-    begin_rounding: float = 0.0
+    lag: float = 0.0
     routing: str = ""
     seed: int = 0
 
@@ -91,7 +91,12 @@ class ChosenFabric:
             )
         if self.circuits is not None:
             return simulate_circuits(
-                graph, self.circuits, latency=latency, allreduce=self.allreduce, trace=trace
+                graph,
+                self.circuits,
+                latency=latency,
+                allreduce=self.allreduce,
+                trace=trace,
+                rounding=self.rounding,
             )
         return simulate(
             graph,
@@ -100,7 +105,7 @@ class ChosenFabric:
             allreduce=self.allreduce,
             trace=trace,
             rounding=self.rounding,
-            begin_rounding=self.begin_rounding,
+            lag=self.lag,
             parts=SPREAD_PARTS if self.routing == SPREAD and self.fabric.hosts_forward else 1,
         )
 
@@ -178,6 +183,19 @@ def with_domains(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
     """Return a fabric of switches whose hosts are GPUs, with the domains that `options` describe."""
     fabric = join_domains(chosen.fabric, options.hb_domain, options.hb_gbps)
     return replace(chosen, fabric=fabric, allreduce=over_domains(options.hb_domain))
+
+
+def with_shared_hosts(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
+    """Return a fabric whose hosts have several GPUs, which share the links of their host and are the nodes of jobs."""
+    allreduce = over_domains(options.hb_domain, chosen.allreduce)
+    circuits = chosen.circuits
+    if circuits is not None:
+        circuits = replace(circuits, domain=options.hb_domain, domain_gbps=options.hb_gbps)
+        fabric = circuits.fabric()
+    else:
+        fabric = share_hosts(chosen.fabric, options.hb_domain, options.hb_gbps)
+    host_gbps = chosen.host_gbps / options.hb_domain
+    return replace(chosen, fabric=fabric, circuits=circuits, allreduce=allreduce, host_gbps=host_gbps)
 
 
 def with_routing(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:

@@ -93,6 +93,7 @@ def run(
         if flow_s > clock[0] + TICK_S:
             continue
         _end_flows(program, routes, state, near)
+        flow_s = next_end_s(state.flow_until_s[: number[FLOWS]])
 
 
 @compile_function
@@ -281,7 +282,7 @@ def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours)
     number, flows, until_s, size_bytes = state.number, state.flows, state.flow_until_s, program.message_bytes
     first, links, link_bytes, group_of = routes.first, routes.links, state.link_bytes, program.message_group
     flows_left, place_of, now = state.flows_left, state.flow_place, state.clock[0]
-    place, before = 0, number[FLOWS]
+    place, before, shortest_s = 0, number[FLOWS], np.inf
     while place < number[FLOWS]:
         if until_s[place] > now + TICK_S:
             place += 1
@@ -290,6 +291,7 @@ def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours)
         message, last = flows[place], number[FLOWS]
         flows[place], flows[last], until_s[place] = flows[last], message, until_s[last]
         place_of[flows[place]] = place
+        shortest_s = min(shortest_s, now - state.flow_begin_s[message])
         for entry in range(first[message], first[message + 1]):
             link_bytes[links[entry]] += size_bytes[message]
         flows_left[group_of[message]] -= 1
@@ -297,7 +299,7 @@ def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours)
             set_timer(state, now + program.tail_s[group_of[message]], ARRIVED, group_of[message])
     if number[FLOWS] < before:
         leave(state, near, before)
-        state.due_s[0] = now
+        state.due_s[0] = min(state.due_s[0], now + state.rounding[1] * shortest_s)
         note_flows(program, state, before)
 
 

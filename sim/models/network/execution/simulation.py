@@ -99,12 +99,23 @@ class Execution:
     @property
     def bytes_in(self) -> int:
         """Bytes that links brought to hosts."""
-        return int(self.link_bytes[self.fabric.targets < self.fabric.nodes].sum())
+        return int(self.link_bytes[self.fabric.targets < self.fabric.nodes].sum()) + self._passed_on
 
     @property
     def bytes_forwarded(self) -> int:
         """Bytes that left a host where they did not begin."""
-        return int(self.link_bytes[self.fabric.sources < self.fabric.nodes].sum()) - self.wire_bytes
+        left_nodes = int(self.link_bytes[self.fabric.sources < self.fabric.nodes].sum())
+        return left_nodes - self.wire_bytes + self._passed_on
+
+    @property
+    def _passed_on(self) -> int:
+        """Bytes on links between hosts that several nodes share, beyond the first link of each message."""
+        if self.fabric.domain == 1:
+            return 0
+        program, messages = self.lowered.program, self.lowered.messages
+        leaves = messages.source // self.fabric.domain != messages.target // self.fabric.domain
+        sent = int((program.message_bytes * messages.rounds)[leaves].sum())
+        return int(self.link_bytes[self.fabric.joins_hosts].sum()) - sent
 
     @property
     def bandwidth_tax(self) -> float:
@@ -121,7 +132,7 @@ def simulate(
     changes: Sequence[Change] = (),
     trace: bool = False,
     rounding: float = 0.0,
-    begin_rounding: float = 0.0,
+    lag: float = 0.0,
     parts: int = 1,
     in_proportion: bool = False,
 ) -> Execution:
@@ -129,8 +140,8 @@ def simulate(
 
     If a link dies, its flows wait until the link has capacity again. With a `rounding` of 0.01 a flow may keep its rate
     up to 1 % longer than its bytes need, so that flows of similar durations end together and rates are computed less
-    often. With a `begin_rounding` the data of a message may begin late by this share of its duration, so that rates
-    are computed once for flows that begin shortly after each other. 0 is exact. Messages are split into `parts`, which
+    often. With a `lag` the rates may follow the begin and the end of a flow late by this share of its duration, so
+    that they are computed once for flows that begin or end shortly after each other. 0 is exact. Messages are split into `parts`, which
     take different paths if the router of the fabric offers several. Rates are max-min fair or, `in_proportion`, those
     of equal windows over FIFO queues (see `engine.proportional`).
 
@@ -145,7 +156,7 @@ def simulate(
         never_full,
         trace=trace,
         rounding=rounding,
-        begin_rounding=begin_rounding,
+        lag=lag,
         in_proportion=in_proportion,
     )
     for change in sorted(changes):
@@ -173,10 +184,10 @@ class Run:
         *,
         trace: bool = False,
         rounding: float = 0.0,
-        begin_rounding: float = 0.0,
+        lag: float = 0.0,
         in_proportion: bool = False,
     ) -> None:
-        for share in (rounding, begin_rounding):
+        for share in (rounding, lag):
             if not 0 <= share < 1:
                 raise ValueError(
                     f"rounding is {share}: it must be a share of a flow's duration, at least 0 and below 1"
@@ -186,7 +197,7 @@ class Run:
         self.routes: Routes = lowered.routes
         rows = _TRACE_ROWS + capacity.size + lowered.program.message_bytes.size if trace else 0
         self.state: State = fresh_state(
-            lowered.program, capacity.size, trace_rows=rows, rounding=rounding, begin_rounding=begin_rounding
+            lowered.program, capacity.size, trace_rows=rows, rounding=rounding, lag=lag
         )
         self._near = fresh_neighbours(lowered.routes, never_full, in_proportion=in_proportion)
         self._in_proportion = in_proportion

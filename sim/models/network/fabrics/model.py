@@ -46,6 +46,8 @@ class Fabric:
     router: Router
     hosts_forward: bool
     cost: Cost
+    domain: int = 1
+    """Number of consecutive nodes that share the links of a host: the hosts are then the vertices from `nodes` on."""
     weights: Floats | None = None
     alternatives: tuple[int, Router] | None = None
     """Number of paths among which a hash may choose for a pair, and the router whose choice c is the c-th of them."""
@@ -82,8 +84,16 @@ class Fabric:
 
     def relays(self, first: Integers, links: Integers) -> Integers:
         """Return the number of hosts that forward on each path, (paths,), of paths as `routes` returns them."""
-        leaves_host = np.concatenate([[0], np.cumsum(self.sources[links] < self.nodes)])
-        return np.maximum(np.diff(leaves_host[first]) - 1, 0)
+        forwarded = np.zeros(first.size - 1, np.int64)
+        for leaves_host in (self.sources[links] < self.nodes, self.joins_hosts[links]):
+            before = np.concatenate([[0], np.cumsum(leaves_host)])
+            forwarded += np.maximum(np.diff(before[first]) - 1, 0)
+        return forwarded
+
+    @property
+    def joins_hosts(self) -> NDArray[np.bool_]:
+        """Whether a link joins two hosts whose nodes share it, (links,); False everywhere if the nodes are hosts."""
+        return (self.sources >= self.nodes) & (self.targets >= self.nodes) & (self.domain > 1)
 
     def path(self, source: int, target: int, choice: int = 0) -> tuple[int, ...]:
         """Return the links from one node to another, in order."""

@@ -207,7 +207,7 @@ def test_late_begins_move_the_same_bytes_in_nearly_the_same_time_with_less_work(
                 moved = job.transfer(source, target, 400_000 + 9_000 * ((source + target) % 7), after=[ready])
                 job.compute(target, 1e-5, after=[moved])
     exact, rounded, waiting = (
-        simulate(job.build(), fabric, rounding=end, begin_rounding=begin)
+        simulate(job.build(), fabric, rounding=end, lag=begin)
         for end, begin in ((0, 0), (0.01, 0), (0.01, 0.01))
     )
     assert waiting.link_bytes.tolist() == exact.link_bytes.tolist()
@@ -219,5 +219,5 @@ def test_a_flow_that_begins_alone_waits_for_its_share_of_the_duration():
     """12.5 MB at 12.5 GB/s last 1 ms, so the flow begins 10 us late."""
     job = TaskGraphBuilder(nodes=2)
     job.transfer(0, 1, 12_500_000, after=[job.compute(0, 1e-3)])
-    done = simulate(job.build(), ideal_switch(2, 100), latency=NO_LATENCY, begin_rounding=0.01)
+    done = simulate(job.build(), ideal_switch(2, 100), latency=NO_LATENCY, lag=0.01)
     assert done.iteration_s == pytest.approx(2.01e-3, rel=1e-9)
