@@ -17,9 +17,17 @@ def build_forwarding(request: FabricRequest) -> ChosenFabric:
     return _circuits(request, forwarding=True)
 
 
+MAX_NODES = 1024
+"""Nodes of the largest switch: every period the controller compares the demands of all pairs."""
+
+
 def _circuits(request: FabricRequest, *, forwarding: bool) -> ChosenFabric:
     if request.nodes == 1:
         return make_single_host_fabric(request)
+    if request.nodes > MAX_NODES:
+        raise ValueError(
+            f"the controller compares all pairs of nodes every period, which takes too long beyond {MAX_NODES:,} nodes"
+        )
     # The switch reads the demand every 50 ms, or less often if moving the circuits takes long.
     period_s = max(50e-3, 2 * request.options.reconfiguration_s)
     switch = CircuitSwitch(

@@ -187,7 +187,7 @@ def fresh_state(
     return State(
         clock=np.zeros(1),
         rounding=np.array([rounding, lag], dtype=np.float64),
-        due_s=np.zeros(1),
+        due_s=np.full(1, np.inf),
         number=number,
         waits_for=program.task_after.copy(),
         begin_s=np.full(tasks, np.nan),
@@ -213,7 +213,7 @@ def fresh_state(
         flow_begin_s=np.zeros(messages),
         link_bytes=integers(links),
         link_rate=np.zeros(links),
-        dirty=integers(links),
+        dirty=integers(links + 1),  # `shares_numpy` counts one for changed flows
         dirty_mark=integers(links),
         timer_s=np.zeros(tasks + groups + 1),
         timer_order=integers(tasks + groups + 1),

@@ -11,13 +11,13 @@ from sim.models.network.engine.shares import TOGETHER
 def join(state: State, near: Neighbours, begin: int) -> None:
     """Count the flows at `begin` and behind on their links, and record that flows changed."""
     _count(near, state.flows[begin : state.number[FLOWS]], 1)
-    state.number[DIRTY] = 1
+    state.number[DIRTY] = max(state.number[DIRTY], 1)
 
 
 def leave(state: State, near: Neighbours, end: int) -> None:
     """Take the flows that have ended off their links: those behind the moving ones, up to `end`."""
     _count(near, state.flows[state.number[FLOWS] : end], -1)
-    state.number[DIRTY] = 1
+    state.number[DIRTY] = max(state.number[DIRTY], 1)
 
 
 def _count(near: Neighbours, messages: Integers, change: int) -> None:
@@ -29,6 +29,7 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
     """Set the fair rates of all moving flows, and the ends of those whose rate changes."""
     state.number[SHARES] += 1
     state.number[DIRTY] = 0
+    state.dirty_mark[:] = 0
     moving = state.flows[: state.number[FLOWS]]
     rates = fair_rates(moving, near.first, near.links, capacity)
     places = np.flatnonzero(rates != state.flow_rate[moving])

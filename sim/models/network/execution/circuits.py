@@ -171,15 +171,28 @@ def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, lit: Integers) 
     if switch.forwarding:
         circuits[np.arange(switch.nodes), np.roll(np.arange(switch.nodes), -1)] = 1
     out, into = switch.degree - circuits.sum(axis=1), switch.degree - circuits.sum(axis=0)
-    heap = [(-wanted_bytes[s, t], int(s), int(t)) for s, t in np.argwhere(wanted_bytes > 0) if s != t]
-    heapq.heapify(heap)
-    while heap:
-        use, source, target = heapq.heappop(heap)
-        if out[source] and into[target]:
+    sources, targets = np.nonzero(wanted_bytes > 0)
+    bytes_to_move = wanted_bytes[sources, targets]
+    # Most pairs get no circuit, so the first use of each is sorted, and only further uses are in the heap.
+    order = np.argsort(-bytes_to_move, kind="stable")
+    first_uses = zip(*(column[order].tolist() for column in (-bytes_to_move, sources, targets)), strict=True)
+    transmitters, receivers = out.tolist(), into.tolist()
+    free = min(sum(transmitters), sum(receivers))
+    heap: list[tuple[float, int, int]] = []
+    following = next(first_uses, None)
+    while free and (heap or following):
+        if following and (not heap or following < heap[0]):
+            use, source, target = following
+            following = next(first_uses, None)
+        else:
+            use, source, target = heapq.heappop(heap)
+        if source != target and transmitters[source] and receivers[target]:
             circuits[source, target] += 1
-            out[source] -= 1
-            into[target] -= 1
+            transmitters[source] -= 1
+            receivers[target] -= 1
+            free -= 1
             heapq.heappush(heap, (use / 2, source, target))
+    out, into = np.array(transmitters), np.array(receivers)
     for source, target in np.argwhere(lit > circuits):
         staying = min(lit[source, target] - circuits[source, target], out[source], into[target])
         circuits[source, target] += staying

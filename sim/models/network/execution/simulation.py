@@ -141,9 +141,9 @@ def simulate(
     If a link dies, its flows wait until the link has capacity again. With a `rounding` of 0.01 a flow may keep its rate
     up to 1 % longer than its bytes need, so that flows of similar durations end together and rates are computed less
     often. With a `lag` the rates may follow the begin and the end of a flow late by this share of its duration, so
-    that they are computed once for flows that begin or end shortly after each other. 0 is exact. Messages are split into `parts`, which
-    take different paths if the router of the fabric offers several. Rates are max-min fair or, `in_proportion`, those
-    of equal windows over FIFO queues (see `engine.proportional`).
+    that they are computed once for flows that begin or end shortly after each other. 0 is exact. Messages are split
+    into `parts`, which take different paths if the router of the fabric offers several. Rates are max-min fair or,
+    `in_proportion`, those of equal windows over FIFO queues (see `engine.proportional`).
 
     Raise `Stalled` if a flow waits for a dead link for ever, `ValueError` for a graph with more nodes than the fabric,
     a change of an unknown link, or a rounding outside [0, 1).
@@ -194,6 +194,7 @@ class Run:
                 )
         self.lowered = lowered
         self.capacity = np.array(capacity, dtype=np.float64)
+        self._shared_capacity = self.capacity.copy()
         self.routes: Routes = lowered.routes
         rows = _TRACE_ROWS + capacity.size + lowered.program.message_bytes.size if trace else 0
         self.state: State = fresh_state(
@@ -211,7 +212,7 @@ class Run:
         from sim.models.network.engine import loop
 
         program, state = self.lowered.program, self.state
-        self._touch_all()
+        self._touch_changes()
         while (
             reason := loop.run(program, self.routes, state, self._near, self.capacity, time_s)
         ) == loop.FULL:
@@ -235,6 +236,7 @@ class Run:
             state.link_bytes[self.links_of(message)] -= size_bytes
         self._near = fresh_neighbours(routes, self._never_full, in_proportion=self._in_proportion)
         loop.join(state, self._near, 0)
+        state.due_s[0] = state.clock[0]
 
     def moving(self) -> tuple[Integers, Floats]:
         """Return the messages whose data moves, and the remaining bytes of each."""
@@ -279,12 +281,17 @@ class Run:
             trace,
         )
 
-    def _touch_all(self) -> None:
-        """Mark all links as changed, because the caller may have written to `capacity`."""
-        links = self.capacity.size
-        self.state.dirty[:], self.state.dirty_mark[:] = np.arange(links), 1
-        self.state.number[DIRTY] = links
-        self.state.due_s[0] = self.state.clock[0]
+    def _touch_changes(self) -> None:
+        """Mark the links to whose `capacity` the caller has written."""
+        state = self.state
+        changed = np.flatnonzero((self.capacity != self._shared_capacity) & (state.dirty_mark == 0))
+        begin = state.number[DIRTY]
+        state.dirty[begin : begin + changed.size] = changed
+        state.dirty_mark[changed] = 1
+        state.number[DIRTY] += changed.size
+        if changed.size:
+            state.due_s[0] = state.clock[0]
+        self._shared_capacity[:] = self.capacity
 
     def _empty_trace(self) -> None:
         number = self.state.number

@@ -15,12 +15,12 @@ from sim.models.network.allreduce.fluid import fluid
 from sim.models.network.execution import simulate
 from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
 from sim.models.network.fabrics import (
+    circulant,
     expander,
     fat_tree,
     ideal_switch,
     join_domains,
     rail_only,
-    circulant,
     rail_optimized,
     share_hosts,
 )
