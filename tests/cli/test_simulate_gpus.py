@@ -46,14 +46,14 @@ def test_moving_circuits_count_their_moves_and_their_dark_time(testbed):
 
 
 def test_a_comparison_is_of_servers_or_of_gpus(testbed):
-    servers, gpus = (testbed("compare", *GPT, "--nodes", 4, *more) for more in ((), ("--hb-domain", 2)))
+    servers, gpus = (testbed("compare", *GPT, "--nodes", 6, *more) for more in ((), ("--hb-domain", 2)))
     names = [{row["fabric"] for row in ran.json["fabrics"]} for ran in (servers, gpus)]
 
     assert not {"rail-only", "rail-optimized"} & names[0]
     assert names[1] == names[0] - {"fattree-equal-cost"} | {"rail-only", "rail-optimized"}
     assert {row["host_gbps"] for row in gpus.json["fabrics"]} == {400}
-    assert servers.json["gpus"] == 16
-    assert gpus.json["gpus"] == 8
+    assert servers.json["gpus"] == 24
+    assert gpus.json["gpus"] == 12
 
 
 @pytest.mark.parametrize("fabric", ["direct", "expander", "circuits", "circuits-forwarding"])
@@ -73,7 +73,7 @@ def test_moving_circuits_refuse_what_takes_too_long(testbed):
     ran = testbed("simulate", *GPT, "--fabric", "circuits", "--nodes", 1025)
 
     assert ran.code != 0
-    assert "takes too long beyond 1,024 nodes" in ran.err
+    assert "takes too long beyond 1,024 nodes" in ran.json["error"]["message"]
 
 
 def test_large_jobs_are_fluid_and_rounded_and_say_so(testbed):
