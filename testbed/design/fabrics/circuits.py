@@ -42,12 +42,12 @@ def _circuits(request: FabricRequest, *, forwarding: bool) -> ChosenFabric:
 
 
 CIRCUITS = FabricKind(
-    "an optical switch that follows the demand within an iteration; D circuits of R",
+    "an optical switch that follows the demand within an iteration; D circuits of R. At most 1,024 servers",
     build,
     options=("reconfiguration_s",),
 )
 CIRCUITS_FORWARDING = FabricKind(
-    "the same with one circuit in a ring, over which hosts forward; D circuits of R",
+    "the same with one circuit in a ring, over which hosts forward; D circuits of R. At most 1,024 servers",
     build_forwarding,
     options=("reconfiguration_s",),
 )
