@@ -11,7 +11,7 @@ from lightbed.output_file import save_figure
 from lightbed.wording import install_extra
 from testbed.design.evaluation.job import Job
 from testbed.design.evaluation.simulation import figures, simulate_on
-from testbed.design.fabrics.fabric_list import FABRICS, is_of_gpus, is_switched
+from testbed.design.fabrics.fabric_list import FABRICS, find_kind, is_of_gpus, is_switched
 from testbed.design.fabrics.kind import DEFAULT_OPTIONS, ChosenFabric, FabricOptions
 from testbed.errors import TopologyError, WorkloadError
 
@@ -70,8 +70,12 @@ def compare_fabrics(
     degree: int,
     rate_gbps: float,
     options: FabricOptions = DEFAULT_OPTIONS,
+    *,
+    leaves_out_slow: bool = False,
 ) -> tuple[Row, ...]:
     """Return a row for each name, in order; the row of a fabric on which the job does not run holds the failure.
+
+    With `leaves_out_slow` so does that of a fabric which takes minutes for the job, see `FabricKind.compared_up_to`.
 
     Raises `TopologyError` or `WorkloadError` if the job does not run on the ideal switch, the reference of the others.
     """
@@ -85,7 +89,13 @@ def compare_fabrics(
             "fattree" if equal_cost else name, degree, link_gbps, options, equal_cost=equal_cost
         )
 
+    hosts = job.graph.nodes // options.hb_domain
+
     def row(name: str) -> Row:
+        kind = find_kind(name)
+        most = kind.compared_up_to if kind else None
+        if leaves_out_slow and most is not None and hosts > most:
+            return Row(name, failure=f"takes minutes beyond {most} servers: name it in --fabrics")
         try:
             return _row(name, fabric(name), job)
         except (TopologyError, WorkloadError) as error:

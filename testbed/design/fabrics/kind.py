@@ -162,7 +162,7 @@ class FabricKind:
 
     `options` are those of `FabricOptions` that `build` reads. `is_switched`: made of packet switches, so a host has
     one link. `is_of_gpus`: its hosts are GPUs in domains of high bandwidth. `has_equal_cost`: can be built at the rate
-    at which it costs as much as direct connect.
+    at which it costs as much as direct connect. A comparison of all fabrics leaves it out above `compared_up_to` hosts.
     """
 
     sentence: str
@@ -171,6 +171,7 @@ class FabricKind:
     is_switched: bool = False
     is_of_gpus: bool = False
     has_equal_cost: bool = False
+    compared_up_to: int | None = None
 
 
 def make_single_host_fabric(request: FabricRequest) -> ChosenFabric:
