@@ -6,7 +6,6 @@ from sim.models.network.allreduce import ring
 from sim.models.network.execution.circuits import CircuitSwitch
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest, make_single_host_fabric
 
-
 COMPARED_UP_TO = 256
 """Hosts of the largest switch that takes seconds: every period the controller compares the demands of all pairs."""
 
