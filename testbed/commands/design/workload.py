@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from testbed.commands.declare import Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document
 from testbed.commands.progress import note_compilation
-from testbed.design.fabrics.fabric_list import HB_GBPS
+from testbed.design.fabrics import HB_GBPS
 from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:

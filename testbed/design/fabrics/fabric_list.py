@@ -13,9 +13,6 @@ from testbed.errors import TopologyError
 if TYPE_CHECKING:
     from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
 
-HB_GBPS = 2400.0
-"""Default rate of a GPU inside its domain of high bandwidth, each way: NVLink of an A100, 300 GB/s."""
-
 FABRICS = {
     "ideal": "ideal:IDEAL",
     "fattree": "fat_tree:FATTREE",

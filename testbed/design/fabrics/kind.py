@@ -28,7 +28,7 @@ from sim.models.network.execution.packets import simulate_packets
 from sim.models.network.fabrics import Fabric, direct_connect, join_domains, share_hosts, shortest_paths
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
-from testbed.design.fabrics.fabric_list import HB_GBPS
+from testbed.design.fabrics import HB_GBPS
 from testbed.design.model import Topology
 from testbed.design.routing.route_sets import RouteSets
 from testbed.design.topology.demand import Demand
