@@ -213,7 +213,7 @@ def fresh_state(
         flow_begin_s=np.zeros(messages),
         link_bytes=integers(links),
         link_rate=np.zeros(links),
-        dirty=integers(links + 1),  # `shares_numpy` counts one for changed flows
+        dirty=integers(links),
         dirty_mark=integers(links),
         timer_s=np.zeros(tasks + groups + 1),
         timer_order=integers(tasks + groups + 1),

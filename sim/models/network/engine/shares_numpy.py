@@ -9,20 +9,23 @@ from sim.models.network.engine.shares import TOGETHER
 
 
 def join(state: State, near: Neighbours, begin: int) -> None:
-    """Count the flows at `begin` and behind on their links, and record that flows changed."""
-    _count(near, state.flows[begin : state.number[FLOWS]], 1)
-    state.number[DIRTY] = max(state.number[DIRTY], 1)
+    """Count the flows at `begin` and behind on their links, and record that these changed."""
+    _count(state, near, state.flows[begin : state.number[FLOWS]], 1)
 
 
 def leave(state: State, near: Neighbours, end: int) -> None:
     """Take the flows that have ended off their links: those behind the moving ones, up to `end`."""
-    _count(near, state.flows[state.number[FLOWS] : end], -1)
-    state.number[DIRTY] = max(state.number[DIRTY], 1)
+    _count(state, near, state.flows[state.number[FLOWS] : end], -1)
 
 
-def _count(near: Neighbours, messages: Integers, change: int) -> None:
+def _count(state: State, near: Neighbours, messages: Integers, change: int) -> None:
     for message in messages:
-        near.on_count[near.links[near.first[message] : near.first[message + 1]]] += change
+        links = near.links[near.first[message] : near.first[message + 1]]
+        near.on_count[links] += change
+        touched = links[state.dirty_mark[links] == 0]
+        begin = state.number[DIRTY]
+        state.dirty[begin : begin + touched.size], state.dirty_mark[touched] = touched, 1
+        state.number[DIRTY] += touched.size
 
 
 def share(state: State, near: Neighbours, capacity: Floats) -> None:
