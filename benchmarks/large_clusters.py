@@ -19,6 +19,7 @@ CASES = {
     "simulate gpt, rail-only": ("simulate", "gpt", "--fabric", "rail-only"),
     "simulate dlrm": ("simulate", "dlrm"),
     "compare gpt": ("compare", "gpt"),
+    "compare dlrm": ("compare", "dlrm"),
 }
 
 

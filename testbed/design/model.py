@@ -15,8 +15,6 @@ from testbed.errors import TopologyError
 MIN_GBPS = 1e-6
 MAX_GBPS = 1e6
 """Range of the rate of a link: a kilobit to a petabit per second."""
-HB_GBPS = 2400.0
-"""Default rate of a GPU inside its domain of high bandwidth, each way: NVLink of an A100, 300 GB/s."""
 
 
 class Nic(NamedTuple):

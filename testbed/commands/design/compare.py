@@ -69,6 +69,7 @@ class Compare(SimulatesWorkload, Command[ComparisonDocument]):
             degree,
             rate_gbps,
             setting.options,
+            leaves_out_slow=self.fabrics == "all",
         )
         each = f"{count_noun(degree, 'link')} of {rate_gbps:g} Gbit/s each"
         title = f"SIMULATED {job.name} on {count_noun(job.graph.nodes, 'server')}, {each}"

@@ -113,7 +113,7 @@ class SimulationDocument(Figures, JobDocument):
         full = f", the busiest link is full {busiest:.0%} of the time" if busiest is not None else ""
         yield f"{self.payload_bytes / 1e9:.4g} GB sent, bandwidth tax {self.bandwidth_tax:.3f}{full}"
         if self.rings == "fluid":
-            late = f", and flows end up to {self.rounding:.0%} late" if self.rounding else ""
+            late = f", and flows begin and end up to {self.rounding:.0%} late" if self.rounding else ""
             exact = "--fluid: exact flows; " if self.rounding else ""
             yield f"all rounds of a ring are simulated as one flow{late} ({exact}--rounds: each round)"
         if self.checkpoint:

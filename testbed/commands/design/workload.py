@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from testbed.commands.declare import Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document
 from testbed.commands.progress import note_compilation
-from testbed.design.model import HB_GBPS
+from testbed.design.fabrics import HB_GBPS
 from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -248,8 +248,8 @@ class JobDocument(Document):
     `graph` is set for a task graph or a folder of traces, `workload` and the keys after it for a workload.
     `estimated_nodes` counts the nodes of traces that have no duration; `notes` say what was assumed in
     traces, or dropped. `rings` says how AllReduces on rings were
-    simulated: in `rounds`, or `fluid`, all rounds as one flow. Flows may end late by the fraction `rounding` of their
-    duration.
+    simulated: in `rounds`, or `fluid`, all rounds as one flow. Flows may begin and end late by the fraction
+    `rounding` of their duration.
     """
 
     job: str

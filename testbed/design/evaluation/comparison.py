@@ -11,7 +11,7 @@ from lightbed.output_file import save_figure
 from lightbed.wording import install_extra
 from testbed.design.evaluation.job import Job
 from testbed.design.evaluation.simulation import figures, simulate_on
-from testbed.design.fabrics.fabric_list import FABRICS, is_of_gpus, is_switched
+from testbed.design.fabrics.fabric_list import FABRICS, find_kind, is_of_gpus, is_switched
 from testbed.design.fabrics.kind import DEFAULT_OPTIONS, ChosenFabric, FabricOptions
 from testbed.errors import TopologyError, WorkloadError
 
@@ -56,7 +56,7 @@ def rows_of(text: str, *, of_gpus: bool = False) -> tuple[str, ...]:
     All are those for servers, or for GPUs. Raises `TopologyError` for an unknown name.
     """
     if text == "all":
-        return tuple(name for name in ROWS if (is_switched(name) if of_gpus else not is_of_gpus(name)))
+        return tuple(name for name in ROWS if (name != EQUAL_COST if of_gpus else not is_of_gpus(name)))
     names = tuple(text.split(","))
     unknown = [name for name in names if name not in ROWS]
     if unknown:
@@ -70,19 +70,32 @@ def compare_fabrics(
     degree: int,
     rate_gbps: float,
     options: FabricOptions = DEFAULT_OPTIONS,
+    *,
+    leaves_out_slow: bool = False,
 ) -> tuple[Row, ...]:
     """Return a row for each name, in order; the row of a fabric on which the job does not run holds the failure.
+
+    With `leaves_out_slow` so does that of a fabric which takes minutes for the job, see `FabricKind.compared_up_to`.
 
     Raises `TopologyError` or `WorkloadError` if the job does not run on the ideal switch, the reference of the others.
     """
 
     def fabric(name: str) -> ChosenFabric:
         equal_cost = name == EQUAL_COST
+        # The GPUs of a host share its links, unless each has its own link to a switch.
+        shares = options.hb_domain > 1 and not (equal_cost or is_switched(name))
+        link_gbps = rate_gbps * options.hb_domain if shares else rate_gbps
         return job.fabric(
-            "fattree" if equal_cost else name, degree, rate_gbps, options, equal_cost=equal_cost
+            "fattree" if equal_cost else name, degree, link_gbps, options, equal_cost=equal_cost
         )
 
+    hosts = job.graph.nodes // options.hb_domain
+
     def row(name: str) -> Row:
+        kind = find_kind(name)
+        most = kind.compared_up_to if kind else None
+        if leaves_out_slow and most is not None and hosts > most:
+            return Row(name, failure=f"takes minutes beyond {most} servers: name it in --fabrics")
         try:
             return _row(name, fabric(name), job)
         except (TopologyError, WorkloadError) as error:

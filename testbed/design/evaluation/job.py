@@ -120,13 +120,15 @@ class Job:
             )
         )
         rings, rounding = self.choose_precision(options)
-        return replace(chosen.as_fluid(), rounding=rounding) if rings == "fluid" else chosen
+        if rings == "rounds":
+            return chosen
+        return replace(chosen.as_fluid(), rounding=rounding / 2, lag=rounding)
 
     def choose_precision(self, options: FabricOptions) -> tuple[Literal["rounds", "fluid"], float]:
         """Return how AllReduces on rings are simulated, and the rounding of flows, see `FabricOptions`.
 
-        Large jobs are fluid, and their flows may end late by 1 % of their duration: exact flows of 1,024 nodes that all
-        send to each other take a minute.
+        Large jobs are fluid, and their flows may begin and end late by 1 % of their duration: exact flows of 1,024
+        nodes that all send to each other take a minute.
         """
         if options.fluid is not None:
             return ("fluid" if options.fluid else "rounds"), 0.0

@@ -10,3 +10,6 @@
 | `expander` | `expander` |
 | `circuits` | `circuits`, `circuits-forwarding` |
 """
+
+HB_GBPS = 2400.0
+"""Default rate of a GPU inside its domain of high bandwidth, each way: NVLink of an A100, 300 GB/s."""

@@ -6,6 +6,9 @@ from sim.models.network.allreduce import ring
 from sim.models.network.execution.circuits import CircuitSwitch
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest, make_single_host_fabric
 
+COMPARED_UP_TO = 256
+"""Hosts of the largest switch that takes seconds: every period the controller compares the demands of all pairs."""
+
 
 def build(request: FabricRequest) -> ChosenFabric:
     """Return an optical switch that follows the demand within an iteration."""
@@ -37,9 +40,11 @@ CIRCUITS = FabricKind(
     "an optical switch that follows the demand within an iteration; D circuits of R",
     build,
     options=("reconfiguration_s",),
+    compared_up_to=COMPARED_UP_TO,
 )
 CIRCUITS_FORWARDING = FabricKind(
     "the same with one circuit in a ring, over which hosts forward; D circuits of R",
     build_forwarding,
     options=("reconfiguration_s",),
+    compared_up_to=COMPARED_UP_TO,
 )

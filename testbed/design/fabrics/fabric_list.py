@@ -53,8 +53,11 @@ def build_fabric(request: FabricRequest) -> ChosenFabric:
 
     Raises `TopologyError` for an unknown name, an impossible rate or size, and `equal_cost` without support for it.
     """
-    from testbed.design.fabrics.kind import with_domains, with_routing
+    from dataclasses import replace
+
+    from testbed.design.fabrics.kind import with_domains, with_routing, with_shared_hosts
     from testbed.design.model import check_rate
+    from testbed.design.topology.demand import sum_by_hosts
 
     name = request.name
     check_rate(request.rate_gbps)
@@ -64,12 +67,15 @@ def build_fabric(request: FabricRequest) -> ChosenFabric:
     if kind is None:
         raise TopologyError(f"unknown fabric {name!r}: choose {', '.join(FABRICS)}")
     try:
+        domain = request.options.hb_domain
+        if domain > 1 and not kind.is_switched:
+            if request.nodes % domain:
+                raise ValueError(f"{request.nodes} GPUs cannot be divided into domains of {domain}")
+            demand = request.demand and sum_by_hosts(request.demand, domain)
+            request = replace(request, nodes=request.nodes // domain, demand=demand)
+            return with_shared_hosts(with_routing(kind.build(request), request.options), request.options)
         chosen = with_routing(kind.build(request), request.options)
-        if request.options.hb_domain == 1 or kind.is_of_gpus:
-            return chosen
-        if not kind.is_switched:
-            raise TopologyError(f"fabric {name!r} connects whole servers: leave out --hb-domain")
-        return with_domains(chosen, request.options)
+        return chosen if domain == 1 or kind.is_of_gpus else with_domains(chosen, request.options)
     except ValueError as error:
         size = f"{request.nodes} nodes, degree {request.degree}"
         raise TopologyError(f"fabric {name!r} of {size} is not possible: {error}") from error

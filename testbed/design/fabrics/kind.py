@@ -25,10 +25,11 @@ from sim.models.network.allreduce.fluid import fluid
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
 from sim.models.network.execution.packets import simulate_packets
-from sim.models.network.fabrics import Fabric, direct_connect, join_domains, shortest_paths
+from sim.models.network.fabrics import Fabric, direct_connect, join_domains, share_hosts, shortest_paths
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
-from testbed.design.model import HB_GBPS, Topology
+from testbed.design.fabrics import HB_GBPS
+from testbed.design.model import Topology
 from testbed.design.routing.route_sets import RouteSets
 from testbed.design.topology.demand import Demand
 
@@ -49,8 +50,8 @@ class ChosenFabric:
     """A fabric, and how jobs run on it. `host_gbps` is the total rate at which a host can send.
 
     `topology` is that of direct connect, `circuits` a switch that follows the demand. Flows may end late by the
-    fraction `rounding` of their duration, see `simulate`; moving circuits ignore it. `routing` is one of `ROUTINGS`, or
-    "" for the fabric's default; `seed` draws the paths of `hash`.
+    fraction `rounding` of their duration, and rates follow them late by `lag`, see `simulate`. `routing` is one of
+    `ROUTINGS`, or "" for the fabric's default; `seed` draws the paths of `hash`.
     """
 
     name: str
@@ -60,6 +61,7 @@ class ChosenFabric:
     topology: Topology | None = None
     circuits: CircuitSwitch | None = None
     rounding: float = 0.0
+    lag: float = 0.0
     routing: str = ""
     seed: int = 0
 
@@ -89,7 +91,12 @@ class ChosenFabric:
             )
         if self.circuits is not None:
             return simulate_circuits(
-                graph, self.circuits, latency=latency, allreduce=self.allreduce, trace=trace
+                graph,
+                self.circuits,
+                latency=latency,
+                allreduce=self.allreduce,
+                trace=trace,
+                rounding=self.rounding,
             )
         return simulate(
             graph,
@@ -98,6 +105,7 @@ class ChosenFabric:
             allreduce=self.allreduce,
             trace=trace,
             rounding=self.rounding,
+            lag=self.lag,
             parts=SPREAD_PARTS if self.routing == SPREAD and self.fabric.hosts_forward else 1,
         )
 
@@ -107,9 +115,9 @@ class FabricOptions:
     """Options of some fabrics; `reconfiguration_s` is how long changing circuits are dark.
 
     `fluid` simulates all rounds of a ring as one flow. By default a job of a plan is fluid, as in its planner's last
-    simulation, so that it takes the predicted time; so are jobs of more than `ROUNDS_UP_TO` nodes, whose flows are
-    rounded by 1 %, too. Other jobs run in rounds. With an `hb_domain` above 1 the nodes are GPUs: this many consecutive
-    ones form a domain of high bandwidth, in which each sends at `hb_gbps`.
+    simulation, so that it takes the predicted time; so are jobs of more than `ROUNDS_UP_TO` nodes, whose flows
+    begin and end up to 1 % late, too. Other jobs run in rounds. With an `hb_domain` above 1 the nodes are GPUs: this
+    many consecutive ones form a domain of high bandwidth, in which each sends at `hb_gbps`.
     """
 
     oversubscription: float = 2.0
@@ -154,7 +162,7 @@ class FabricKind:
 
     `options` are those of `FabricOptions` that `build` reads. `is_switched`: made of packet switches, so a host has
     one link. `is_of_gpus`: its hosts are GPUs in domains of high bandwidth. `has_equal_cost`: can be built at the rate
-    at which it costs as much as direct connect.
+    at which it costs as much as direct connect. A comparison of all fabrics leaves it out above `compared_up_to` hosts.
     """
 
     sentence: str
@@ -163,6 +171,7 @@ class FabricKind:
     is_switched: bool = False
     is_of_gpus: bool = False
     has_equal_cost: bool = False
+    compared_up_to: int | None = None
 
 
 def make_single_host_fabric(request: FabricRequest) -> ChosenFabric:
@@ -175,6 +184,19 @@ def with_domains(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
     """Return a fabric of switches whose hosts are GPUs, with the domains that `options` describe."""
     fabric = join_domains(chosen.fabric, options.hb_domain, options.hb_gbps)
     return replace(chosen, fabric=fabric, allreduce=over_domains(options.hb_domain))
+
+
+def with_shared_hosts(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
+    """Return a fabric whose hosts have several GPUs, which share the links of their host and are the nodes of jobs."""
+    allreduce = over_domains(options.hb_domain, chosen.allreduce)
+    circuits = chosen.circuits
+    if circuits is not None:
+        circuits = replace(circuits, domain=options.hb_domain, domain_gbps=options.hb_gbps)
+        fabric = circuits.fabric()
+    else:
+        fabric = share_hosts(chosen.fabric, options.hb_domain, options.hb_gbps)
+    host_gbps = chosen.host_gbps / options.hb_domain
+    return replace(chosen, fabric=fabric, circuits=circuits, allreduce=allreduce, host_gbps=host_gbps)
 
 
 def with_routing(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:

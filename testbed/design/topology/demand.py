@@ -81,6 +81,30 @@ def demand_of_matrix(matrix: ArrayLike, allreduce: Iterable[AllReduceDemand] = (
     return demand_of_arrays(len(table), allreduce, source, target, table[source, target])
 
 
+def sum_by_hosts(demand: Demand, domain: int) -> Demand:
+    """Return the demand among hosts that have `domain` consecutive nodes of the demand each.
+
+    The groups of an AllReduce with members in the same hosts add up; each sums inside its hosts first. By hand: 8 nodes
+    in hosts of 2 and groups of 4, which are {0, 2, 4, 6} and {1, 3, 5, 7}, are two sums over all 4 hosts:
+
+    >>> sum_by_hosts(demand_of(8, [AllReduceDemand(4, 100)], [(0, 1, 5), (1, 2, 7)]), 2).allreduce
+    (AllReduceDemand(group=4, size_bytes=200),)
+    """
+    hosts = demand.nodes // domain
+    groups = []
+    for one in demand.allreduce:
+        apart = demand.nodes // one.group
+        spans_all = apart % domain != 0
+        groups.append(
+            AllReduceDemand(
+                hosts if spans_all else one.group, one.size_bytes * (apart if spans_all else domain)
+            )
+        )
+    return demand_of_arrays(
+        hosts, groups, demand.source // domain, demand.target // domain, demand.size_bytes
+    )
+
+
 def demand_of_arrays(
     nodes: int,
     allreduce: Iterable[AllReduceDemand],

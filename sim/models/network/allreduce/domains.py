@@ -14,11 +14,12 @@ import numpy as np
 from sim.models.network.allreduce.algorithms import Algorithm, Chain, Integers, Phase, ring
 
 
-def over_domains(domain: int) -> Algorithm:
+def over_domains(domain: int, across: Algorithm = ring) -> Algorithm:
     """Return the hierarchical AllReduce for domains of `domain` consecutive nodes.
 
-    Groups with the same ranks in each of their domains are summed as the module describes. Other groups form one
-    ring in ascending order, which leaves a domain only once.
+    Groups with the same ranks in each of their domains are summed as the module describes; the members of equal rank
+    use the rings that `across` returns for their domains. Other groups form one ring in ascending order, which leaves
+    a domain only once.
 
     >>> (chain,) = over_domains(4)(range(8), 8000)
     >>> [(phase.rounds, phase.sizes[0].item()) for phase in chain]
@@ -28,18 +29,30 @@ def over_domains(domain: int) -> Algorithm:
     def allreduce(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         ordered = np.sort(np.array(members, dtype=np.int64))
         domains, first = np.unique(ordered // domain, return_index=True)
-        across, inside = domains.size, ordered.size // max(domains.size, 1)
-        rows = ordered.reshape(across, inside) if across * inside == ordered.size else None
+        count, inside = domains.size, ordered.size // max(domains.size, 1)
+        rows = ordered.reshape(count, inside) if count * inside == ordered.size else None
         is_regular = (
             rows is not None
-            and bool((first == np.arange(across) * inside).all())
+            and bool((first == np.arange(count) * inside).all())
             and bool((rows % domain == rows[:1] % domain).all())
         )
-        if not is_regular or across == 1 or inside == 1 or rows is None or not size_bytes:
+        if not is_regular or count == 1 or rows is None or not size_bytes:
             return ring(ordered.tolist(), size_bytes)
         part = -(-size_bytes // inside)
+        rings = [phase for (phase,) in across(domains.tolist(), part)]
+        row_of = np.zeros(domains[-1] + 1, np.int64)
+        row_of[domains] = np.arange(count)
+        # The rings of a group have equally many rounds, so together they are one phase.
+        on_rails = Phase(
+            np.concatenate([rows[row_of[one.sources]].T.ravel() for one in rings]),
+            np.concatenate([rows[row_of[one.targets]].T.ravel() for one in rings]),
+            np.concatenate([np.tile(one.sizes, inside) for one in rings]),
+            rounds=2 * (count - 1),
+        )
+        if inside == 1:
+            return ((on_rails,),)
         spread = _rotate(rows, part, inside - 1)
-        return ((spread, _rotate(rows.T, -(-part // across), 2 * (across - 1)), spread),)
+        return ((spread, on_rails, spread),)
 
     return allreduce
 

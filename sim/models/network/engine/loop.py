@@ -68,16 +68,19 @@ def run(
         # All timers of this time come first, so that the rates are computed once for all of them.
         if number[TIMERS] and timer_s[0] <= clock[0] + TICK_S:
             kind, item = take_timer(state)
-            _fire(program, routes, state, near, kind, item)
+            _fire(program, routes, state, near, capacity, kind, item)
             continue
         if number[DONE] == program.task_s.size:
             return FINISHED
-        if number[DIRTY]:
+        if number[DIRTY] and state.due_s[0] <= clock[0] + TICK_S:
             _share(state, near, capacity)
+            state.due_s[0] = np.inf
             if tracing:
                 note_rates(routes, state)
             flow_s = next_end_s(state.flow_until_s[: number[FLOWS]])
         when_s = min(flow_s, timer_s[0]) if number[TIMERS] else flow_s
+        if number[DIRTY]:
+            when_s = min(when_s, state.due_s[0])
         if number[IDLE] and when_s > clock[0] + TICK_S:
             occupy_devices(program, state)
             continue
@@ -90,6 +93,7 @@ def run(
         if flow_s > clock[0] + TICK_S:
             continue
         _end_flows(program, routes, state, near)
+        flow_s = next_end_s(state.flow_until_s[: number[FLOWS]])
 
 
 @compile_function
@@ -165,7 +169,15 @@ def _compute(program: Program, state: State, task: int) -> None:
 
 
 @compile_function
-def _fire(program: Program, routes: Routes, state: State, near: Neighbours, kind: int, item: int) -> None:
+def _fire(
+    program: Program,
+    routes: Routes,
+    state: State,
+    near: Neighbours,
+    capacity: Floats,
+    kind: int,
+    item: int,
+) -> None:
     """Handle an expired timer of this kind."""
     if kind == COMPUTED:
         free_device(program, state, item)
@@ -173,7 +185,7 @@ def _fire(program: Program, routes: Routes, state: State, near: Neighbours, kind
     elif kind == BEGIN:
         begin(program, state, item)
     elif kind == DATA:
-        _send(program, routes, state, near, item)
+        _send(program, routes, state, near, capacity, item)
     else:
         note_arrival(program, state, item)
 
@@ -219,7 +231,9 @@ def _begin_round(program: Program, state: State, chain: int) -> None:
 
 
 @compile_function
-def _send(program: Program, routes: Routes, state: State, near: Neighbours, group: int) -> None:
+def _send(
+    program: Program, routes: Routes, state: State, near: Neighbours, capacity: Floats, group: int
+) -> None:
     """Start a flow for each message of a group; a message without links or bytes needs none."""
     number, flows, size_bytes, first = state.number, state.flows, program.message_bytes, routes.first
     left, since_s, begin_s = state.flow_left, state.flow_since_s, state.flow_begin_s
@@ -236,9 +250,30 @@ def _send(program: Program, routes: Routes, state: State, near: Neighbours, grou
         rate[message] = 0.0
     added = number[FLOWS] - before
     join(state, near, before)
+    _allow_wait(state, near, capacity, before)
     state.flows_left[group] = added
     if added == 0:
         set_timer(state, now + program.tail_s[group], ARRIVED, group)
+
+
+@compile_function
+def _allow_wait(state: State, near: Neighbours, capacity: Floats, begin: int) -> None:
+    """Let the flows at `begin` and behind wait for their rates, for the share `rounding[1]` of their durations.
+
+    Max-min fair rates give a flow at least an equal part of each of its links, which bounds its duration.
+    """
+    due_s, part, now = state.due_s, state.rounding[1], state.clock[0]
+    if part <= 0:
+        due_s[0] = now
+        return
+    first, links, count, left = near.first, near.links, near.on_count, state.flow_left
+    for place in range(begin, state.number[FLOWS]):
+        message, longest = state.flows[place], 0.0
+        for entry in range(first[message], first[message + 1]):
+            link = links[entry]
+            if capacity[link] > 0:
+                longest = max(longest, count[link] / capacity[link])
+        due_s[0] = min(due_s[0], now + part * longest * left[message])
 
 
 @compile_function
@@ -247,7 +282,7 @@ def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours)
     number, flows, until_s, size_bytes = state.number, state.flows, state.flow_until_s, program.message_bytes
     first, links, link_bytes, group_of = routes.first, routes.links, state.link_bytes, program.message_group
     flows_left, place_of, now = state.flows_left, state.flow_place, state.clock[0]
-    place, before = 0, number[FLOWS]
+    place, before, shortest_s = 0, number[FLOWS], np.inf
     while place < number[FLOWS]:
         if until_s[place] > now + TICK_S:
             place += 1
@@ -256,6 +291,7 @@ def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours)
         message, last = flows[place], number[FLOWS]
         flows[place], flows[last], until_s[place] = flows[last], message, until_s[last]
         place_of[flows[place]] = place
+        shortest_s = min(shortest_s, now - state.flow_begin_s[message])
         for entry in range(first[message], first[message + 1]):
             link_bytes[links[entry]] += size_bytes[message]
         flows_left[group_of[message]] -= 1
@@ -263,6 +299,7 @@ def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours)
             set_timer(state, now + program.tail_s[group_of[message]], ARRIVED, group_of[message])
     if number[FLOWS] < before:
         leave(state, near, before)
+        state.due_s[0] = min(state.due_s[0], now + state.rounding[1] * shortest_s)
         note_flows(program, state, before)
 
 

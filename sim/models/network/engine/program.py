@@ -75,7 +75,10 @@ class State(NamedTuple):
     clock: Floats
     """(1,) seconds"""
     rounding: Floats
-    """(1,) the share of its duration by which a flow may end later, 0 for exact ends"""
+    """(2,) shares of the duration of a flow: by the first it may end late, by the second the rates may follow its begin
+    and end late; 0 for exact times"""
+    due_s: Floats
+    """(1,) when the rates must be computed at the latest, if links are dirty"""
     number: Integers
     """(12,) counters; the module's constants name the indices"""
     waits_for: Integers
@@ -176,12 +179,15 @@ class Neighbours(NamedTuple):
     """(links,) waits of `proportional`; empty if rates are max-min fair"""
 
 
-def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: float = 0.0) -> State:
+def fresh_state(
+    program: Program, links: int, *, trace_rows: int = 0, rounding: float = 0.0, lag: float = 0.0
+) -> State:
     """Return the state at time 0: tasks without predecessors are ready; each trace has room for `trace_rows` rows."""
     (number, ready), (tasks, devices, chains, groups, messages) = _ready_tasks(program), _sizes(program)
     return State(
         clock=np.zeros(1),
-        rounding=np.array([rounding], dtype=np.float64),
+        rounding=np.array([rounding, lag], dtype=np.float64),
+        due_s=np.full(1, np.inf),
         number=number,
         waits_for=program.task_after.copy(),
         begin_s=np.full(tasks, np.nan),

@@ -8,20 +8,31 @@ from sim.models.network.engine.program import DIRTY, FLOWS, SHARES, Floats, Inte
 from sim.models.network.engine.shares import TOGETHER
 
 
-def join(state: State, near: Neighbours, begin: int) -> None:  # noqa: ARG001 - the signature of `shares`
-    """Record that flows changed; `share` recomputes all of them."""
-    state.number[DIRTY] = 1
+def join(state: State, near: Neighbours, begin: int) -> None:
+    """Count the flows at `begin` and behind on their links, and record that these changed."""
+    _count(state, near, state.flows[begin : state.number[FLOWS]], 1)
 
 
-def leave(state: State, near: Neighbours, end: int) -> None:  # noqa: ARG001 - the signature of `shares`
-    """Record that flows changed, as `join`."""
-    state.number[DIRTY] = 1
+def leave(state: State, near: Neighbours, end: int) -> None:
+    """Take the flows that have ended off their links: those behind the moving ones, up to `end`."""
+    _count(state, near, state.flows[state.number[FLOWS] : end], -1)
+
+
+def _count(state: State, near: Neighbours, messages: Integers, change: int) -> None:
+    for message in messages:
+        links = near.links[near.first[message] : near.first[message + 1]]
+        near.on_count[links] += change
+        touched = links[state.dirty_mark[links] == 0]
+        begin = state.number[DIRTY]
+        state.dirty[begin : begin + touched.size], state.dirty_mark[touched] = touched, 1
+        state.number[DIRTY] += touched.size
 
 
 def share(state: State, near: Neighbours, capacity: Floats) -> None:
     """Set the fair rates of all moving flows, and the ends of those whose rate changes."""
     state.number[SHARES] += 1
     state.number[DIRTY] = 0
+    state.dirty_mark[:] = 0
     moving = state.flows[: state.number[FLOWS]]
     rates = fair_rates(moving, near.first, near.links, capacity)
     places = np.flatnonzero(rates != state.flow_rate[moving])

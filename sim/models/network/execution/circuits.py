@@ -27,6 +27,7 @@ from sim.models.network.execution.simulation import Execution, Run, Stalled
 from sim.models.network.fabrics.cost import circuit_switch_cost
 from sim.models.network.fabrics.direct import next_links, path_router
 from sim.models.network.fabrics.model import Fabric, check_sizes
+from sim.models.network.fabrics.rails import share_hosts
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
 
@@ -39,7 +40,11 @@ _PATIENCE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class CircuitSwitch:
-    """A switch with `degree` circuits of `rate_gbps` from and to each node, reconfigured every `period_s`."""
+    """A switch with `degree` circuits of `rate_gbps` from and to each node, reconfigured every `period_s`.
+
+    With a `domain` above 1 each of the `nodes` is a host of so many GPUs, which are the nodes of the fabric; each has
+    `domain_gbps` to and from its host.
+    """
 
     nodes: int
     degree: int
@@ -47,6 +52,8 @@ class CircuitSwitch:
     period_s: float = 50e-3
     delay_s: float = 10e-3
     forwarding: bool = False
+    domain: int = 1
+    domain_gbps: float = 0.0
 
     def __post_init__(self) -> None:
         check_sizes(self.nodes, self.rate_gbps)
@@ -60,10 +67,13 @@ class CircuitSwitch:
             )
 
     def fabric(self) -> Fabric:
-        """Return a fabric with a dark link for each ordered pair of nodes; link s * n + t leads from s to t."""
+        """Return a fabric with a dark link for each ordered pair of nodes; link s * n + t leads from s to t.
+
+        The links of domains follow.
+        """
         pairs = self.nodes**2
         sources, targets = np.divmod(np.arange(pairs), self.nodes)
-        return Fabric(
+        fabric = Fabric(
             name="circuits+forwarding" if self.forwarding else "circuits",
             nodes=self.nodes,
             sources=sources,
@@ -75,6 +85,7 @@ class CircuitSwitch:
             hosts_forward=True,
             cost=circuit_switch_cost(self.nodes, self.degree, self.rate_gbps),
         )
+        return fabric if self.domain == 1 else share_hosts(fabric, self.domain, self.domain_gbps)
 
 
 def simulate_circuits(
@@ -92,7 +103,7 @@ def simulate_circuits(
     """
     fabric = switch.fabric()
     lowered = lower(graph, fabric, latency or Latency(), allreduce)
-    run = Run(lowered, fabric.capacity_bps, fabric.never_full, trace=trace, rounding=rounding)
+    run = Run(lowered, fabric.capacity_bps / 8, fabric.never_full, trace=trace, rounding=rounding)
     circuits = np.zeros((switch.nodes, switch.nodes), np.int64)
     now_s, idle, progress, allocation_s = 0.0, 0, -1, 0.0
     moved_s: list[float] = []
@@ -107,7 +118,9 @@ def simulate_circuits(
     run.run_until(0.0)
     while idle < _PATIENCE:
         began_s = process_time()
-        next_circuits = choose_circuits(remaining_demand(run, lowered, switch.nodes), switch, circuits)
+        next_circuits = choose_circuits(
+            remaining_demand(run, lowered, switch.nodes, switch.domain), switch, circuits
+        )
         allocation_s += process_time() - began_s
         has_moved = bool((next_circuits != circuits).any())
         moved_s += [now_s] * has_moved
@@ -118,7 +131,7 @@ def simulate_circuits(
         circuits = next_circuits
         _light(run, switch, circuits)
         if switch.forwarding:
-            run.reroute(_route(lowered, circuits))
+            run.reroute(_route(lowered, circuits, switch.domain))
         now_s += switch.period_s
         if run.run_until(now_s):
             return result()
@@ -128,8 +141,11 @@ def simulate_circuits(
     )
 
 
-def remaining_demand(run: Run, lowered: Lowered, nodes: int) -> Floats:
-    """Return the bytes that running tasks still have to move, (nodes, nodes), source by target."""
+def remaining_demand(run: Run, lowered: Lowered, nodes: int, domain: int = 1) -> Floats:
+    """Return the bytes that running tasks still have to move, (nodes, nodes), source by target.
+
+    Of messages between GPUs, `domain` in each node, the pairs are nodes.
+    """
     program, state, messages = lowered.program, run.state, lowered.messages
     is_running = ~np.isnan(state.begin_s) & np.isnan(state.end_s)
     chain_of = program.group_chain[program.message_group]
@@ -141,7 +157,7 @@ def remaining_demand(run: Run, lowered: Lowered, nodes: int) -> Floats:
     weight = rounds * program.message_bytes * is_running[messages.task]
     moving, bytes_to_move = run.moving()
     weight[moving] -= program.message_bytes[moving] - bytes_to_move
-    pair = messages.source * nodes + messages.target
+    pair = messages.source // domain * nodes + messages.target // domain
     bytes_left = np.bincount(pair, weights=weight, minlength=nodes**2).astype(np.float64)
     return bytes_left.reshape(nodes, nodes)
 
@@ -155,15 +171,28 @@ def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, lit: Integers) 
     if switch.forwarding:
         circuits[np.arange(switch.nodes), np.roll(np.arange(switch.nodes), -1)] = 1
     out, into = switch.degree - circuits.sum(axis=1), switch.degree - circuits.sum(axis=0)
-    heap = [(-wanted_bytes[s, t], int(s), int(t)) for s, t in np.argwhere(wanted_bytes > 0) if s != t]
-    heapq.heapify(heap)
-    while heap:
-        use, source, target = heapq.heappop(heap)
-        if out[source] and into[target]:
+    sources, targets = np.nonzero(wanted_bytes > 0)
+    bytes_to_move = wanted_bytes[sources, targets]
+    # Most pairs get no circuit, so the first use of each is sorted, and only further uses are in the heap.
+    order = np.argsort(-bytes_to_move, kind="stable")
+    first_uses = zip(*(column[order].tolist() for column in (-bytes_to_move, sources, targets)), strict=True)
+    transmitters, receivers = out.tolist(), into.tolist()
+    free = min(sum(transmitters), sum(receivers))
+    heap: list[tuple[float, int, int]] = []
+    following = next(first_uses, None)
+    while free and (heap or following):
+        if following and (not heap or following < heap[0]):
+            use, source, target = following
+            following = next(first_uses, None)
+        else:
+            use, source, target = heapq.heappop(heap)
+        if source != target and transmitters[source] and receivers[target]:
             circuits[source, target] += 1
-            out[source] -= 1
-            into[target] -= 1
+            transmitters[source] -= 1
+            receivers[target] -= 1
+            free -= 1
             heapq.heappush(heap, (use / 2, source, target))
+    out, into = np.array(transmitters), np.array(receivers)
     for source, target in np.argwhere(lit > circuits):
         staying = min(lit[source, target] - circuits[source, target], out[source], into[target])
         circuits[source, target] += staying
@@ -173,16 +202,21 @@ def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, lit: Integers) 
 
 
 def _light(run: Run, switch: CircuitSwitch, circuits: Integers) -> None:
-    run.capacity[:] = circuits.reshape(-1) * (switch.rate_gbps * 1e9 / 8)
+    run.capacity[: circuits.size] = circuits.reshape(-1) * (switch.rate_gbps * 1e9 / 8)
 
 
-def _route(lowered: Lowered, circuits: Integers) -> Routes:
+def _route(lowered: Lowered, circuits: Integers, domain: int) -> Routes:
     """Return shortest routes over the current circuits, with the link numbers of the fabric."""
     pairs = np.argwhere(circuits > 0)
     link_of = pairs[:, 0] * len(circuits) + pairs[:, 1]
     router = path_router(next_links(len(circuits), pairs, 0), pairs[:, 1], {})
     messages = lowered.messages
-    padded = router(messages.source, messages.target, messages.task)
+    sources, targets = messages.source // domain, messages.target // domain
+    padded = router(sources, targets, messages.task)
+    padded = np.where(padded >= 0, link_of[padded], -1)
+    if domain > 1:
+        up, down = circuits.size + messages.source, circuits.size + domain * len(circuits) + messages.target
+        padded = np.column_stack([up, padded, down])
     is_link = padded >= 0
     first = np.concatenate([[0], np.cumsum(is_link.sum(axis=1))])
-    return Routes(first, link_of[padded[is_link]])
+    return Routes(first, padded[is_link])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.allreduce.algorithms import Algorithm, Chain, Phase, exchange
+from sim.models.network.allreduce.algorithms import Algorithm, Chain, exchange
 from sim.models.network.engine.program import Program, Routes
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.latency import Latency
@@ -19,8 +19,6 @@ from sim.models.network.taskgraph import Kind, TaskGraph
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_SINGLES = 1 << 15
-"""Size of the cache of single messages: a search simulates the same messages again and again."""
 _GOLDEN = 0.6180339887498949
 """The fractional parts of its multiples are spread evenly over 0 to 1, so single packets take turns over the paths."""
 
@@ -66,33 +64,31 @@ def lower(
         )
     chains = _chains(graph, latency, allreduce)
     messages = _split(_messages(chains), fabric, latency, parts)
-    head_s, tail_s = _latencies(route_messages(messages, fabric), fabric, latency)
+    routes = route_messages(messages, fabric)
+    head_s, tail_s = _latencies(routes, fabric, latency)
     tail_s = _with_merged_rounds(messages, head_s, tail_s)
     order, group_of, group_phase, head, tail = _groups(messages, head_s, tail_s)
     messages = Messages(*(column[order] for column in messages))
-    phases = [phase for _, chain in chains for phase in chain]
-    chain_task = np.array([task for task, _ in chains], dtype=np.int64)
-    chain_of_phase = np.repeat(np.arange(len(chains)), [len(chain) for _, chain in chains])
-    following = np.argsort(graph.before, kind="stable")
+    phases = chains.phase_chain.size
     program = Program(
         task_device=graph.device,
         task_s=graph.time_s,
         task_after=np.bincount(graph.after, minlength=graph.tasks),
         next_first=_offsets(graph.before, graph.tasks),
-        next_task=graph.after[following],
-        chain_first=_offsets(chain_task, graph.tasks),
-        chain_task=chain_task,
-        phase_first=_offsets(chain_of_phase, len(chains)),
-        phase_rounds=np.array([1 if phase.merged else phase.rounds for phase in phases], dtype=np.int64),
-        group_first=_offsets(group_phase, len(phases)),
-        group_chain=chain_of_phase[group_phase] if phases else group_phase,
+        next_task=graph.after[np.argsort(graph.before, kind="stable")],
+        chain_first=_offsets(chains.task, graph.tasks),
+        chain_task=chains.task,
+        phase_first=_offsets(chains.phase_chain, chains.task.size),
+        phase_rounds=chains.rounds,
+        group_first=_offsets(group_phase, phases),
+        group_chain=chains.phase_chain[group_phase],
         head_s=head,
         tail_s=tail,
         message_first=_offsets(group_of, group_phase.size),
         message_group=group_of,
         message_bytes=latency.wire_bytes(messages.size_bytes // messages.merged) * messages.merged,
     )
-    return Lowered(program, route_messages(messages, fabric), messages)
+    return Lowered(program, _reorder(routes, order), messages)
 
 
 def _offsets(sorted_owner: Integers, owners: int) -> Integers:
@@ -101,22 +97,70 @@ def _offsets(sorted_owner: Integers, owners: int) -> Integers:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def _chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> list[tuple[int, Chain]]:
-    """Return pairs of task and chain, sorted by task.
+class Chains(NamedTuple):
+    """The chains of a graph in the order of their tasks: columns of the chains, of their phases, of their messages."""
+
+    task: Integers
+    """(chains,)"""
+    phase_chain: Integers
+    """(phases,)"""
+    rounds: Integers
+    """(phases,) number of times that the program sends the messages of a phase"""
+    merged: Integers
+    """(phases,) number of rounds that a message replaces"""
+    phase: Integers
+    """(messages,)"""
+    source: Integers
+    target: Integers
+    size_bytes: Integers
+    """(messages,) bytes in one round"""
+
+
+def _chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> Chains:
+    """Return the chains of all tasks.
 
     A transfer without bytes or within a node, and an AllReduce of one member, have no chain.
     """
     plan_allreduce = _remember(latency, allreduce)
-    chains: list[tuple[int, Chain]] = []
-    columns = (graph.kind, graph.source, graph.target, graph.size_bytes, graph.group)
-    for task, (kind, source, target, size, group) in enumerate(
-        zip(*(c.tolist() for c in columns), strict=True)
-    ):
-        if kind == Kind.TRANSFER and source != target and size:
-            chains.append((task, (_single(source, target, size),)))
-        elif kind == Kind.ALLREDUCE:
-            chains.extend((task, chain) for chain in plan_allreduce(graph.groups[group], size))
-    return chains
+    moves = np.flatnonzero(
+        (graph.kind == Kind.TRANSFER) & (graph.source != graph.target) & (graph.size_bytes > 0)
+    )
+    sums = np.flatnonzero(graph.kind == Kind.ALLREDUCE).tolist()
+    collectives = [
+        (task, chain)
+        for task in sums
+        for chain in plan_allreduce(graph.groups[graph.group[task]], int(graph.size_bytes[task]))
+    ]
+    # Transfers come first, each a chain of one phase with one message; then all is sorted by task.
+    phases = [phase for _, chain in collectives for phase in chain]
+    single = np.ones(moves.size, np.int64)
+    task = np.concatenate([moves, _array([task for task, _ in collectives])])
+    chain_phases = np.concatenate([single, _array([len(chain) for _, chain in collectives])])
+    counts = np.concatenate([single, _array([phase.sources.size for phase in phases])])
+    merged = [phase.rounds if phase.merged else 1 for phase in phases]
+    rounds = [1 if phase.merged else phase.rounds for phase in phases]
+    chain_order = np.argsort(task, kind="stable")
+    phase_task = np.repeat(task, chain_phases)
+    phase_order = np.argsort(phase_task, kind="stable")
+    message_order = np.argsort(np.repeat(phase_task, counts), kind="stable")
+
+    def join(moved: Integers, summed: list[Integers]) -> Integers:
+        return np.concatenate([moved, *summed]).astype(np.int64)[message_order]
+
+    return Chains(
+        task=task[chain_order],
+        phase_chain=np.repeat(np.arange(task.size), chain_phases[chain_order]),
+        rounds=np.concatenate([single, _array(rounds)])[phase_order],
+        merged=np.concatenate([single, _array(merged)])[phase_order],
+        phase=np.repeat(np.arange(counts.size), counts[phase_order]),
+        source=join(graph.source[moves], [phase.sources for phase in phases]),
+        target=join(graph.target[moves], [phase.targets for phase in phases]),
+        size_bytes=join(graph.size_bytes[moves], [phase.sizes for phase in phases]),
+    )
+
+
+def _array(values: list[int]) -> Integers:
+    return np.array(values, dtype=np.int64)
 
 
 def _remember(latency: Latency, allreduce: Algorithm) -> Callable[[tuple[int, ...], int], Sequence[Chain]]:
@@ -130,30 +174,15 @@ def _remember(latency: Latency, allreduce: Algorithm) -> Callable[[tuple[int, ..
     return plan
 
 
-@lru_cache(_SINGLES)
-def _single(source: int, target: int, size_bytes: int) -> Phase:
-    return Phase(np.array([source]), np.array([target]), np.array([size_bytes]))
-
-
-def _messages(chains: list[tuple[int, Chain]]) -> Messages:
-    task_phases = [(task, phase) for task, chain in chains for phase in chain]
-    counts = [phase.sources.size for _, phase in task_phases]
-
-    def spread(values: list[int]) -> Integers:
-        return np.repeat(np.array(values, dtype=np.int64), counts)
-
-    def join(columns: list[Integers]) -> Integers:
-        return np.concatenate(columns).astype(np.int64) if columns else np.zeros(0, np.int64)
-
-    task = spread([task for task, _ in task_phases])
-    merged = spread([phase.rounds if phase.merged else 1 for _, phase in task_phases])
+def _messages(chains: Chains) -> Messages:
+    task, merged = chains.task[chains.phase_chain[chains.phase]], chains.merged[chains.phase]
     return Messages(
         task=task,
-        phase=spread(list(range(len(task_phases)))),
-        source=join([phase.sources for _, phase in task_phases]),
-        target=join([phase.targets for _, phase in task_phases]),
-        size_bytes=join([phase.sizes for _, phase in task_phases]) * merged,
-        rounds=spread([1 if phase.merged else phase.rounds for _, phase in task_phases]),
+        phase=chains.phase,
+        source=chains.source,
+        target=chains.target,
+        size_bytes=chains.size_bytes * merged,
+        rounds=chains.rounds[chains.phase],
         merged=merged,
         choice=task,
     )
@@ -205,14 +234,22 @@ def _latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tuple[Floats
     hops = np.diff(routes.first)
     fluid = latency.packet_bytes == 1
     packet_s = np.zeros(fabric.links) if fluid else latency.packet_bytes * 8 / fabric.lane_bps
-    route_of = np.repeat(np.arange(hops.size), hops)
-    from_host = np.bincount(route_of[fabric.sources[routes.links] < fabric.nodes], minlength=hops.size)
-    relays = np.maximum(from_host - 1, 0)
-    total = np.bincount(route_of, weights=packet_s[routes.links], minlength=hops.size)
-    slowest = np.zeros(hops.size)
-    np.maximum.at(slowest, route_of, packet_s[routes.links])
-    crossing = np.maximum(total - slowest, 0.0)
+    relays = fabric.relays(*routes)
+    has_links = np.flatnonzero(hops)
+    begins, on_path_s = routes.first[has_links], packet_s[routes.links]
+    crossing = np.zeros(hops.size)
+    if has_links.size:
+        total, slowest = np.add.reduceat(on_path_s, begins), np.maximum.reduceat(on_path_s, begins)
+        crossing[has_links] = np.maximum(total - slowest, 0.0)
     return latency.head_s(hops, relays), latency.tail_s(hops, relays, crossing)
+
+
+def _reorder(routes: Routes, order: Integers) -> Routes:
+    """Return the routes of the messages in another order."""
+    hops = np.diff(routes.first)[order]
+    first = np.concatenate([[0], np.cumsum(hops)])
+    entry = np.arange(first[-1]) + np.repeat(routes.first[order] - first[:-1], hops)
+    return Routes(first, routes.links[entry])
 
 
 def _with_merged_rounds(messages: Messages, head_s: Floats, tail_s: Floats) -> Floats:

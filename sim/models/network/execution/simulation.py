@@ -99,12 +99,23 @@ class Execution:
     @property
     def bytes_in(self) -> int:
         """Bytes that links brought to hosts."""
-        return int(self.link_bytes[self.fabric.targets < self.fabric.nodes].sum())
+        return int(self.link_bytes[self.fabric.targets < self.fabric.nodes].sum()) + self._passed_on
 
     @property
     def bytes_forwarded(self) -> int:
         """Bytes that left a host where they did not begin."""
-        return int(self.link_bytes[self.fabric.sources < self.fabric.nodes].sum()) - self.wire_bytes
+        left_nodes = int(self.link_bytes[self.fabric.sources < self.fabric.nodes].sum())
+        return left_nodes - self.wire_bytes + self._passed_on
+
+    @property
+    def _passed_on(self) -> int:
+        """Bytes on links between hosts that several nodes share, beyond the first link of each message."""
+        if self.fabric.domain == 1:
+            return 0
+        program, messages = self.lowered.program, self.lowered.messages
+        leaves = messages.source // self.fabric.domain != messages.target // self.fabric.domain
+        sent = int((program.message_bytes * messages.rounds)[leaves].sum())
+        return int(self.link_bytes[self.fabric.joins_hosts].sum()) - sent
 
     @property
     def bandwidth_tax(self) -> float:
@@ -121,6 +132,7 @@ def simulate(
     changes: Sequence[Change] = (),
     trace: bool = False,
     rounding: float = 0.0,
+    lag: float = 0.0,
     parts: int = 1,
     in_proportion: bool = False,
 ) -> Execution:
@@ -128,9 +140,10 @@ def simulate(
 
     If a link dies, its flows wait until the link has capacity again. With a `rounding` of 0.01 a flow may keep its rate
     up to 1 % longer than its bytes need, so that flows of similar durations end together and rates are computed less
-    often; 0 is exact. Messages are split into `parts`, which take different paths if the router of the fabric offers
-    several. Rates are max-min fair or, `in_proportion`, those of equal windows over FIFO queues (see
-    `engine.proportional`).
+    often. With a `lag` the rates may follow the begin and the end of a flow late by this share of its duration, so
+    that they are computed once for flows that begin or end shortly after each other. 0 is exact. Messages are split
+    into `parts`, which take different paths if the router of the fabric offers several. Rates are max-min fair or,
+    `in_proportion`, those of equal windows over FIFO queues (see `engine.proportional`).
 
     Raise `Stalled` if a flow waits for a dead link for ever, `ValueError` for a graph with more nodes than the fabric,
     a change of an unknown link, or a rounding outside [0, 1).
@@ -143,6 +156,7 @@ def simulate(
         never_full,
         trace=trace,
         rounding=rounding,
+        lag=lag,
         in_proportion=in_proportion,
     )
     for change in sorted(changes):
@@ -170,17 +184,22 @@ class Run:
         *,
         trace: bool = False,
         rounding: float = 0.0,
+        lag: float = 0.0,
         in_proportion: bool = False,
     ) -> None:
-        if not 0 <= rounding < 1:
-            raise ValueError(
-                f"rounding is {rounding}: it must be a share of a flow's duration, at least 0 and below 1"
-            )
+        for share in (rounding, lag):
+            if not 0 <= share < 1:
+                raise ValueError(
+                    f"rounding is {share}: it must be a share of a flow's duration, at least 0 and below 1"
+                )
         self.lowered = lowered
         self.capacity = np.array(capacity, dtype=np.float64)
+        self._shared_capacity = self.capacity.copy()
         self.routes: Routes = lowered.routes
         rows = _TRACE_ROWS + capacity.size + lowered.program.message_bytes.size if trace else 0
-        self.state: State = fresh_state(lowered.program, capacity.size, trace_rows=rows, rounding=rounding)
+        self.state: State = fresh_state(
+            lowered.program, capacity.size, trace_rows=rows, rounding=rounding, lag=lag
+        )
         self._near = fresh_neighbours(lowered.routes, never_full, in_proportion=in_proportion)
         self._in_proportion = in_proportion
         self._never_full = never_full
@@ -193,7 +212,7 @@ class Run:
         from sim.models.network.engine import loop
 
         program, state = self.lowered.program, self.state
-        self._touch_all()
+        self._touch_changes()
         while (
             reason := loop.run(program, self.routes, state, self._near, self.capacity, time_s)
         ) == loop.FULL:
@@ -217,6 +236,7 @@ class Run:
             state.link_bytes[self.links_of(message)] -= size_bytes
         self._near = fresh_neighbours(routes, self._never_full, in_proportion=self._in_proportion)
         loop.join(state, self._near, 0)
+        state.due_s[0] = state.clock[0]
 
     def moving(self) -> tuple[Integers, Floats]:
         """Return the messages whose data moves, and the remaining bytes of each."""
@@ -261,11 +281,17 @@ class Run:
             trace,
         )
 
-    def _touch_all(self) -> None:
-        """Mark all links as changed, because the caller may have written to `capacity`."""
-        links = self.capacity.size
-        self.state.dirty[:], self.state.dirty_mark[:] = np.arange(links), 1
-        self.state.number[DIRTY] = links
+    def _touch_changes(self) -> None:
+        """Mark the links to whose `capacity` the caller has written."""
+        state = self.state
+        changed = np.flatnonzero((self.capacity != self._shared_capacity) & (state.dirty_mark == 0))
+        begin = state.number[DIRTY]
+        state.dirty[begin : begin + changed.size] = changed
+        state.dirty_mark[changed] = 1
+        state.number[DIRTY] += changed.size
+        if changed.size:
+            state.due_s[0] = state.clock[0]
+        self._shared_capacity[:] = self.capacity
 
     def _empty_trace(self) -> None:
         number = self.state.number

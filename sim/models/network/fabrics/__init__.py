@@ -7,7 +7,7 @@ from sim.models.network.fabrics.cost import Cost, equal_cost_rate_gbps
 from sim.models.network.fabrics.direct import direct_connect, make_routed, shortest_paths
 from sim.models.network.fabrics.expanders import expander
 from sim.models.network.fabrics.model import Fabric
-from sim.models.network.fabrics.rails import join_domains, rail_only, rail_optimized
+from sim.models.network.fabrics.rails import join_domains, rail_only, rail_optimized, share_hosts
 from sim.models.network.fabrics.switched import fat_tree, ideal_switch
 
 __all__ = [
@@ -23,5 +23,6 @@ __all__ = [
     "make_routed",
     "rail_only",
     "rail_optimized",
+    "share_hosts",
     "shortest_paths",
 ]

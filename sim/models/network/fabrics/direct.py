@@ -87,16 +87,22 @@ def next_links(nodes: int, pairs: Integers, seed: int) -> Integers:
 
 def _distances(nodes: int, pairs: Integers) -> NDArray[np.float64]:
     """Return the hops between all pairs, (nodes, nodes), infinity without a path."""
-    joined = np.zeros((nodes, nodes), dtype=np.float32)
-    joined[pairs[:, 0], pairs[:, 1]] = 1
-    distance = np.where(np.eye(nodes, dtype=bool), 0.0, np.inf)
-    reached = np.eye(nodes, dtype=np.float32)
+    order = np.argsort(pairs[:, 0], kind="stable")
+    sources, targets = pairs[order].T
+    nth = np.arange(sources.size) - np.searchsorted(sources, sources)
+    # One set of links per number of the link at its source, so that no source appears twice in a set.
+    sets = [(sources[nth == number], targets[nth == number]) for number in range(nth.max(initial=-1) + 1)]
+    reached = np.eye(nodes, dtype=bool)
+    distance = np.where(reached, 0.0, np.inf)
     for hops in range(1, nodes):
-        new = (reached @ joined > 0) & np.isinf(distance)
+        grown = reached.copy()
+        for starts, ends in sets:
+            grown[starts] |= reached[ends]
+        new = grown & ~reached
         if not new.any():
             break
         distance[new] = hops
-        reached = new.astype(np.float32)
+        reached = grown
     return distance
 
 
@@ -122,7 +128,9 @@ def path_router(
         padded = np.full((sources.size, longest), -1, np.int64)
         if columns:
             padded[:, : len(columns)] = np.stack(columns, axis=1)
-        for row, ends in enumerate(zip(sources.tolist(), targets.tolist(), strict=True)):
+        for row, ends in enumerate(
+            zip(sources.tolist(), targets.tolist(), strict=True) if fixed_paths else ()
+        ):
             if ends in fixed_paths:
                 links = fixed_paths[ends][choices[row] % len(fixed_paths[ends])]
                 padded[row] = [*links, *[-1] * (longest - len(links))]

@@ -16,6 +16,9 @@ from sim.models.network.fabrics.cost import Cost
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_PAIRS_AT_ONCE = 1 << 14
+"""Number of pairs for which a router is called at once: its tables then stay in the processor's cache."""
+
 Router = Callable[[Integers, Integers, Integers], Integers]
 """A function from sources, targets and choices, each (pairs,), to the links of each path, (pairs, longest).
 
@@ -43,6 +46,8 @@ class Fabric:
     router: Router
     hosts_forward: bool
     cost: Cost
+    domain: int = 1
+    """Number of consecutive nodes that share the links of a host: the hosts are then the vertices from `nodes` on."""
     weights: Floats | None = None
     alternatives: tuple[int, Router] | None = None
     """Number of paths among which a hash may choose for a pair, and the router whose choice c is the c-th of them."""
@@ -67,11 +72,28 @@ class Fabric:
         ends = np.concatenate([sources, targets])
         if ends.size and (ends.min() < 0 or ends.max() >= self.nodes):
             raise ValueError(f"{self.name} has nodes 0..{self.nodes - 1}, not {ends.min()}..{ends.max()}")
-        padded = self.router(sources, targets, choices)
-        is_link = padded >= 0
-        is_link[sources == targets] = False
-        first = np.concatenate([[0], np.cumsum(is_link.sum(axis=1))])
-        return first, padded[is_link].astype(np.int64)
+        hops, links = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
+        for begin in range(0, sources.size, _PAIRS_AT_ONCE):
+            part = slice(begin, begin + _PAIRS_AT_ONCE)
+            padded = self.router(sources[part], targets[part], choices[part])
+            is_link = padded >= 0
+            is_link[sources[part] == targets[part]] = False
+            hops.append(is_link.sum(axis=1))
+            links.append(padded[is_link].astype(np.int64))
+        return np.cumsum(np.concatenate(hops)), np.concatenate(links)
+
+    def relays(self, first: Integers, links: Integers) -> Integers:
+        """Return the number of hosts that forward on each path, (paths,), of paths as `routes` returns them."""
+        forwarded = np.zeros(first.size - 1, np.int64)
+        for leaves_host in (self.sources[links] < self.nodes, self.joins_hosts[links]):
+            before = np.concatenate([[0], np.cumsum(leaves_host)])
+            forwarded += np.maximum(np.diff(before[first]) - 1, 0)
+        return forwarded
+
+    @property
+    def joins_hosts(self) -> NDArray[np.bool_]:
+        """Whether a link joins two hosts whose nodes share it, (links,); False everywhere if the nodes are hosts."""
+        return (self.sources >= self.nodes) & (self.targets >= self.nodes) & (self.domain > 1)
 
     def path(self, source: int, target: int, choice: int = 0) -> tuple[int, ...]:
         """Return the links from one node to another, in order."""

@@ -70,6 +70,43 @@ def join_domains(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
     )
 
 
+def share_hosts(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
+    """Return a fabric of hosts whose nodes are their GPUs: `domain` consecutive ones share the links of a host.
+
+    Host h is vertex gpus + h. Each GPU has a link of `domain_gbps` to and from its host, and hosts forward. Links of
+    the fabric keep their numbers; the links up follow, then those down.
+    """
+    check_sizes(domain, domain_gbps)
+    gpus, links = fabric.nodes * domain, fabric.links
+    numbers = np.arange(gpus)
+    hosts = gpus + numbers // domain
+    rate_bps = np.full(2 * gpus, domain_gbps * 1e9)
+
+    def around(router: Router) -> Router:
+        def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
+            from_hosts, to_hosts = sources // domain, targets // domain
+            paths = router(from_hosts, to_hosts, choices)
+            paths = np.where((from_hosts == to_hosts)[:, None], -1, paths)
+            return np.column_stack([links + sources, paths, links + gpus + targets])
+
+        return route
+
+    count, router = fabric.alternatives or (0, fabric.router)
+    return replace(
+        fabric,
+        name=f"{fabric.name}+domains",
+        nodes=gpus,
+        sources=np.concatenate([fabric.sources + gpus, numbers, hosts]),
+        targets=np.concatenate([fabric.targets + gpus, hosts, numbers]),
+        capacity_bps=np.concatenate([fabric.capacity_bps, rate_bps]),
+        lane_bps=np.concatenate([fabric.lane_bps, rate_bps]),
+        never_full=np.concatenate([fabric.never_full, np.zeros(2 * gpus, dtype=bool)]),
+        router=around(fabric.router),
+        alternatives=(count, around(router)) if count else None,
+        domain=domain,
+    )
+
+
 def _fabric(
     name: str, gpus: int, domain: int, rail_gbps: float, domain_gbps: float, *, has_spine: bool
 ) -> Fabric:

@@ -192,3 +192,32 @@ def test_a_flow_whose_end_was_put_off_ends_when_its_link_goes():
     dark = Change(1.01e-3, fabric.link(0, 2), 0.0)
     done = simulate(graph, fabric, latency=NO_LATENCY, rounding=0.9, changes=[dark])
     assert done.iteration_s == pytest.approx(1.01e-3, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "fabric", [circulant(24, (1, 5, 19, 23), 100), fat_tree(24, 100)], ids=["direct", "fat tree"]
+)
+def test_late_begins_move_the_same_bytes_in_nearly_the_same_time_with_less_work(fabric):
+    """An all-to-all whose senders begin one after another: each begin changes the rates of all flows."""
+    job = TaskGraphBuilder(24)
+    for source in range(24):
+        ready = job.compute(source, 1e-3 + 2e-6 * source)
+        for target in range(24):
+            if source != target:
+                moved = job.transfer(source, target, 400_000 + 9_000 * ((source + target) % 7), after=[ready])
+                job.compute(target, 1e-5, after=[moved])
+    exact, rounded, waiting = (
+        simulate(job.build(), fabric, rounding=end, lag=begin)
+        for end, begin in ((0, 0), (0.01, 0), (0.01, 0.01))
+    )
+    assert waiting.link_bytes.tolist() == exact.link_bytes.tolist()
+    assert exact.iteration_s * (1 - 1e-9) <= waiting.iteration_s <= exact.iteration_s * 1.02
+    assert waiting.events < rounded.events < exact.events
+
+
+def test_a_flow_that_begins_alone_waits_for_its_share_of_the_duration():
+    """12.5 MB at 12.5 GB/s last 1 ms, so the flow begins 10 us late."""
+    job = TaskGraphBuilder(nodes=2)
+    job.transfer(0, 1, 12_500_000, after=[job.compute(0, 1e-3)])
+    done = simulate(job.build(), ideal_switch(2, 100), latency=NO_LATENCY, lag=0.01)
+    assert done.iteration_s == pytest.approx(2.01e-3, rel=1e-9)
