@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from libraries import skip_without
 
 skip_without("typer")
 
+TESTBED12 = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
 SMALL = ("--set", "batch_per_device=1", "--json")
 GPT = ("gpt", "--set", "layers=2", "--set", "sequence=64", *SMALL)
 
@@ -67,6 +71,22 @@ def test_gpus_share_the_links_of_their_server(testbed, fabric):
     between = {row["link"] for row in ran.json["links"] if min(map(int, row["link"].split("-"))) >= 12}
     assert between <= {f"{a}-{b}" for a in (12, 13, 14) for b in (12, 13, 14) if a != b}
     assert len(between) >= 3
+
+
+def test_a_lab_file_gives_hosts_gpus_links_and_rate(testbed, tmp_path):
+    text = TESTBED12.read_text(encoding="utf-8")
+    lab = tmp_path / "lab.yaml"
+    lab.write_text(
+        re.sub(r"^(  - name: [a-l])$", r"\1\n    gpus: 4", text, flags=re.MULTILINE), encoding="utf-8"
+    )
+    shared = testbed("simulate", *GPT, "--lab", lab)
+    own = testbed("simulate", *GPT, "--lab", lab, "--fabric", "rail-only")
+    plain = testbed("simulate", *GPT, "--lab", TESTBED12, "--fabric", "rail-only")
+
+    keys = ("nodes", "servers", "hb_domain", "degree", "rate_gbps")
+    assert [shared.json.get(key) for key in keys] == [48, 12, 4, 4, 25.0]
+    assert [own.json.get(key) for key in keys] == [48, 12, 4, 4, 6.25], "each GPU has a quarter of the links"
+    assert [plain.json.get(key) for key in keys] == [12, None, None, 4, 25.0]
 
 
 def test_a_large_comparison_leaves_out_moving_circuits_unless_named(testbed):

@@ -72,7 +72,8 @@ class Compare(SimulatesWorkload, Command[ComparisonDocument]):
             leaves_out_slow=self.fabrics == "all",
         )
         each = f"{count_noun(degree, 'link')} of {rate_gbps:g} Gbit/s each"
-        title = f"SIMULATED {job.name} on {count_noun(job.graph.nodes, 'server')}, {each}"
+        nodes = count_noun(job.graph.nodes, "GPU" if setting.options.hb_domain > 1 else "server")
+        title = f"SIMULATED {job.name} on {nodes}, {each}"
         if self.plot:
             draw_comparison(rows, self.plot, title)
         document = ComparisonDocument(**job_keys(setting), fabrics=tuple(_fabric_row(row) for row in rows))

@@ -183,7 +183,10 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         # At equal cost a Fat-tree is compared with direct connect, so the links of direct connect are paid for.
         has_one_link = is_switched(self.fabric) and not self.equal_cost
         setting = self.setting(
-            1 if has_one_link else DIRECT_DEGREE, may_share=has_one_link, of_gpus=is_of_gpus(self.fabric)
+            1 if has_one_link else DIRECT_DEGREE,
+            may_share=has_one_link,
+            of_gpus=is_of_gpus(self.fabric),
+            shares_links=not is_switched(self.fabric),
         )
         job, checkpoint, plain = setting.job, self._checkpoint(setting), setting.job
         if checkpoint:

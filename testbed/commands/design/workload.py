@@ -182,19 +182,24 @@ class SimulatesWorkload(NamesWorkload):
     seed: Annotated[int, SEED] = 0
 
     def setting(
-        self, default_degree: int = DIRECT_DEGREE, *, may_share: bool = False, of_gpus: bool = False
+        self,
+        default_degree: int = DIRECT_DEGREE,
+        *,
+        may_share: bool = False,
+        of_gpus: bool = False,
+        shares_links: bool = False,
     ) -> FabricSetting:
         """Return the job that the options name, with links, rate and options of its fabrics.
 
         With `may_share`, logical servers may share a link, each with a part of its rate. `of_gpus`: the fabrics
-        connect GPUs, so the GPUs of a server are a domain by default. Raises the errors of `open_job`, and
-        `WorkloadError` for invalid settings.
+        connect GPUs, so the GPUs of a server are a domain by default. `shares_links`: the links are those of a server
+        and not of a GPU. Raises the errors of `open_job`, and `WorkloadError` for invalid settings.
         """
         from testbed.design.evaluation.job import open_job
         from testbed.design.fabrics.kind import FabricOptions
 
         if self.lab_file:
-            here = self._fill_from_lab(self.lab_file)
+            here = self._fill_from_lab(self.lab_file, shares_links=shares_links)
             return here.setting(default_degree, may_share=may_share, of_gpus=of_gpus)
         nodes, degree, part = self.cut(default_degree, may_share=may_share)
         choice = self.choose(self.mig, "packets" if self.routing == "hash" else "flows")
@@ -220,10 +225,11 @@ class SimulatesWorkload(NamesWorkload):
             ),
         )
 
-    def _fill_from_lab(self, lab_file: Path) -> Self:
+    def _fill_from_lab(self, lab_file: Path, *, shares_links: bool) -> Self:
         """Return the options with those that are not given set by a lab file.
 
-        A plan is for whole servers, so their GPUs are no nodes then. Raises `LabFileError`, `TopologyError`.
+        A plan is for whole servers, so their GPUs are no nodes then. Unless GPUs share the links of their server, each
+        has its part of their rate. Raises `LabFileError`, `TopologyError`.
         """
         from testbed.design.workloads.strategies import is_named
         from testbed.lab.inventory import load_lab
@@ -231,13 +237,14 @@ class SimulatesWorkload(NamesWorkload):
 
         lab = load_lab(lab_file)
         has_plan = bool(self.strategy) and not is_named(self.strategy)
+        gpus = 1 if has_plan else lab.gpus_per_host or 1
         return replace(
             self,
             lab_file=None,
             nodes=self.nodes or len(lab.hosts),
             degree=self.degree or degree_of(lab),
-            rate_gbps=self.rate_gbps or lab.link.represents_gbps,
-            hb_domain=self.hb_domain or (None if has_plan else lab.gpus_per_host),
+            rate_gbps=self.rate_gbps or lab.link.represents_gbps / (1 if shares_links else gpus),
+            hb_domain=self.hb_domain or gpus,
         )
 
 
