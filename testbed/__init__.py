@@ -11,20 +11,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from testbed.scripting.asynchronous import open_lab_async
-    from testbed.scripting.lab import open_lab
+    from testbed.scripting.asynchronous import AsyncLab, open_lab_async
+    from testbed.scripting.lab import HeldLease, Lab, open_lab
 
-__all__ = ["open_lab", "open_lab_async"]
+__all__ = ["AsyncLab", "HeldLease", "Lab", "open_lab", "open_lab_async"]
 
 
 def __getattr__(name: str) -> Any:
     """Return a public name. It is imported at its first use, so that commands start fast."""
-    if name == "open_lab":
-        from testbed.scripting.lab import open_lab
+    if name in __all__:
+        from testbed.scripting import asynchronous
 
-        return open_lab
-    if name == "open_lab_async":
-        from testbed.scripting.asynchronous import open_lab_async
-
-        return open_lab_async
+        return getattr(asynchronous, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

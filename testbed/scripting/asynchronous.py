@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     pass
 
 _AWAITED = (
+    "optimise",
     "plan",
     "apply",
     "verify",

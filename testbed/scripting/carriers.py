@@ -41,6 +41,12 @@ class LabEvent:
 class Carrier(Protocol):
     """What runs commands on a lab."""
 
+    def list_hosts(self) -> tuple[str, ...]:
+        """Return the names of the lab's hosts."""
+
+    def find_lab_file(self) -> Path:
+        """Return the lab file. Raises `UsageError` for a lab of a service."""
+
     def run(self, words: str, command: Command[Any], progress: Progress | None) -> Document:
         """Run a command and return its document. Raises the command's errors."""
 
@@ -69,6 +75,16 @@ class LocalCarrier:
     lab_file: Path
     runs_dir: Path
     simulated: SimulatedLab | None = None
+
+    def list_hosts(self) -> tuple[str, ...]:
+        """Return the names of the lab's hosts."""
+        from testbed.lab.inventory import load_lab
+
+        return tuple(host.name for host in load_lab(self.lab_file).hosts)
+
+    def find_lab_file(self) -> Path:
+        """Return the lab file."""
+        return self.lab_file
 
     def run(self, words: str, command: Command[Any], progress: Progress | None) -> Document:
         """Run a command and return its document. Raises the command's errors."""
@@ -123,6 +139,16 @@ class ServiceCarrier:
 
     client: Client
     lab: str
+
+    def list_hosts(self) -> tuple[str, ...]:
+        """Return the names of the lab's hosts."""
+        return tuple(host["name"] for host in self.client.lab(self.lab).read("hosts")["hosts"])
+
+    def find_lab_file(self) -> Path:
+        """Raise `UsageError`."""
+        raise UsageError(
+            f"lab {self.lab!r} is that of a service, and plans are made from a lab file: open the file"
+        )
 
     def run(self, words: str, command: Command[Any], progress: Progress | None) -> Document:
         """Submit a run, wait, and return its document. A Ctrl-C cancels the run.

@@ -26,6 +26,7 @@ from testbed.scripting.carriers import (
 from testbed.scripting.heartbeat import keep_alive
 
 if TYPE_CHECKING:
+    from testbed.commands.design.optimise import PlanDocument as OptimiseDocument
     from testbed.commands.documents import Document
     from testbed.commands.lab.apply import ApplyDocument
     from testbed.commands.lab.drift import DriftDocument
@@ -138,6 +139,19 @@ class Lab:
     def close(self) -> None:
         """Release what the lab holds; stop it if `open_lab` started it. Safe to call again."""
         self._carrier.close()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names of the hosts, in the order of the lab file."""
+        return self._carrier.list_hosts()
+
+    def optimise(self, workload: str, **options: Any) -> OptimiseDocument:
+        """Find a strategy and a topology for a workload, and write a plan to `out` (`testbed optimise`).
+
+        Raises `UsageError` for a lab of a service.
+        """
+        lab_file = self._carrier.find_lab_file()
+        return cast("OptimiseDocument", self.command("optimise", workload, lab_file=lab_file, **options))
 
     def plan(self, **options: Any) -> PlanDocument:
         """Return what would change on the switches (`testbed plan`)."""

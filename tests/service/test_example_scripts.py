@@ -1,0 +1,104 @@
+"""The scripts of `examples/scripts` on a modelled lab: each is short, imports only `testbed`, and does what it says."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+from libraries import skip_without
+
+skip_without("asyncssh")
+skip_without("fastapi")
+skip_without("httpx")
+skip_without("sqlalchemy")
+
+from testbed import open_lab
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "examples" / "scripts"
+LINES = {
+    "patch_for_a_job.py vgg16": r"48 circuits, epoch \d+, verified: True",
+    "sweep_demands.py": r"12:64e6 4:64e6: epoch \d+, .* rings?, \d+ Mbit/s",
+    "compare_topologies.py": r"one-way: four rings, 4 MiB, \d+ Mbit/s",
+    "undo_if_slower.py": r"\d+ Mbit/s before, \d+ after",
+    "log_light.py light.csv": r"96 readings; 0 findings",
+    "compare_switches.py": r"ocs1: 48 circuits, mean 0\.\d\d dB, worst 0\.\d\d dB",
+    "repair_a_cut.py": r"nothing to repair",
+    "check_paths.py": r"\d+ hosts over 1 links",
+    "drain_host.py c": r"44 circuits without c",
+    "who_changed_what.py": r"\d+: .* apply by .*: ocs1",
+    "finish_what_was_begun.py": r"nothing is unfinished",
+    "reserve.py ann 5": r"ann sets LIGHTBED_LEASE=\S+, and ends it with: testbed lease release",
+}
+"""Scripts with their arguments after LAB, and a line that each prints."""
+
+
+def test_every_script_is_run_and_in_the_table():
+    names = {path.name for path in SCRIPTS.glob("*.py")}
+    table = (SCRIPTS / "README.md").read_text(encoding="utf-8")
+    assert {command.split()[0] for command in LINES} == names
+    assert set(re.findall(r"\| `(\w+\.py)", table)) == names
+    assert len(names) >= 12
+
+
+@pytest.mark.parametrize("script", sorted(SCRIPTS.glob("*.py")), ids=lambda path: path.stem)
+def test_a_script_is_short_and_imports_nothing_below_testbed(script):
+    text = script.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 25
+    modules = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            modules.add(node.module)
+    assert modules - set(sys.stdlib_module_names) == {"testbed"}
+
+
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory):
+    """Return the folder of results of all scripts, so that each finds the epochs of those before it."""
+    return tmp_path_factory.mktemp("scripts") / "runs"
+
+
+@pytest.mark.parametrize("command", LINES, ids=lambda command: command.partition(".")[0])
+def test_a_script_does_what_it_says(up, runs_dir, tmp_path, monkeypatch, capsys, command):
+    name, *arguments = command.split()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LIGHTBED_RUNS", str(runs_dir))
+    monkeypatch.setattr(sys, "argv", [name, str(up[1]), *arguments])
+    with contextlib.suppress(SystemExit):
+        runpy.run_path(str(SCRIPTS / name), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert re.search(LINES[command], printed), printed
+    with open_lab(up[1], hosts="model", runs_dir=runs_dir) as lab:
+        for lease in lab.command("lease list").leases:
+            if lease.state == "granted":
+                assert name in ("drain_host.py", "reserve.py")
+                lab.command("lease release", lease.id)
+
+
+def test_a_cut_fibre_is_repaired(up, runs_dir, ask_up, monkeypatch, capsys):
+    with open_lab(up[1], hosts="model", runs_dir=runs_dir) as lab:
+        lab.apply(method="geometric")
+    monkeypatch.setenv("LIGHTBED_RUNS", str(runs_dir))
+    monkeypatch.setattr(sys, "argv", ["repair_a_cut.py", str(up[1])])
+    ask_up("cut", fibre="a/nic1:transmit")
+    try:
+        runpy.run_path(str(SCRIPTS / "repair_a_cut.py"), run_name="__main__")
+    finally:
+        ask_up("uncut", fibre="a/nic1:transmit")
+    printed = capsys.readouterr().out
+    assert "lost: the transmit fibre of a/nic1, for a/nic1 -> b/nic1" in printed
+    assert "repaired, verified: True" in printed
+
+
+@pytest.fixture
+def ask_up(up):
+    """Return a function that sends a request to the plant of the lab that is up."""
+    from testbed.lab.control import send_request
+
+    return lambda verb, **details: send_request(up[0].control["plant"], {"do": verb, **details})
