@@ -19,10 +19,6 @@ ROOT = Path(__file__).parents[1]
     ("arguments", "words"),
     [
         (["one_switch.py"], ["SIMULATED", "16 x 16", "port 1: ", "connected 3 pairs"]),
-        (
-            ["patch_a_lab.py", str(ROOT / "labs/testbed12.yaml"), "model"],
-            ["verified", "four rings", "(model)"],
-        ),
     ],
 )
 def test_an_example_runs_as_it_stands(arguments, words, tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import re
 from pathlib import Path
 
@@ -136,6 +138,37 @@ def test_an_error_of_a_service_is_an_instance_of_its_class():
     assert RunFailed.code == "service.run"
 
 
-def readme_lines():
-    """Return the first block of Python of the README."""
-    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[0]
+def find_blocks(page):
+    """Return the Python blocks of a page that open a lab."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    return [block for block in blocks if "open_lab" in block]
+
+
+def run_block(block, source, options):
+    """Run a block of a page on another lab, and return what it prints."""
+    printed = io.StringIO()
+    block = re.sub(r'open_lab(_async)?\("[^"]*", start=True', rf"open_lab\1({source!r}{options}", block)
+    with contextlib.redirect_stdout(printed):
+        exec(block, {})
+    return printed.getvalue()
+
+
+def test_the_code_of_the_pages_prints_the_same_through_both(up, running, tmp_path, monkeypatch):
+    monkeypatch.setenv("LIGHTBED_TOKEN", running.token("operator"))
+    monkeypatch.setenv("LIGHTBED_RUNS", str(tmp_path / "runs"))
+    (ten_lines,) = find_blocks("README.md")
+    assert len(ten_lines.splitlines()) <= 10
+    through_file = run_block(ten_lines, str(up[1]), ', hosts="model"')
+    through_service = run_block(ten_lines, f"{running.url}/{up[0].lab.name}", ', hosts="model"')
+    assert through_file == through_service
+    assert "48 circuits, verified: True" in through_file
+    assert re.search(r"four rings: \d+ Mbit/s", through_file)
+
+
+def test_the_code_of_the_how_to_runs(up, tmp_path, monkeypatch):
+    monkeypatch.setenv("LIGHTBED_RUNS", str(tmp_path / "runs"))
+    blocks = find_blocks("docs/how-to/script-a-lab.md")
+    first, second, third = (run_block(block, str(up[1]), ', hosts="model"') for block in blocks)
+    assert re.search(r"epoch 1, verified: True\n48\n", first)
+    assert "1 2 default, one ring" in second
+    assert third == "verified: True\n"
