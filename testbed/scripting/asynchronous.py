@@ -65,7 +65,7 @@ class AsyncLab:
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
         return partial(self._run, getattr(self._lab, name))
 
-    async def _run(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    async def _run(self, method: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
         with stoppable() as stop:
             thread = asyncio.create_task(asyncio.to_thread(partial(method, *arguments, **options)))
             try:

@@ -223,7 +223,7 @@ class Lab:
         """Yield the events of the lab as they happen, each once, first those after number `after`; endless."""
         return self._carrier.events(after)
 
-    def command(self, words: str, *arguments: Any, **options: Any) -> Document:
+    def command(self, words: str, /, *arguments: Any, **options: Any) -> Document:
         """Run any command of `testbed` on this lab, such as `doctor` or `lease list`, and return its document."""
         command = make_command(words, arguments, self._fill(words, options))
         with use_lease(self.selected_lease):
