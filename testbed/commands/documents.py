@@ -44,6 +44,12 @@ class Document:
         """Return the document as a JSON object."""
         return dict(_items(self))
 
+    def _repr_html_(self) -> str:
+        """Return the document as drawings and tables; notebooks call this."""
+        from testbed.commands.notebook import draw_document
+
+        return draw_document(self)
+
 
 class TableDocument(Document, ABC):
     """A document that `--csv` prints as a table."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +14,7 @@ from testbed.commands.declare import fields_of
 from testbed.commands.groups import HostsChoice, parse_interval
 from testbed.commands.place import DEFAULT_RUNS
 from testbed.commands.progress import Progress
-from testbed.errors import LeaseDenied, UsageError
+from testbed.errors import LabStartError, LeaseDenied, UsageError
 from testbed.scripting.carriers import (
     Carrier,
     LabEvent,
@@ -103,8 +103,11 @@ def _open_file(lab_file: Path, runs_dir: Path, hosts: HostsChoice, *, start: boo
     from testbed.lab.simulated.lifecycle import find_running, is_up, start_lab
 
     lab = load_lab(lab_file)
-    if not start or not lab.simulated or is_up(find_running(lab)):
+    if not start or not lab.simulated:
         return LocalCarrier(lab_file, runs_dir)
+    with suppress(LabStartError):  # several labs of this name run elsewhere: none of them is meant
+        if is_up(find_running(lab)):
+            return LocalCarrier(lab_file, runs_dir)
     simulated = start_lab(lab, hosts=hosts, move=True)
     if simulated.lab != lab:  # it runs at other addresses or rates, so it gets a file of its own
         lab_file = runs_dir / "labs" / f"{simulated.lab_id}.yaml"
@@ -135,6 +138,10 @@ class Lab:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        """Return the topology that an apply would bring into force, as a drawing; notebooks call this."""
+        return self.plan()._repr_html_()
 
     def close(self) -> None:
         """Release what the lab holds; stop it if `open_lab` started it. Safe to call again."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import html
+import json
 import re
 import runpy
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from libraries import skip_without
@@ -102,3 +105,30 @@ def ask_up(up):
     from testbed.lab.control import send_request
 
     return lambda verb, **details: send_request(up[0].control["plant"], {"do": verb, **details})
+
+
+def test_the_notebook_runs_and_its_results_draw_themselves(up, runs_dir, monkeypatch, capsys):
+    notebook = json.loads((SCRIPTS / "lab.ipynb").read_text(encoding="utf-8"))
+    monkeypatch.setenv("LIGHTBED_RUNS", str(runs_dir))
+    names, drawings = {}, []
+    for cell in notebook["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        text = "".join(cell["source"]).replace("../../labs/testbed12.yaml", str(up[1]))
+        *body, last = ast.parse(text).body
+        exec(compile(ast.Module(body, []), "cell", "exec"), names)
+        if isinstance(last, ast.Expr):
+            shown = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+            if hasattr(shown, "_repr_html_"):
+                drawings.append(html.unescape(shown._repr_html_()))
+        else:
+            exec(compile(ast.Module([last], []), "cell", "exec"), names)
+
+    assert re.search(r"four rings: \d+ Mbit/s", capsys.readouterr().out)
+    plan, applied, proof, measured = drawings
+    assert "stride ±5: 12 two-way links" in plan
+    assert "SIMULATED" in applied
+    assert "pairs_reached" in proof
+    assert "message size (logarithmic)" in measured
+    for drawing in drawings:
+        ET.fromstring(f"<page>{re.search(r'srcdoc=.(.*). style=', drawing, re.DOTALL)[1]}</page>")

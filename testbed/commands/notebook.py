@@ -1,0 +1,96 @@
+"""Documents as pictures and tables for notebooks, with the drawings and the style of the report.
+
+A document is a page in a frame of its own, so that its style does not change the notebook's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import groupby
+from typing import Any
+
+from testbed.commands.documents import Document, as_json
+from testbed.measure.model import Timing
+from testbed.measure.report.chart import Series, draw_bandwidth
+from testbed.measure.report.markup import Markup, join, tag
+from testbed.measure.report.style import STYLE
+from testbed.measure.report.tables import table
+from testbed.measure.report.topology import draw_topology
+from testbed.measure.results.records import StoredTopology
+
+MAX_ROWS = 100
+"""Most rows of a table; the rest is counted."""
+HEIGHT_PX = 480
+
+
+def draw_document(document: Document) -> str:
+    """Return a document as HTML: a topology and measurements as drawings, everything else as tables."""
+    title = type(document).__name__.removesuffix("Document")
+    mark = tag("span", "SIMULATED", class_="badge") if getattr(document, "simulated", False) else ""
+    parts = [tag("h3", mark, title), *_draw_figures(document), *_list_tables(document)]
+    page = join(tag("style", Markup(STYLE)), *parts)
+    frame = f"width:100%;height:{HEIGHT_PX}px;border:0"
+    return f'<iframe srcdoc="{escape(page)}" style="{frame}" title="{escape(title)}"></iframe>'
+
+
+def _draw_figures(document: Document) -> Iterator[Markup]:
+    values: Any = document  # a document has the fields of a topology, or not
+    if {"nodes", "degree", "strides", "links", "diameter"} <= set(_names_of(document)):
+        topology = StoredTopology(
+            name="topology",
+            nodes=values.nodes,
+            degree=values.degree,
+            simplex=values.simplex,
+            strides=tuple(values.strides),
+            links=tuple(values.links),
+            diameter=values.diameter,
+            mean_hops=values.mean_hops,
+            reason="",
+        )
+        yield draw_topology(topology, (), "topology")
+    rows = [row for row in getattr(document, "results", ()) if isinstance(row, Timing)]
+    if rows:
+        groups = groupby(rows, key=lambda row: row.configuration)
+        series = [Series.from_timings(name, timings) for name, timings in groups]
+        yield draw_bandwidth(
+            series, "bandwidth", title="Bus bandwidth", simulated=any(row.simulated for row in rows)
+        )
+
+
+def _list_tables(document: Document) -> Iterator[Markup]:
+    """Yield a table of the values of a document that are not empty, and one of each list of records."""
+    single, several = [], []
+    for name in _names_of(document):
+        value = getattr(document, name)
+        if isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
+            several.append((name, value))
+        elif name != "links" and value not in (None, ()):
+            single.append((name, _write(value)))
+    cells = [
+        tag("tr", tag("td", name, class_="text"), tag("td", value, class_="text")) for name, value in single
+    ]
+    yield table("", ("", ""), cells, text_columns=2)
+    for name, records in several:
+        yield _table_of(name, records)
+
+
+def _table_of(name: str, records: Sequence[Any]) -> Markup:
+    columns = _names_of(records[0])
+    rows = [
+        tag("tr", [tag("td", _write(getattr(record, column, "")), class_="text") for column in columns])
+        for record in records[:MAX_ROWS]
+    ]
+    more = f", and {len(records) - MAX_ROWS} more" if len(records) > MAX_ROWS else ""
+    return table(f"{name.replace('_', ' ')}{more}", columns, rows, text_columns=len(columns))
+
+
+def _names_of(record: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in dataclasses.fields(record))
+
+
+def _write(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else str(as_json(value))
