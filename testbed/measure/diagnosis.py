@@ -114,7 +114,7 @@ def explain_run(stored: StoredRun) -> Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What one rank lost against the others in a row: seconds in all its iterations, of `whole_s` of the row.
+    """Losses of one rank against the others in a row: seconds in all its iterations, of `whole_s` of the row.
 
     `active` is the number of iterations in which it had a value, for example a write to its disk.
     """

@@ -64,7 +64,7 @@ class NicBytes:
 
 @dataclass(frozen=True, slots=True)
 class RankFigures:
-    """What a rank observed of itself in one iteration of one row, in seconds.
+    """Observations of a rank about itself in one iteration of one row, in seconds.
 
     `seconds` lasts from the end of the rank's previous iteration; in `waiting_s` of it the rank waited for others, for
     the network or for its device. `processor_s` is the processor time of all its threads, `queued_s` the wait for a
@@ -93,7 +93,7 @@ class RankFigures:
 
 @dataclass(frozen=True, slots=True)
 class FlowFigures:
-    """What the sender observed of its connections to one rank, on one set of routes, in the iterations of a row.
+    """Observations of a sender about its connections to one rank, on one set of routes, in the iterations of a row.
 
     Data waited for acknowledgement during `busy_s`; in `limited_s` of it, the receiver did not read. In each of
     `windows` of 0.1 s only the network was the limit: `rate_mbps` is the median rate of these, `peak_mbps` the 90th
@@ -122,7 +122,7 @@ class FlowFigures:
 
 @dataclass(frozen=True, slots=True)
 class LinkFigures:
-    """What the sender observed of a link in the iterations of a row, in `windows` of 0.1 s.
+    """Observations of a sender about a link in the iterations of a row, in `windows` of 0.1 s.
 
     `peak_mbps` is the 95th percentile of the rates in these, `limit_mbps` what the link can carry.
     """

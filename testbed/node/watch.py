@@ -1,4 +1,4 @@
-"""What a rank observes of itself while it runs: connections, processor, disk, and times when it stood still.
+"""Observations of a rank about itself while it runs: connections, processor, disk, and times when it stood still.
 
 For `collective.py` and `iteration.py`, with which this file is copied to the hosts. Nothing here needs a clock that
 hosts share: all values are durations, or sums since the start of this process. Standard library only.

@@ -1,4 +1,4 @@
-"""What to do about a failed GPU, host, switch or link in a lab whose hosts have several GPUs.
+"""Rules for a failed GPU, host, switch or link in a lab whose hosts have several GPUs.
 
 The GPUs of a host form a domain of high bandwidth; the GPUs of one number, one in each host, form a rail. The rules are
 those of Rail-only (Wang et al., HotI 2024):

@@ -39,7 +39,7 @@ class LabEvent:
 
 
 class Carrier(Protocol):
-    """What runs commands on a lab."""
+    """A way to run commands on a lab."""
 
     def list_hosts(self) -> tuple[str, ...]:
         """Return the names of the lab's hosts."""

@@ -256,6 +256,11 @@ PAGES: dict[str, Page] = {
         places={" LAB": f" {LAB}", "--epoch N": "--epoch 1", "ADDRESS": "rome+cli://127.0.0.1:40023"},
         teardown=DOWN,
     ),
+    "find-a-slow-rank": Page(
+        setup=[*EXAMPLES, *UP, "testbed apply labs/testbed12.yaml"],
+        places={" LAB": f" {LAB}"},
+        teardown=DOWN,
+    ),
     "your-own-programs": Page(
         needs=("kernel",),
         setup=[HOST_PYTHON],
@@ -280,6 +285,9 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     "install": {
         "^make ": "is about a checkout",
         "^(pip|.venv-host/bin/pip) ": IN_AN_ENVIRONMENT,
+    },
+    "find-a-slow-rank": {
+        "^testbed (nccl|job|runs explain)": "needs a slow link: tests/measure/test_planted_slow_downs.py",
     },
     "map-the-fibres": {"--really-move": A_REAL_LAB},
     "put-a-datapath-on-a-board": {

@@ -61,7 +61,7 @@ class LinkDetour:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """What to do about one failure in a lab whose hosts have several GPUs, see `testbed.operate.failure_rules`."""
+    """Advice about one failure in a lab whose hosts have several GPUs, see `testbed.operate.failure_rules`."""
 
     rule: int
     subject: str

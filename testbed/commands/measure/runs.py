@@ -348,7 +348,7 @@ class RunCause:
 
 @dataclass(frozen=True, kw_only=True)
 class RunExplanation(Document):
-    """What held up a run, the worst first; `note` says why a run cannot be explained, and is empty if it can."""
+    """Causes that held up a run, the worst first; `note` says why a run cannot be explained, and is empty if it can."""
 
     run_id: str
     ranks: int

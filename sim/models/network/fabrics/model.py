@@ -92,7 +92,7 @@ class Fabric:
 
     @property
     def joins_hosts(self) -> NDArray[np.bool_]:
-        """Whether a link joins two hosts whose nodes share it, (links,); False everywhere if the nodes are hosts."""
+        """True for a link between two hosts whose nodes share it, (links,); False everywhere if the nodes are hosts."""
         return (self.sources >= self.nodes) & (self.targets >= self.nodes) & (self.domain > 1)
 
     def path(self, source: int, target: int, choice: int = 0) -> tuple[int, ...]:
