@@ -37,7 +37,7 @@ MIN_ROWS = 0.5
 QUEUE_RATIO = 3.0
 """How much longer than the others a rank must queue for a processor: on a busy machine all ranks queue."""
 DISK_RATIO, MIN_DISK_S = 4.0, 0.05
-"""How much longer than the others, in both senses, a write must take: a shared disk delays all by several times."""
+"""How much longer than the others, as a ratio and in seconds, a write must take: a shared disk delays all of them."""
 OTHERS_SHARE, QUEUE_SHARE = 0.25, 0.008
 """Processors that other processes on a host must use, more than on other hosts, and the part of the time that its rank
 must queue then. The SSH server and our guard use 0.01; where processors are free, others do no harm, and the wake-ups
@@ -45,6 +45,8 @@ of a rank that owns its processor take less than that part."""
 
 FULL_BYTES_S = 0.04
 """Seconds at the link's rate that a connection must send in a row: bursts and latency hide the rate of less."""
+MIN_LEFT = 0.1
+"""Least part of the time that a cause is taken to leave: a run is said to be at most ten times as slow."""
 SLOW_LINK = 0.8
 """Rate, relative to the limit of a link and to the other links, below which it is slow: healthy ones reach 0.95."""
 BUSY_LINK = 0.5
@@ -100,8 +102,10 @@ class Explanation:
 def explain_run(stored: StoredRun) -> Explanation:
     """Return what held up a stored run."""
     if stored.ranks:
+        ranks = len({one.rank for one in stored.ranks})
         findings = find_causes(stored.ranks, stored.flows, stored.links)
-        return Explanation(len({one.rank for one in stored.ranks}), findings)
+        few = f"{ranks} ranks cannot tell which of them is slow, only links are judged: measure on three hosts or more"
+        return Explanation(ranks, findings, few if ranks < 3 else "")
     if stored.summary.hosts == "model":
         note = "the hosts of this run are modelled: no rank ran, so none was slow"
     else:
@@ -128,7 +132,7 @@ class Loss:
     active: int
 
 
-def _by_row(ranks: Iterable[RankFigures]) -> dict[Row, dict[int, list[RankFigures]]]:
+def group_by_row(ranks: Iterable[RankFigures]) -> dict[Row, dict[int, list[RankFigures]]]:
     """Return the iterations of each rank by row, in order."""
     rows: dict[Row, dict[int, list[RankFigures]]] = defaultdict(lambda: defaultdict(list))
     for one in ranks:
@@ -166,18 +170,19 @@ def find_losses(ranks: Iterable[RankFigures], quantity: Callable[[RankFigures], 
     The iteration with the largest excess does not count, so that one hiccup accuses nobody, unless at most two have a
     value at all: the disk is measured once a row.
     """
-    for row, of_rank in _by_row(ranks).items():
+    for row, of_rank in group_by_row(ranks).items():
         if len(of_rank) < 3:
             continue
         iterations = min(map(len, of_rank.values()))
         values = {rank: [quantity(one) for one in ones] for rank, ones in of_rank.items()}
         whole_s = sum(median(ones[place].seconds for ones in of_rank.values()) for place in range(iterations))
-        for rank, own in values.items():
+        for rank, every in values.items():
+            own = every[:iterations]
             others = [
                 median(values[other][place] for other in values if other != rank)
                 for place in range(iterations)
             ]
-            excess = sorted(mine - usual for mine, usual in zip(own, others, strict=False))
+            excess = sorted(mine - usual for mine, usual in zip(own, others, strict=True))
             active = sum(one > 0 for one in own)
             kept = excess[:-1] if active > 2 else excess
             scale = len(excess) / len(kept)
@@ -195,11 +200,12 @@ class Lag:
 def find_lags(ranks: Iterable[RankFigures]) -> dict[Row, list[list[Lag]]]:
     """Return for each row what each rank lost in each iteration, by rank, then iteration."""
     return {
-        row: [_lags_of(rank, of_rank) for rank in sorted(of_rank)] for row, of_rank in _by_row(ranks).items()
+        row: [_measure_lags(rank, of_rank) for rank in sorted(of_rank)]
+        for row, of_rank in group_by_row(ranks).items()
     }
 
 
-def _lags_of(rank: int, of_rank: Mapping[int, Sequence[RankFigures]]) -> list[Lag]:
+def _measure_lags(rank: int, of_rank: Mapping[int, Sequence[RankFigures]]) -> list[Lag]:
     lags = []
     for place, mine in enumerate(of_rank[rank]):
         others = [ones[place] for other, ones in of_rank.items() if other != rank and place < len(ones)]
@@ -235,8 +241,8 @@ def _find_busy_hosts(own: Mapping[int, Sequence[RankFigures]]) -> Iterator[Findi
     whole_s = {rank: sum(one.seconds for one in ones) for rank, ones in own.items()}
     used = {rank: sum(one.others_s for one in ones) / whole_s[rank] for rank, ones in own.items()}
     queued = {rank: sum(one.queued_s for one in ones) / whole_s[rank] for rank, ones in own.items()}
-    for rank, ones in own.items():
-        usual = median([used[other] for other in own if other != rank] or [0.0])
+    for rank, ones in own.items() if len(own) > 2 else ():
+        usual = median(used[other] for other in own if other != rank)
         if used[rank] - usual >= OTHERS_SHARE and queued[rank] >= QUEUE_SHARE:
             evidence = (
                 f"other processes on {ones[0].host} used {used[rank]:.2f} processors ({usual:.2f} on the median "
@@ -343,7 +349,7 @@ def _find_slow_links(
     )
     if lossy:
         evidence = f"TCP sent {lossy.loss * 100:.1f} % of the bytes again ({lossy.lost_bytes} bytes)"
-        slower = 1 / (1 - lossy.busy * max(0.0, 1 - lossy.rate))
+        slower = 1 / max(MIN_LEFT, 1 - lossy.busy * max(0.0, 1 - lossy.rate))
         yield Finding("retransmission", lossy.rank, lossy.host, lossy.link, evidence, slower)
     usual_rate, usual_peak = (
         min(1.0, median(values)) if values else 1.0
@@ -367,7 +373,7 @@ def _find_slow_links(
             f"data waited on it {slow.busy * 100:.0f} % of the time, although it carried only "
             f"{rate * slow.limit_mbps:.1f} of its {slow.limit_mbps:g} Mbit/s"
         )
-        slower = 1 / (1 - slow.busy * (1 - rate))
+        slower = 1 / max(MIN_LEFT, 1 - slow.busy * (1 - rate))
         yield Finding("link", slow.rank, slow.host, slow.link, evidence, slower)
 
 
@@ -377,7 +383,7 @@ def measure_links(
     """Return how each link was used in the rows whose connections send enough over it to fill it."""
     whole_s = {
         row: median(sum(one.seconds for one in ones) for ones in of_rank.values())
-        for row, of_rank in _by_row(ranks).items()
+        for row, of_rank in group_by_row(ranks).items()
     }
     hosts = {one.rank: one.host for one in ranks}
     over: dict[tuple[str, Row], list[FlowFigures]] = defaultdict(list)
@@ -393,7 +399,7 @@ def measure_links(
     uses: dict[str, list[LinkUse]] = defaultdict(list)
     for link in links:
         row = (link.topology, link.configuration, link.size_bytes)
-        if waits.get((link.link, row), 0.0) <= 0 or not link.windows:
+        if waits.get((link.link, row), 0.0) <= 0 or not link.windows or link.rank not in hosts:
             continue
         carried = over[link.link, row]
         busiest = max(carried, key=lambda one: one.busy_s - one.limited_s)

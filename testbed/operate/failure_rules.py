@@ -12,7 +12,7 @@ those of Rail-only (Wang et al., HotI 2024):
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -26,7 +26,7 @@ from testbed.operate.light import Loss
 MAX_MIGRATED = 8
 """Most GPUs of a host whose work is moved as a whole: those of a DGX. The paper says "small" and "large" only."""
 
-Action = Literal["detour", "move", "migrate", "add_switch"]
+Action = Literal["detour", "wait", "move", "migrate", "add_switch"]
 
 
 class Gpu(NamedTuple):
@@ -51,7 +51,7 @@ class FailureAdvice:
     text: str
 
 
-def gpu_label(lab: Lab, gpu: Gpu) -> str:
+def label_gpu(lab: Lab, gpu: Gpu) -> str:
     """Return the label of a GPU, `host/gpu0`."""
     return f"{lab.hosts[gpu.node].name}/gpu{gpu.number}"
 
@@ -116,67 +116,101 @@ def advise_on_failures(
     wiring: Wiring,
     failed: Collection[Gpu],
     *,
+    seen: Mapping[str, Snapshot],
     losses: Iterable[Loss] = (),
     off: Collection[str] = (),
-    links: Iterable[Link] = (),
-    seen: Mapping[str, Snapshot] | None = None,
+    links: Iterable[Link] | None = None,
 ) -> Iterator[FailureAdvice]:
     """Yield the rule for each failure, in the order of the rules. Pure.
 
-    `losses` are lost fibres, `off` hosts and switches that do not answer, `links` those after the planned repair.
-    A host is idle if the topology has no link of it and the switches (`seen`) hold no circuit at its ports.
+    `losses` are lost fibres, `off` hosts and switches that do not answer, `links` those after the planned repair; None
+    if none is planned while a device is off. A host is idle if the topology has no link of it and the switches (`seen`)
+    hold no circuit at its ports. A failed GPU without a link takes nothing from a rail, so no rule is for it.
     """
-    idle = sorted(_find_idle_hosts(lab, wiring, seen or {}) - set(off))
-    for loss in losses:
-        if loss.fibre != "gpu" and count_gpus(lab.hosts[loss.nic.node]) > 1:
-            yield _advise_on_fibre(lab, loss)
+    linked = {nic for link in wiring.links for nic in link}
+    failed = {gpu for gpu in failed if not _nics_of(lab, gpu).isdisjoint(linked)}
+    hosts_lost = {lab.hosts[gpu.node].name for gpu in failed} | set(off)
+    targets = _Targets(
+        lab, [host for host in _list_idle_hosts(lab, wiring, seen) if host.name not in hosts_lost]
+    )
+    yield from _advise_on_fibres(lab, [loss for loss in losses if loss.fibre != "gpu"])
     for switch in lab.switches:
         if switch.name in off:
             yield _advise_on_switch(lab, switch.name)
     for node, host in enumerate(lab.hosts):
-        if host.name in off and count_gpus(host) > 1:
-            labels = tuple(gpu_label(lab, Gpu(node, number)) for number in range(count_gpus(host)))
-            text = f"{host.name} is off: {_migrate(host, idle)}; the rails keep their circuits"
-            yield _advice(2, host.name, labels, "migrate", _first(idle), text)
-    spares = _find_spares(lab, wiring, failed, links)
-    advice = [_advise_on_gpu(lab, gpu, spares.get(gpu), idle) for gpu in sorted(failed)]
+        if host.name in off and count_gpus(host) > 1 and node in {nic.node for nic in linked}:
+            labels = tuple(label_gpu(lab, Gpu(node, number)) for number in range(count_gpus(host)))
+            text = f"{host.name} is off: {targets.describe_move(host)}; the rails keep their circuits"
+            yield _advice(2, host.name, labels, "migrate", targets.choose(host), text)
+    spares = _find_spares(lab, linked, failed, links)
+    advice = [_advise_on_gpu(lab, gpu, spares.get(gpu), targets) for gpu in sorted(failed)]
     yield from sorted(advice, key=lambda one: one.rule)
 
 
-def _advise_on_fibre(lab: Lab, loss: Loss) -> FailureAdvice:
-    nic = lab.nic_label(loss.nic)
-    labels = tuple(_labels_beside(lab, loss.nic))
-    text = f"a fibre of {nic} is lost, so {' and '.join(labels)} cannot use its rail: see the detours and new circuits"
-    return _advice(1, nic, labels, "detour", "", text)
+class _Targets:
+    """Idle hosts to which the work of others can move, each used once."""
+
+    def __init__(self, lab: Lab, idle: Iterable[LabHost]) -> None:
+        self._lab = lab
+        self._idle = list(idle)
+        self._chosen: dict[str, str] = {}
+
+    def choose(self, host: LabHost) -> str:
+        """Return the idle host with enough GPUs that takes the work of a host; empty if there is none left."""
+        if host.name not in self._chosen:
+            fits = [one for one in self._idle if count_gpus(one) >= count_gpus(host)]
+            self._chosen[host.name] = fits[0].name if fits else ""
+            self._idle = [one for one in self._idle if one not in fits[:1]]
+        return self._chosen[host.name]
+
+    def describe_move(self, host: LabHost) -> str:
+        """Return the advice to move the work of a host, for people."""
+        work = f"move the work of {host.name} ({count_noun(count_gpus(host), 'GPU')})"
+        target = self.choose(host)
+        return f"{work} to {target}, which is idle" if target else f"{work} when a host is idle; none is now"
+
+
+def _advise_on_fibres(lab: Lab, losses: Iterable[Loss]) -> Iterator[FailureAdvice]:
+    """Yield rule 1 for each NIC with a lost fibre in a host of several GPUs."""
+    dead = dict.fromkeys(loss.nic for loss in losses)
+    for nic in dead:
+        host = lab.hosts[nic.node]
+        if count_gpus(host) == 1:
+            continue
+        gpus = [Gpu(nic.node, n) for n in range(count_gpus(host)) if nic.index in host.nics_beside(n)]
+        labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _nics_of(lab, gpu) <= dead.keys())
+        beside = " and ".join(label_gpu(lab, gpu) for gpu in gpus)
+        effect = (
+            f"{' and '.join(labels)} cannot use the rail" if labels else f"{beside} has one rail link fewer"
+        )
+        text = f"a fibre of {lab.nic_label(nic)} is lost, so {effect}: see the detours and new circuits"
+        yield _advice(1, lab.nic_label(nic), labels, "detour", "", text)
 
 
 def _advise_on_switch(lab: Lab, name: str) -> FailureAdvice:
-    nics = (
+    lost = {
         Nic(node, index)
         for node, host in enumerate(lab.hosts)
         for index, nic in enumerate(host.nics)
         if name in (nic.transmit.switch, nic.receive.switch)
-    )
-    labels = tuple(dict.fromkeys(label for nic in nics for label in _labels_beside(lab, nic)))
-    gpus = f"{count_noun(len(labels), 'GPU')} ({list_some(labels)})"
-    text = f"{name} is off: {gpus} cannot use their rail until it answers"
-    return _advice(1, name, labels, "detour", "", text)
+    }
+    gpus = [Gpu(node, number) for node, host in enumerate(lab.hosts) for number in range(count_gpus(host))]
+    labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _nics_of(lab, gpu) <= lost)
+    words = f"{count_noun(len(labels), 'GPU')} ({list_some(labels)})" if labels else "no GPU"
+    text = f"{name} is off: {words} cannot use the rail until it answers"
+    return _advice(1, name, labels, "wait", "", text)
 
 
-def _advise_on_gpu(lab: Lab, gpu: Gpu, spare: Gpu | None, idle: Sequence[str]) -> FailureAdvice:
-    label, host = gpu_label(lab, gpu), lab.hosts[gpu.node]
+def _advise_on_gpu(lab: Lab, gpu: Gpu, spare: Gpu | None, targets: _Targets) -> FailureAdvice:
+    label, host = label_gpu(lab, gpu), lab.hosts[gpu.node]
     if spare is not None:
         ends = [lab.nic_label(Nic(gpu.node, index)) for index in host.nics_beside(spare.number)]
-        name = gpu_label(lab, spare)
-        text = (
-            f"{label} has failed and {name} is idle: it joins the rail, with circuits at {' and '.join(ends)}"
-        )
+        name = label_gpu(lab, spare)
+        text = f"{label} has failed. {name} is idle and joins the rail, with circuits at {' and '.join(ends)}"
         return _advice(3, label, (label,), "move", name, text)
     if count_gpus(host) <= MAX_MIGRATED:
-        text = (
-            f"{label} has failed and no other GPU of {host.name} can take its place: {_migrate(host, idle)}"
-        )
-        return _advice(4, label, (label,), "migrate", _first(idle), text)
+        text = f"{label} has failed and no other GPU of {host.name} can take its place: {targets.describe_move(host)}"
+        return _advice(4, label, (label,), "migrate", targets.choose(host), text)
     gpus = count_noun(count_gpus(host), "GPU")
     text = (
         f"{label} has failed, no other GPU of {host.name} can take its place, and {gpus} are too many to move: "
@@ -198,40 +232,32 @@ def _advice(
     )
 
 
-def _find_spares(lab: Lab, wiring: Wiring, failed: Collection[Gpu], links: Iterable[Link]) -> dict[Gpu, Gpu]:
-    """Return for each failed GPU the idle one of its host whose NICs get links; GPUs without one are left out."""
-    linked, ends = ({nic for link in some for nic in link} for some in (wiring.links, links))
+def _find_spares(
+    lab: Lab, linked: Collection[Nic], failed: Collection[Gpu], links: Iterable[Link] | None
+) -> dict[Gpu, Gpu]:
+    """Return for each failed GPU the idle one of its host whose NICs get links; GPUs without one are left out.
+
+    Without `links`, any idle GPU of the host counts: a repair could use it.
+    """
+    ends = None if links is None else {nic for link in links for nic in link}
     spares: dict[Gpu, Gpu] = {}
     for gpu in sorted(failed):
-        host = lab.hosts[gpu.node]
-        for number in range(count_gpus(host)):
+        for number in range(count_gpus(lab.hosts[gpu.node])):
             spare = Gpu(gpu.node, number)
-            nics = {Nic(gpu.node, index) for index in host.nics_beside(number)}
-            is_free = spare not in failed and spare not in spares.values()
-            if is_free and nics & ends and not nics & linked:
+            nics = _nics_of(lab, spare)
+            is_idle = nics.isdisjoint(linked) and (ends is None or not nics.isdisjoint(ends))
+            if is_idle and spare not in failed and spare not in spares.values():
                 spares[gpu] = spare
                 break
     return spares
 
 
-def _migrate(host: LabHost, idle: Sequence[str]) -> str:
-    work = f"move the work of {host.name} ({count_noun(count_gpus(host), 'GPU')})"
-    return f"{work} to {idle[0]}, which is idle" if idle else f"{work} when a host is idle; none is now"
+def _nics_of(lab: Lab, gpu: Gpu) -> frozenset[Nic]:
+    return frozenset(Nic(gpu.node, index) for index in lab.hosts[gpu.node].nics_beside(gpu.number))
 
 
-def _first(names: Sequence[str]) -> str:
-    return names[0] if names else ""
-
-
-def _labels_beside(lab: Lab, nic: Nic) -> Iterator[str]:
-    host = lab.hosts[nic.node]
-    for number in range(count_gpus(host)):
-        if nic.index in host.nics_beside(number):
-            yield gpu_label(lab, Gpu(nic.node, number))
-
-
-def _find_idle_hosts(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> set[str]:
-    """Return the hosts, those of other jobs too, without a link in the topology and without a circuit."""
+def _list_idle_hosts(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> Iterator[LabHost]:
+    """Yield the hosts, those of other jobs too, without a link in the topology and without a circuit, by name."""
     linked = {nic.node for link in wiring.links for nic in link}
     used = {
         (name, port)
@@ -240,8 +266,7 @@ def _find_idle_hosts(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> 
         for port in pair
     }
     candidates = [host for node, host in enumerate(lab.hosts) if node not in linked]
-    return {
-        host.name
-        for host in (*candidates, *lab.others)
-        if not any((end.switch, end.port) in used for nic in host.nics for end in (nic.transmit, nic.receive))
-    }
+    for host in sorted((*candidates, *lab.others), key=lambda one: one.name):
+        ends = [end for nic in host.nics for end in (nic.transmit, nic.receive)]
+        if all(end.switch in seen and (end.switch, end.port) not in used for end in ends):
+            yield host

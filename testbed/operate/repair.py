@@ -217,7 +217,7 @@ def _find_affected_links(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
     return lost
 
 
-def with_failed_gpus(
+def add_failed_gpus(
     lab: Lab, design: Design, observation: LossObservation, failed: Collection[Gpu]
 ) -> LossObservation:
     """Return the observation with the losses that failed GPUs cause; links of their NICs carry nothing."""

@@ -6,16 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from testbed.operate.engine.consent import stoppable
 from testbed.scripting.carriers import LabEvent
-from testbed.scripting.lab import Lab, open_lab
+from testbed.scripting.lab import HeldLease, Lab, open_lab
 
-if TYPE_CHECKING:
-    pass
-
-_AWAITED = (
+_COROUTINES = (
     "optimise",
     "plan",
     "apply",
@@ -32,7 +29,6 @@ _AWAITED = (
     "command",
 )
 """Methods of `Lab` that `AsyncLab` has as coroutines."""
-_END = object()
 
 
 async def open_lab_async(source: str | Path, **options: Any) -> AsyncLab:
@@ -61,7 +57,7 @@ class AsyncLab:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Return a method of `Lab` as a coroutine function. Raises `AttributeError` for a name that is none."""
-        if name not in _AWAITED:
+        if name not in _COROUTINES:
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
         return partial(self._run, getattr(self._lab, name))
 
@@ -71,16 +67,19 @@ class AsyncLab:
             try:
                 return await asyncio.shield(thread)
             except asyncio.CancelledError:
-                stop()
-                await asyncio.wait(
-                    [thread]
-                )  # a change ends after its current step, never in the middle of it
-                thread.exception()
+                await asyncio.to_thread(stop)
+                # A change ends after its current step, never in the middle of it.
+                await asyncio.wait([thread])
+                if thread.exception() is None and isinstance(thread.result(), HeldLease):
+                    await asyncio.to_thread(thread.result().release)  # nobody else can
                 raise
 
+    async def list_hosts(self) -> tuple[str, ...]:
+        """Return the names of the hosts, in the order of the lab file."""
+        return await asyncio.to_thread(lambda: self._lab.hosts)
+
     async def events(self, after: int | None = None) -> AsyncIterator[LabEvent]:
-        """Yield the events of the lab as they happen, each once; endless."""
-        events = self._lab.events(after)
-        while (event := await asyncio.to_thread(next, events, _END)) is not _END:
-            assert isinstance(event, LabEvent)
+        """Yield the events after number `after`, or from now on, each once as it happens; endless."""
+        events = await asyncio.to_thread(self._lab.events_async, after)
+        async for event in events:
             yield event

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, get_origin
 
 from lightbed.errors import LightbedError
-from testbed.commands.declare import Command, Field, carry_out, documents_of, fields_of
+from testbed.commands.declare import REQUIRED, Command, Field, carry_out, documents_of, fields_of
 from testbed.commands.documents import Document
 from testbed.commands.place import Place
 from testbed.commands.progress import Narrator, Progress, narrate, report_progress
 from testbed.commands.table import load_command
 from testbed.errors import UsageError
 from testbed.leases.choice import get_selected_lease, select_lease
+from testbed.operate.engine.consent import on_stop
 from testbed.scripting.read_document import choose_document, read_document
 
 if TYPE_CHECKING:
-    from testbed.client import Client, Run
+    from testbed.client import AsyncClient, Client, Run
     from testbed.lab.simulated.lifecycle import SimulatedLab
+    from testbed.service.events import EventLog
 
 POLL_S = 0.2
 """Time between two looks at the journal for new events."""
@@ -50,18 +54,31 @@ class Carrier(Protocol):
     def run(self, words: str, command: Command[Any], progress: Progress | None) -> Document:
         """Run a command and return its document. Raises the command's errors."""
 
-    def events(self, after: int | None) -> Iterator[LabEvent]:
-        """Yield the events after a number, and new ones as they happen; without a number only new ones."""
+    def find_newest_event(self) -> int:
+        """Return the number of the newest event; 0 if there is none."""
+
+    def events(self, after: int) -> Iterator[LabEvent]:
+        """Yield the events after a number, and new ones as they happen."""
+
+    def events_async(self, after: int) -> AsyncIterator[LabEvent]:
+        """Yield the same events to a coroutine."""
+
+    def extend_lease(self, lease: str) -> None:
+        """Extend a lease, counted from now. Called from a thread of its own."""
 
     def close(self) -> None:
         """Release what the carrier holds."""
 
 
+def _ignore(_done: int, _total: int, _text: str) -> None:
+    """Report no progress."""
+
+
 @contextmanager
 def use_lease(lease: str) -> Iterator[None]:
-    """Make changes under this lease in the block; an empty id keeps the lease that is selected."""
+    """Make changes under this lease in the block; with an empty id, each under one of its own."""
     before = get_selected_lease()
-    select_lease(lease or before)
+    select_lease(lease)
     try:
         yield
     finally:
@@ -93,27 +110,63 @@ class LocalCarrier:
             document: Document = carry_out(command, place)
         return document
 
-    def events(self, after: int | None) -> Iterator[LabEvent]:
-        """Yield the events of the lab in the journal of the runs directory."""
-        from testbed.lab.inventory import load_lab
+    @contextmanager
+    def _open_log(self) -> Iterator[EventLog]:
         from testbed.service.events import EventLog
         from testbed.storage.address import address_in
         from testbed.storage.database import Database
 
-        lab, database = load_lab(self.lab_file).name, Database(address_in(self.runs_dir))
+        database = Database(address_in(self.runs_dir))
         try:
-            log = EventLog(database)
-            number = log.newest() if after is None else after
-            while True:
-                page = log.after(number)
-                for each in page:
-                    number = each.number
-                    if each.lab == lab:
-                        yield _read_event(each.number, each.kind, _data_of(each.text))
-                if not page:
-                    time.sleep(POLL_S)
+            yield EventLog(database)
         finally:
             database.close()
+
+    def find_newest_event(self) -> int:
+        """Return the number of the newest event in the journal of the runs directory; 0 if there is none."""
+        with self._open_log() as log:
+            return log.newest()
+
+    def events(self, after: int) -> Iterator[LabEvent]:
+        """Yield the events of the lab in the journal of the runs directory."""
+        with self._open_log() as log:
+            while True:
+                page = self._read_page(log, after)
+                for number, event in page:
+                    after = number
+                    if event is not None:
+                        yield event
+                if not page:
+                    time.sleep(POLL_S)
+
+    async def events_async(self, after: int) -> AsyncIterator[LabEvent]:
+        """Yield the same events to a coroutine."""
+        with self._open_log() as log:
+            while True:
+                page = await asyncio.to_thread(self._read_page, log, after)
+                for number, event in page:
+                    after = number
+                    if event is not None:
+                        yield event
+                if not page:
+                    await asyncio.sleep(POLL_S)
+
+    def _read_page(self, log: EventLog, after: int) -> list[tuple[int, LabEvent | None]]:
+        """Return the next events with their numbers; None for one of another lab."""
+        from testbed.lab.inventory import load_lab
+
+        lab = load_lab(self.lab_file).name
+        return [
+            (
+                each.number,
+                _read_event(each.number, each.kind, _parse_data(each.text)) if each.lab == lab else None,
+            )
+            for each in log.after(after)
+        ]
+
+    def extend_lease(self, lease: str) -> None:
+        """Extend a lease, counted from now."""
+        self.run("lease extend", make_command("lease extend", (lease,), {}), _ignore)
 
     def close(self) -> None:
         """Stop the simulated lab if it was started for this object."""
@@ -121,7 +174,7 @@ class LocalCarrier:
             self.simulated.close()
 
 
-def _data_of(text: bytes) -> Mapping[str, Any]:
+def _parse_data(text: bytes) -> Mapping[str, Any]:
     """Return the document of an encoded server-sent event."""
     lines = text.decode().splitlines()
     data = "\n".join(line.removeprefix("data:") for line in lines if line.startswith("data:"))
@@ -139,6 +192,8 @@ class ServiceCarrier:
 
     client: Client
     lab: str
+    connect_async: Callable[[], AsyncClient]
+    """Open another connection to the service, for a coroutine."""
 
     def list_hosts(self) -> tuple[str, ...]:
         """Return the names of the lab's hosts."""
@@ -163,12 +218,13 @@ class ServiceCarrier:
             run = self.client.submit(submission.lab, submission.words, **submission.fields)
         except ServiceRefused as error:
             raise make_error(error.problem, default=error) from error
-        try:
-            with report_progress(progress), narrate() as narrator:
+        with report_progress(progress), narrate() as narrator, on_stop(lambda: self.client.cancel(run.id)):
+            try:
                 run = self._wait(run, narrator)
-        except KeyboardInterrupt:
-            self.client.cancel(run.id)
-            raise
+            except KeyboardInterrupt:
+                self.client.cancel(run.id)
+                self._wait(run, narrator)  # the current step ends first; a second Ctrl-C leaves from here
+                raise
         submission.save_files(self.client, run)
         return _read_result(words, command, run)
 
@@ -182,11 +238,26 @@ class ServiceCarrier:
                     return run
         raise AssertionError("a stream of events does not end")
 
-    def events(self, after: int | None) -> Iterator[LabEvent]:
+    def find_newest_event(self) -> int:
+        """Return the number of the newest event, which the snapshot of a stream has."""
+        return next(iter(self.client.events(lab=self.lab))).number
+
+    def events(self, after: int) -> Iterator[LabEvent]:
         """Yield the events of the lab as the service streams them."""
         for event in self.client.events(lab=self.lab, after=after):
             if event.kind != "snapshot":
                 yield _read_event(event.number, event.kind, event.document)
+
+    async def events_async(self, after: int) -> AsyncIterator[LabEvent]:
+        """Yield the same events to a coroutine."""
+        async with self.connect_async() as client:
+            async for event in client.events(lab=self.lab, after=after):
+                if event.kind != "snapshot":
+                    yield _read_event(event.number, event.kind, event.document)
+
+    def extend_lease(self, lease: str) -> None:
+        """Extend a lease, counted from now."""
+        self.client.lab(self.lab).extend_lease(lease)
 
     def close(self) -> None:
         """Close the connections."""
@@ -219,10 +290,14 @@ def make_error(problem: Mapping[str, Any], default: LightbedError | None = None)
     kind = next(kinds, None)
     if kind is None and default is not None:
         return default
-    error = (kind or LightbedError).__new__(
-        kind or LightbedError
-    )  # constructors differ: they take parts of messages
-    Exception.__init__(error, problem.get("message") or problem.get("detail"))
+    kind, message = kind or LightbedError, problem.get("message") or problem.get("detail") or "unknown error"
+    try:
+        error = kind(message)
+    except TypeError:  # its constructor takes the parts of the message
+        error = kind.__new__(kind)
+        Exception.__init__(error, message)
+    error.code = str(problem.get("code", error.code))
+    vars(error).update({name: problem[name] for name in ("who", "hint") if name in problem})
     return error
 
 
@@ -236,8 +311,8 @@ def _subclasses(kind: type[LightbedError]) -> Iterator[type[LightbedError]]:
 def make_command(words: str, positional: tuple[Any, ...], options: Mapping[str, Any]) -> Command[Any]:
     """Return the command with these options; positional values are its arguments, in order.
 
-    A list is taken for several values, and a single value for one of several. Raises `UsageError` for an unknown
-    option.
+    An option with several values takes a list, or one text. Raises `UsageError` for an unknown option, a missing one,
+    and a value that an option does not take.
     """
     declared = load_command(words)
     assert declared is not None, words
@@ -249,6 +324,12 @@ def make_command(words: str, positional: tuple[Any, ...], options: Mapping[str, 
         what = unknown[0] if unknown else f"{len(positional)} positional values"
         known = ", ".join(fields)
         raise UsageError(f"{words} has no option {what!r}: its options are {known}")
+    twice = sorted(set(options).intersection(arguments[: len(positional)]))
+    if twice:
+        raise UsageError(f"{words}: {twice[0]!r} is given by position and by name: leave one out")
+    missing = [name for name, field in fields.items() if field.default is REQUIRED and name not in given]
+    if missing:
+        raise UsageError(f"{words} needs {missing[0]!r}")
     return declared(**{name: _convert(fields[name], value) for name, value in given.items()})
 
 
@@ -257,19 +338,31 @@ def _convert(field: Field, value: Any) -> Any:
 
     Raises `UsageError` for a value that the field does not take, as the command line does.
     """
-    kinds, option = (field.kind, *get_args(field.kind)), field.option
-    choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
-    if choices and value is not None and value not in choices:
+    option, choices = field.option, _choices_of(field.kind)
+    if value is None and (field.is_optional or field.default is None):
+        return None
+    if choices and value not in choices:
         raise UsageError(f"{field.name}={value!r} is none of {', '.join(map(repr, choices))}")
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    least, most = (option.least or 0), option.most
-    if is_number and (value < least or (most is not None and value > most)):
-        bound = f"{least:g} or more" if most is None else f"{least:g} to {most:g}"
-        raise UsageError(f"{field.name}={value!r} is out of range: {bound}")
     if field.has_several:
         return (value,) if isinstance(value, str) else tuple(value)
-    if not isinstance(value, str) or field.kind is str:
-        return value
-    if field.kind is Path:
-        return Path(value)
-    return field.option.text.parse(value) if field.option.text is not None else value
+    if isinstance(value, str) and field.kind is not str:
+        if field.kind is Path:
+            return Path(value)
+        if option.text is not None:
+            return option.text.parse(value)
+    accepted = {float: (int, float), Path: (str, os.PathLike)}.get(field.kind, (field.kind,))
+    is_plain = field.kind in (bool, int, float, str, Path)
+    if is_plain and (not isinstance(value, accepted) or (isinstance(value, bool) and field.kind is not bool)):
+        raise UsageError(f"{field.name}={value!r} is not of type {field.kind.__name__}")
+    if isinstance(value, int | float) and field.kind is not bool:
+        least, most = (option.least or 0), option.most
+        if value < least or (most is not None and value > most):
+            bound = f"{least:g} or more" if most is None else f"{least:g} to {most:g}"
+            raise UsageError(f"{field.name}={value!r} is out of range: {bound}")
+    return value
+
+
+def _choices_of(kind: Any) -> tuple[Any, ...]:
+    """Return the values of a `Literal`, also as a part of a union; empty for another type."""
+    kinds = (kind, *get_args(kind))
+    return tuple(choice for each in kinds if get_origin(each) is Literal for choice in get_args(each))

@@ -1,4 +1,4 @@
-"""Heartbeat that extends the lease of a running test."""
+"""Heartbeat that extends a lease until a block ends."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from testbed.errors import TestbedError
+from lightbed.errors import LightbedError
 from testbed.storage.database import DATABASE_ERRORS
 
 TTL_S = 300.0
-"""Time after which the lease of a killed pytest session expires."""
+"""Duration of the lease of a test: it expires so long after its pytest session was killed."""
 
 
 @contextmanager
@@ -20,10 +20,10 @@ def keep_alive(extend: Callable[[], object], every_s: float = TTL_S / 3) -> Iter
 
     def beat() -> None:
         while not is_over.wait(every_s):
-            with suppress(TestbedError, *DATABASE_ERRORS, OSError):
+            with suppress(LightbedError, *DATABASE_ERRORS, OSError):
                 extend()
 
-    heart = threading.Thread(target=beat, name="lease of a test", daemon=True)
+    heart = threading.Thread(target=beat, name="heartbeat of a lease", daemon=True)
     heart.start()
     try:
         yield

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from lightbed.errors import LightbedError
 from testbed.commands.declare import fields_of
 from testbed.commands.groups import HostsChoice, parse_interval
 from testbed.commands.place import DEFAULT_RUNS
 from testbed.commands.progress import Progress
+from testbed.commands.table import load_command
 from testbed.errors import LabStartError, LeaseDenied, UsageError
 from testbed.scripting.carriers import (
     Carrier,
@@ -61,7 +66,8 @@ def open_lab(
 
     A lab is a context manager; leaving it releases what it holds. The arguments:
 
-    - `start`: start the simulated lab of the file if it does not run, in the first free subnet, and stop it at the end.
+    - `start`: start the simulated lab of the file unless it runs, in the first free subnet, and stop it at the end. It
+      has no effect on a real lab, and on a lab of a service.
     - `token`: token of the service; by default `LIGHTBED_TOKEN`. `verify_certificate` is passed to httpx.
     - `runs_dir`: folder of results and of the journal; by default `LIGHTBED_RUNS`, or `runs`.
     - `hosts`, `really_move`: as the options of the commands; `really_move` names a real lab that may be changed.
@@ -69,10 +75,12 @@ def open_lab(
 
     Raises `LabFileError`, `LabStartError`, `UsageError`, and the errors of the client.
     """
+    if hosts not in ("auto", "kernel", "model"):
+        raise UsageError(f"hosts={hosts!r} is none of 'auto', 'kernel', 'model'")
     report = None if progress is True else progress or _ignore
     if str(source).startswith(("http://", "https://")):
-        if start or runs_dir is not None:
-            raise UsageError("a lab of a service runs there: leave out start and runs_dir")
+        if runs_dir is not None:
+            raise UsageError("the runs of a service are there: leave out runs_dir")
         carrier: Carrier = _connect(str(source), token, verify_certificate)
     else:
         folder = Path(runs_dir or os.environ.get("LIGHTBED_RUNS") or DEFAULT_RUNS)
@@ -82,20 +90,22 @@ def open_lab(
 
 def _connect(url: str, token: str | None, verify: Any) -> ServiceCarrier:
     """Return the carrier to the lab at the end of a URL; without a name, to the only lab of the service."""
-    from testbed.client import connect
+    from testbed.client import connect, connect_async
 
     scheme, _, rest = url.partition("://")
-    server, _, name = rest.rstrip("/").partition("/")
-    client = connect(f"{scheme}://{server}", token, verify=verify)
-    names = [one["name"] for one in client.list_labs()]
-    if name not in names and (name or len(names) != 1):
-        client.close()
-        choices = ", ".join(names) or "none"
-        raise UsageError(
-            f"the service {scheme}://{server} has no lab {name!r}: its labs are {choices}. "
-            f"Write {scheme}://{server}/LAB"
-        )
-    return ServiceCarrier(client, name or names[0])
+    server, _, name = rest.rstrip("/").rpartition("/")
+    server, name = (server, name) if server else (name, "")
+    base = f"{scheme}://{server}"
+    with ExitStack() as stack:
+        client = stack.enter_context(connect(base, token, verify=verify))
+        names = [one["name"] for one in client.list_labs()]
+        if name not in names and (name or len(names) != 1):
+            choices = ", ".join(names) or "none"
+            raise UsageError(
+                f"the service {base} has no lab {name!r}: its labs are {choices}. Write {base}/LAB"
+            )
+        stack.pop_all()
+    return ServiceCarrier(client, name or names[0], partial(connect_async, base, token, verify=verify))
 
 
 def _open_file(lab_file: Path, runs_dir: Path, hosts: HostsChoice, *, start: bool) -> LocalCarrier:
@@ -108,11 +118,14 @@ def _open_file(lab_file: Path, runs_dir: Path, hosts: HostsChoice, *, start: boo
     with suppress(LabStartError):  # several labs of this name run elsewhere: none of them is meant
         if is_up(find_running(lab)):
             return LocalCarrier(lab_file, runs_dir)
-    simulated = start_lab(lab, hosts=hosts, move=True)
-    if simulated.lab != lab:  # it runs at other addresses or rates, so it gets a file of its own
-        lab_file = runs_dir / "labs" / f"{simulated.lab_id}.yaml"
-        lab_file.parent.mkdir(parents=True, exist_ok=True)
-        lab_file.write_text(render_lab(simulated.lab), encoding="utf-8")
+    with ExitStack() as stack:
+        simulated = start_lab(lab, hosts=hosts, move=True)
+        stack.callback(simulated.close)
+        if simulated.lab != lab:  # it runs at other addresses or rates, so it gets a file of its own
+            lab_file = runs_dir / "labs" / f"{simulated.lab_id}.yaml"
+            lab_file.parent.mkdir(parents=True, exist_ok=True)
+            lab_file.write_text(render_lab(simulated.lab), encoding="utf-8")
+        stack.pop_all()
     return LocalCarrier(lab_file, runs_dir, simulated)
 
 
@@ -121,8 +134,9 @@ class Lab:
 
     Names of options are those of the command line with underscores, without `--`; arguments of a command may be
     positional. Methods return the command's document, a frozen dataclass with `to_json`, and raise the errors of
-    `testbed.errors` and of the devices. Changes are made under `selected_lease`, or under a lease of their own if it is
-    empty. Ctrl-C stops a change after its current step; a second one stops it at once.
+    `testbed.errors` and of the devices. Changes are made under the lease of their `with lab.lease()` block, else under
+    `LIGHTBED_LEASE`, else under a lease of their own. Ctrl-C stops a change after its current step; a second one stops
+    it at once.
     """
 
     def __init__(
@@ -131,7 +145,8 @@ class Lab:
         self._carrier = carrier
         self._defaults: dict[str, Any] = {"hosts": hosts, "really_move": really_move}
         self._progress = progress
-        self.selected_lease = ""
+        selected = os.environ.get("LIGHTBED_LEASE", "")
+        self.lease_in_use = ContextVar("lease of a lab", default=selected)
 
     def __enter__(self) -> Self:
         return self
@@ -224,44 +239,51 @@ class Lab:
         if lease.state != "granted" and not options.get("at"):
             self.command("lease release", lease.id)
             raise LeaseDenied(f"lease {lease.id} was not granted within {wait:g} s: {lease.waits_for}")
-        return HeldLease(self, lease, parse_interval(ttl))
+        return HeldLease(self, self._carrier, lease, parse_interval(ttl))
 
     def events(self, after: int | None = None) -> Iterator[LabEvent]:
-        """Yield the events of the lab as they happen, each once, first those after number `after`; endless."""
-        return self._carrier.events(after)
+        """Return an endless iterator of the events after number `after`, or from now on, each once as it happens."""
+        return self._carrier.events(self._carrier.find_newest_event() if after is None else after)
+
+    def events_async(self, after: int | None = None) -> AsyncIterator[LabEvent]:
+        """Return the same events for a coroutine."""
+        return self._carrier.events_async(self._carrier.find_newest_event() if after is None else after)
 
     def command(self, words: str, /, *arguments: Any, **options: Any) -> Document:
         """Run any command of `testbed` on this lab, such as `doctor` or `lease list`, and return its document."""
         command = make_command(words, arguments, self._fill(words, options))
-        with use_lease(self.selected_lease):
+        with use_lease(self.lease_in_use.get()):
             return self._carrier.run(words, command, self._progress)
 
     def _fill(self, words: str, options: dict[str, Any]) -> dict[str, Any]:
         """Return the options, with those of the lab where the command has them."""
-        from testbed.commands.table import load_command
-
         declared = load_command(words)
         if declared is None:
             raise UsageError(f"testbed has no command {words!r} that can run on a lab")
-        is_narrow = "really_move" not in {
+        known = {
             each.name
             for each in fields_of(declared)
             if not each.option.only_with or options.get(each.option.only_with)
         }
-        known = {each.name for each in fields_of(declared)} - ({"really_move"} if is_narrow else set())
         return {name: value for name, value in self._defaults.items() if name in known} | options
 
 
 @dataclass
 class HeldLease:
-    """A lease of a lab. In its `with` block it is extended, and the changes of the lab are made under it."""
+    """A lease of a lab, and a context manager: in its block it is extended, and changes of the lab are made under it.
+
+    Coroutines use `async with`.
+    """
 
     lab: Lab
+    carrier: Carrier
     lease: Lease
     ttl_s: float
+    is_released: bool = False
 
     def __post_init__(self) -> None:
-        self._resources = ExitStack()
+        self._heart = ExitStack()
+        self._before: Token[str] | None = None
 
     @property
     def id(self) -> str:
@@ -275,20 +297,46 @@ class HeldLease:
 
     def extend(self) -> None:
         """Extend the lease, counted from now."""
-        self.lab.command("lease extend", self.id)
+        self.carrier.extend_lease(self.id)
 
     def release(self) -> None:
-        """Release the lease."""
-        self.lab.command("lease release", self.id)
+        """Release the lease. Safe to call again."""
+        if not self.is_released:
+            self.is_released = True
+            self.lab.command("lease release", self.id)
 
     def __enter__(self) -> Self:
-        before, self.lab.selected_lease = self.lab.selected_lease, self.id
-        self._resources.callback(setattr, self.lab, "selected_lease", before)
-        self._resources.callback(self.release)
-        self._resources.enter_context(keep_alive(self.extend, self.ttl_s / 3))
+        if self.lease.state != "granted":
+            raise LeaseDenied(f"lease {self.id} is {self.lease.state}: a block needs one that is granted")
+        self._before = self.lab.lease_in_use.set(self.id)
+        self._heart.enter_context(keep_alive(self.extend, self.ttl_s / 3))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._resources.close()
+        self._restore()
+        self._end(error)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._restore()
+        await asyncio.to_thread(self._end, error)
+
+    def _restore(self) -> None:
+        """Make changes under the lease of before the block again."""
+        assert self._before is not None, "the block was entered"
+        self.lab.lease_in_use.reset(self._before)
+
+    def _end(self, error: BaseException | None) -> None:
+        """End the heartbeat, and release the lease."""
+        self._heart.close()
+        try:
+            self.release()
+        except LightbedError:
+            if error is None:  # otherwise the error of the block says more
+                raise

@@ -22,10 +22,13 @@ from testbed.lab.inventory import parse_lab, render_lab
 from testbed.operate.design import Design
 from testbed.operate.failure_rules import Gpu, advise_on_failures, find_nics_lost, parse_gpu
 from testbed.operate.journal import Journal
-from testbed.operate.light import SwitchReading, find_held_circuits, judge_losses
+from testbed.operate.light import Loss, SwitchReading, find_held_circuits, judge_losses
 from testbed.operate.plan import circuits_of
-from testbed.operate.repair import RepairRecord, plan_lab_repair, with_failed_gpus
+from testbed.operate.repair import RepairRecord, add_failed_gpus, plan_lab_repair
 from testbed.operate.session import LabSession
+
+BARE = {"ocs1": Snapshot(CrossConnects({}), 0.0)}
+"""A switch without circuits."""
 
 
 def with_gpus(lab, gpus):
@@ -47,7 +50,7 @@ def observe(lab, design, failed, links=None):
     pairs = {one.input_port: one.output_port for one in circuits_of(lab, wiring)}
     reading = SwitchReading(Snapshot(CrossConnects(pairs), 0.0), {})
     held = find_held_circuits(lab, {"ocs1": reading.snapshot})
-    return with_failed_gpus(lab, design, judge_losses(held, held, {"ocs1": reading}, {}), failed)
+    return add_failed_gpus(lab, design, judge_losses(held, held, {"ocs1": reading}, {}), failed)
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 4])
@@ -79,10 +82,16 @@ def check_takeover(lab, design, gpus, failed):
         return set()
     if not dead & linked:
         assert planned is None
+        assert list(advise_on_failures(lab, design.wiring, failed, seen=observation.seen)) == []
         return set()
     links = planned.repair.repatched.links
     advice = list(advise_on_failures(lab, design.wiring, failed, links=links, seen=observation.seen))
-    assert {one.subject for one in advice} == {f"{lab.hosts[g.node].name}/gpu{g.number}" for g in failed}
+    in_rails = {
+        gpu
+        for gpu in failed
+        if linked & {Nic(gpu.node, i) for i in lab.hosts[gpu.node].nics_beside(gpu.number)}
+    }
+    assert {one.subject for one in advice} == {f"{lab.hosts[g.node].name}/gpu{g.number}" for g in in_rails}
     kept = {link for link in design.wiring.links if not dead.intersection(link)}
     assert kept <= set(links)
     for one in advice:
@@ -106,9 +115,9 @@ def test_the_idle_gpu_joins_the_rail_and_the_record_remembers_it(testbed12):
     assert set(ends.values()) == {3}
     assert planned.repair.remove == ()
     assert Nic(0, 1) not in {nic for link in links for nic in link}
-    (advice,) = advise_on_failures(lab, design.wiring, failed, links=links)
+    (advice,) = advise_on_failures(lab, design.wiring, failed, links=links, seen=BARE)
     assert (advice.rule, advice.action, advice.target) == (3, "move", "a/gpu3")
-    assert advice.text == "a/gpu1 has failed and a/gpu3 is idle: it joins the rail, with circuits at a/nic4"
+    assert advice.text == "a/gpu1 has failed. a/gpu3 is idle and joins the rail, with circuits at a/nic4"
 
     record = RepairRecord.from_json(lab, json.loads(json.dumps(planned.record.to_json(lab))))
     again = plan_lab_repair(lab, design, observe(lab, design, (), links), record)
@@ -124,7 +133,7 @@ def test_the_idle_gpu_joins_the_rail_and_the_record_remembers_it(testbed12):
 )
 def test_the_work_of_a_full_host_moves_if_the_host_is_small(testbed12, gpus, action, target, words):
     lab, design = with_gpus(testbed12, gpus), make_design(11, 4)
-    (advice,) = advise_on_failures(lab, design.wiring, {Gpu(0, 0)})
+    (advice,) = advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, seen=BARE, links=())
     assert (advice.rule, advice.action, advice.target) == (4, action, target)
     assert words in advice.text
 
@@ -133,15 +142,53 @@ def test_a_host_with_a_circuit_of_somebody_else_is_not_idle(testbed12):
     lab, design = with_gpus(testbed12, 4), make_design(11, 4)
     port = lab.hosts[11].nics[0].transmit.port
     seen = {"ocs1": Snapshot(CrossConnects({port: 90}), 0.0)}
-    (advice,) = advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, seen=seen)
+    (advice,) = advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, seen=seen, links=())
     assert (advice.target, "none is now" in advice.text) == ("", True)
 
 
 def test_a_host_and_a_switch_that_are_off(testbed12):
     lab, design = with_gpus(testbed12, 2), make_design(11, 4)
-    switch, host = advise_on_failures(lab, design.wiring, (), off={"b", "ocs1"})
-    assert (switch.rule, switch.subject, len(switch.gpus_lost)) == (1, "ocs1", 24)
-    assert (host.rule, host.gpus_lost, host.target) == (2, ("b/gpu0", "b/gpu1"), "l")
+    switch, host = advise_on_failures(lab, design.wiring, (), off={"b", "ocs1"}, seen={})
+    assert (switch.rule, switch.subject, switch.action, len(switch.gpus_lost)) == (1, "ocs1", "wait", 24)
+    assert (host.rule, host.gpus_lost, host.target) == (2, ("b/gpu0", "b/gpu1"), ""), (
+        "no switch says that l is idle"
+    )
+    (host,) = advise_on_failures(lab, design.wiring, (), off={"b"}, seen=BARE)
+    assert (host.rule, host.target) == (2, "l")
+
+
+def test_each_idle_host_takes_the_work_of_one_other(testbed12):
+    lab, design = with_gpus(testbed12, 4), make_design(10, 4)
+    advice = list(
+        advise_on_failures(
+            lab, design.wiring, {Gpu(0, 0), Gpu(0, 1), Gpu(1, 0), Gpu(2, 3)}, seen=BARE, links=()
+        )
+    )
+    assert [one.target for one in advice] == ["k", "k", "l", ""], "both GPUs of a move with their host"
+    small = replace(lab, hosts=tuple(replace(h, gpus=1) if h.name == "k" else h for h in lab.hosts))
+    (one,) = advise_on_failures(small, design.wiring, {Gpu(0, 0)}, seen=BARE, links=())
+    assert one.target == "l", "k has too few GPUs"
+    advice = advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, off={"k"}, seen=BARE, links=())
+    assert [each.target for each in advice if each.rule == 4] == ["l"], "k is off"
+
+
+def test_with_a_device_off_an_idle_gpu_still_counts(testbed12):
+    lab, design = with_gpus(testbed12, 4), make_design(12, 3)
+    one, _ = sorted(
+        advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, off={"b"}, seen=BARE), key=lambda each: -each.rule
+    )
+    assert (one.rule, one.target) == (3, "a/gpu3")
+
+
+def test_a_lost_fibre_cuts_a_gpu_off_only_with_its_last_nic(testbed12):
+    lab, design = with_gpus(testbed12, 2), make_design(12, 4)
+    link = design.wiring.link_from[Nic(0, 0)]
+    first, second = Loss(Nic(0, 0), "receive", link), Loss(Nic(0, 1), "transmit", link)
+    (one,) = advise_on_failures(lab, design.wiring, (), losses=[first], seen=BARE)
+    assert one.gpus_lost == ()
+    assert "a/gpu0 has one rail link fewer" in one.text
+    both = list(advise_on_failures(lab, design.wiring, (), losses=[first, second], seen=BARE))
+    assert [each.gpus_lost for each in both] == [("a/gpu0",), ("a/gpu0",)]
 
 
 def test_gpus_that_share_a_nic_keep_it(testbed12):
@@ -190,7 +237,7 @@ def test_the_command_puts_an_idle_gpu_into_the_rail(modelled, switches, tmp_path
     assert all("c/nic4" in label for label in document["make"])
 
     assert run_app([*command, "--gpu", "c/gpu0", "--apply"]) == 0
-    assert "rule 3: c/gpu0 has failed and c/gpu3 is idle" in capsys.readouterr().out
+    assert "rule 3: c/gpu0 has failed. c/gpu3 is idle" in capsys.readouterr().out
     held = {one.link for one in find_held_circuits(lab, {"ocs1": switches["ocs1"].read()})}
     assert Nic(2, 0) not in {nic for link in held for nic in link}
     assert Nic(2, 3) in {nic for link in held for nic in link}

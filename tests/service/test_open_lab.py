@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import os
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,13 +18,19 @@ skip_without("fastapi")
 skip_without("httpx")
 skip_without("sqlalchemy")
 
+from service_process import Process
+
 from ocs_drivers.errors import OcsError
 from testbed import open_lab, open_lab_async
 from testbed.commands.documents import Document
 from testbed.errors import IntentError, LeaseDenied, TopologyError, UsageError
+from testbed.lab.inventory import load_lab, render_lab
+from testbed.lab.simulated.lifecycle import start_lab
+from testbed.operate.session import LabSession
 from testbed.scripting.carriers import RunFailed, make_error
 
 ROOT = Path(__file__).resolve().parents[2]
+TESTBED12 = ROOT / "labs" / "testbed12.yaml"
 
 
 @pytest.fixture(params=["file", "service"])
@@ -79,6 +87,12 @@ def test_errors_are_those_of_the_command(lab):
         lab.apply(method="random")
     with pytest.raises(UsageError, match="epoch=0 is out of range: 1 or more"):
         lab.apply(epoch=0)
+    with pytest.raises(UsageError, match="simplex='no' is not of type bool"):
+        lab.apply(simplex="no")
+    with pytest.raises(UsageError, match="path needs 'target'"):
+        lab.command("path", "a")
+    with pytest.raises(UsageError, match="'source' is given by position and by name"):
+        lab.command("path", "a", "b", source="c")
     with pytest.raises(UsageError, match="has no command 'fly'"):
         lab.command("fly")
     with pytest.raises(IntentError, match="epoch 1 already sets the topology"):
@@ -96,39 +110,121 @@ def test_progress_goes_to_the_function(up, running, tmp_path):
             opened.apply(simplex=True)
             opened.apply(method="geometric")
             opened.nccl(sizes="1KiB:1KiB")
+        assert any(done == total > 0 for done, total, _ in calls) or source.startswith("http")
         assert calls
 
 
-def test_events_come_each_once(lab):
-    events = lab.events(0)
+def test_events_come_each_once_from_the_call_on(lab):
     lab.apply(simplex=True)
+    events = lab.events()
     assert lab.apply(method="geometric").changed
-    numbers = [next(events).number for _ in range(2)]
+    seen = [next(events) for _ in range(4)]
+    numbers = [event.number for event in seen]
     assert numbers == sorted(set(numbers))
+    assert "INTEND" in {event.event for event in seen}
 
 
-def test_a_coroutine_applies_and_a_cancelled_one_ends_after_its_step(up, tmp_path):
+@pytest.fixture(params=["file", "service"])
+def open_async(request, up, running, tmp_path):
+    """Return a function that opens the lab that is up for coroutines, through its file or through the service."""
+    if request.param == "file":
+        return lambda: open_lab_async(up[1], hosts="model", runs_dir=tmp_path / "runs")
+    token = running.token("operator")
+    return lambda: open_lab_async(f"{running.url}/{up[0].lab.name}", hosts="model", token=token)
+
+
+def test_coroutines_run_at_once_and_streams_can_be_left(open_async):
     async def main():
-        async with await open_lab_async(up[1], hosts="model", runs_dir=tmp_path / "runs") as opened:
-            applied, _ = await asyncio.gather(opened.apply(), asyncio.sleep(0))
+        async with await open_async() as lab:
+            await lab.apply(simplex=True)
+            events = lab.events()
+            first = asyncio.create_task(anext(events))
+            await asyncio.sleep(0.5)
+            applied, hosts = await asyncio.gather(lab.apply(method="geometric"), lab.list_hosts())
             assert applied.verified
-            change = asyncio.create_task(opened.apply(simplex=True))
-            await asyncio.sleep(0)
+            assert len(hosts) == 12
+            assert (await asyncio.wait_for(first, 10)).number > 0
+            await events.aclose()
+            with pytest.raises(AttributeError):
+                lab.nothing()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_cancelled_request_for_a_lease_leaves_none(open_async):
+    async def main():
+        async with await open_async() as lab:
+            async with await lab.lease(reason="mine"):
+                request = asyncio.create_task(lab.lease(reason="another", wait=2))
+                await asyncio.sleep(0.3)
+                request.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await request
+            leases = (await lab.command("lease list")).leases
+            assert [one for one in leases if one.state in ("granted", "queued")] == []
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_cancelled_change_stops_between_two_steps(up, tmp_path, monkeypatch):
+    """The change is held before it sends anything, cancelled, and let go: it must not go on."""
+    is_there, may_go = threading.Event(), threading.Event()
+    carry_out = LabSession.carry_out
+
+    def hold(self, *arguments, **options):
+        is_there.set()
+        assert may_go.wait(20)
+        return carry_out(self, *arguments, **options)
+
+    async def main():
+        async with await open_lab_async(up[1], hosts="model", runs_dir=tmp_path / "runs") as lab:
+            await lab.apply(method="geometric")
+            monkeypatch.setattr(LabSession, "carry_out", hold)
+            change = asyncio.create_task(lab.apply(simplex=True))
+            assert await asyncio.to_thread(is_there.wait, 20)
             change.cancel()
+            await asyncio.sleep(0.2)
+            may_go.set()
             with pytest.raises(asyncio.CancelledError):
                 await change
-            assert await opened.resume() if (await opened.verify()).unfinished else True
-            with pytest.raises(AttributeError):
-                opened.nothing()
+            monkeypatch.undo()
+            assert not (await lab.plan(method="geometric")).has_changes
+            assert not (await lab.epochs())[0].verified
 
-    asyncio.run(main())
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_two_blocks_keep_their_leases_apart(up, tmp_path):
+    async def main():
+        async with await open_lab_async(up[1], hosts="model", runs_dir=tmp_path / "runs") as lab:
+
+            async def hold(host, both):
+                async with await lab.lease([f"host:{host}"]) as lease:
+                    await both.wait()
+                    return lease.lab.lease_in_use.get() == lease.id
+
+            both = asyncio.Barrier(2)
+            assert await asyncio.gather(hold("a", both), hold("b", both)) == [True, True]
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_lease_is_released_once_and_a_reserved_one_opens_no_block(lab):
+    with lab.lease(reason="short") as lease:
+        lease.release()
+    later = lab.lease(at="2030-01-01T09:00")
+    with pytest.raises(LeaseDenied, match="needs one that is granted"), later:
+        pass
+    later.release()
 
 
 def test_a_service_names_its_labs(running):
     with pytest.raises(UsageError, match=r"has no lab 'other': its labs are shared\d+"):
         open_lab(f"{running.url}/other", token=running.token("viewer"))
-    with pytest.raises(UsageError, match="leave out start and runs_dir"):
-        open_lab(f"{running.url}/any", start=True)
+    with pytest.raises(UsageError, match="leave out runs_dir"):
+        open_lab(f"{running.url}/any", runs_dir="runs")
+    with pytest.raises(UsageError, match="hosts='modell' is none of"):
+        open_lab(f"{running.url}/any", hosts="modell")
 
 
 def test_an_error_of_a_service_is_an_instance_of_its_class():
@@ -147,7 +243,7 @@ def find_blocks(page):
 def run_block(block, source, options):
     """Run a block of a page on another lab, and return what it prints."""
     printed = io.StringIO()
-    block = re.sub(r'open_lab(_async)?\("[^"]*", start=True', rf"open_lab\1({source!r}{options}", block)
+    block = re.sub(r'open_lab(_async)?\("[^"]*"', rf"open_lab\1({source!r}{options}", block)
     with contextlib.redirect_stdout(printed):
         exec(block, {})
     return printed.getvalue()
@@ -163,6 +259,30 @@ def test_the_code_of_the_pages_prints_the_same_through_both(up, running, tmp_pat
     assert through_file == through_service
     assert "48 circuits, verified: True" in through_file
     assert re.search(r"four rings: \d+ Mbit/s", through_file)
+
+
+@pytest.mark.kernel
+@pytest.mark.long
+def test_the_ten_lines_print_the_same_on_kernel_hosts(tmp_path, monkeypatch):
+    (ten_lines,) = find_blocks("README.md")
+    file = tmp_path / "lab.yaml"
+    text = TESTBED12.read_text(encoding="utf-8").replace("name: testbed12", f"name: ten{os.getpid()}")
+    file.write_text(text.replace("../.venv-host", str(ROOT / ".venv-host")), encoding="utf-8")
+    with start_lab(load_lab(file), hosts="kernel", move=True) as lab:
+        file.write_text(render_lab(lab.lab), encoding="utf-8")
+        monkeypatch.setenv("LIGHTBED_RUNS", str(tmp_path / "runs"))
+        through_file = run_block(ten_lines, str(file), "")
+        service = Process(file, tmp_path / "runs of the service")
+        service.start()
+        try:
+            monkeypatch.setenv("LIGHTBED_TOKEN", service.token("operator"))
+            through_service = run_block(ten_lines, f"{service.url}/{lab.lab.name}", "")
+        finally:
+            assert service.end() == 0
+    rates = re.compile(r"\d+(?= Mbit/s)")
+    assert rates.sub("N", through_file) == rates.sub("N", through_service)
+    one, four = map(int, rates.findall(through_file))
+    assert four > 1.5 * one
 
 
 def test_the_code_of_the_how_to_runs(up, tmp_path, monkeypatch):

@@ -234,11 +234,11 @@ def plan_repair(
     may change circuits on every switch.
     """
     from testbed.measure.results.store import RunStore
-    from testbed.operate.repair import observe_design, plan_lab_repair, with_failed_gpus
+    from testbed.operate.repair import add_failed_gpus, observe_design, plan_lab_repair
     from testbed.operate.unfinished import find_unfinished_or_error
 
     design = choice.design
-    observation = with_failed_gpus(session.lab, design, observe_design(session, design), failed)
+    observation = add_failed_gpus(session.lab, design, observe_design(session, design), failed)
     unfinished = find_unfinished_or_error(runs_dir, session.lab)
     if session.off:
         return observation, None, unfinished
@@ -267,9 +267,9 @@ def _advise(
         session.lab,
         choice.design.wiring,
         failed,
-        losses=observation.losses,
+        losses=planned.record.losses if planned else observation.losses,
         off=session.off,
-        links=planned.repair.repatched.links if planned else (),
+        links=planned.repair.repatched.links if planned else None if session.off else (),
         seen=observation.seen,
     )
     return tuple(Advice(**asdict(one)) for one in advice)

@@ -94,7 +94,7 @@ def with_checkpoint(job: Job, checkpoint: Checkpoint) -> CheckpointJobs:
 def run_checkpoint(
     job: Job, checkpoint: Checkpoint, simulate: Callable[[TaskGraph], Execution]
 ) -> CheckpointRun:
-    """Simulate the job without storage hosts in `job`, with and without a write, on a fabric that has them.
+    """Simulate a job with and without the write. `job` has no storage hosts; the fabric of `simulate` has them.
 
     Raises the errors of `with_checkpoint` and `simulate`.
     """
@@ -118,16 +118,18 @@ def run_checkpoint(
     written = window.graph.kind == Kind.TRANSFER
     write_s = float(window.end_s[written & (window.graph.target >= servers)].max())
     end_s = float(window.end_s[chain.ends[0, -1]])
-    longest_s = float(chain.iteration_s(window).max())
+    iteration_s = chain.iteration_s(window)
+    longest_s, last_s = float(iteration_s.max()), float(iteration_s[..., -1].max())
     if write_s <= end_s:
         mean_s = (end_s + (every - count) * plain_s) / every
         return CheckpointRun(plain, window, count, longest_s, write_s, mean_s)
     rest_s = write_s - end_s
     if count == every:
-        return CheckpointRun(plain, window, count, longest_s + rest_s, write_s, write_s / every)
+        return CheckpointRun(plain, window, count, max(longest_s, last_s + rest_s), write_s, write_s / every)
     # Progress of the write in an iteration, as time that it takes alone.
     progress_s, slow_s = max((alone_s - rest_s) / count, 0.0), end_s / count
     needed = alone_s / progress_s if progress_s * every > alone_s else every
-    write_s = needed * slow_s + max(alone_s - needed * progress_s, 0.0)
+    wait_s = max(alone_s - needed * progress_s, 0.0)
+    write_s, longest_s = needed * slow_s + wait_s, max(longest_s, slow_s + wait_s)
     mean_s = (write_s + (every - needed) * plain_s) / every
     return CheckpointRun(plain, window, count, longest_s, write_s, mean_s, extrapolated=True)

@@ -25,23 +25,56 @@ Consent = Callable[[], None]
 """Check that is called before every write to a device, and raises if nothing may be sent."""
 
 _requested = threading.Event()
-_stop: ContextVar[threading.Event] = ContextVar("stop", default=_requested)
+
+
+class _StopSwitch:
+    """Stops the changes of one context: those that look at `is_set`, and those that are stopped by a call."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self.calls: list[Callable[[], object]] = []
+
+    def set(self) -> None:
+        """Stop them before their next step."""
+        self.is_set = True
+        for call in tuple(self.calls):
+            call()
+
+
+_switch: ContextVar[_StopSwitch | None] = ContextVar("stop switch", default=None)
 
 
 def is_interrupted() -> bool:
     """Return whether the change should stop before its next step: Ctrl-C was pressed, or its caller was cancelled."""
-    return _requested.is_set() or _stop.get().is_set()
+    switch = _switch.get()
+    return _requested.is_set() or (switch is not None and switch.is_set)
 
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], None]]:
     """Provide a function that stops the changes of this context, and of no other, before their next step."""
-    event = threading.Event()
-    before = _stop.set(event)
+    switch = _StopSwitch()
+    before = _switch.set(switch)
     try:
-        yield event.set
+        yield switch.set
     finally:
-        _stop.reset(before)
+        _switch.reset(before)
+
+
+@contextmanager
+def on_stop(call: Callable[[], object]) -> Iterator[None]:
+    """Call a function if the changes of this context are stopped during the block."""
+    switch = _switch.get()
+    if switch is None:
+        yield
+        return
+    switch.calls.append(call)
+    try:
+        if switch.is_set:
+            call()
+        yield
+    finally:
+        switch.calls.remove(call)
 
 
 @contextmanager
