@@ -16,4 +16,4 @@ with open_lab(sys.argv[1], start=True) as lab:
         if way.exit_code:
             print(f"{source} -> {target}: kernels and plan differ")
 for hops, pairs in sorted(lengths.items()):
-    print(f"{pairs} hosts over {hops} links")
+    print(f"{pairs} hosts over {hops} link(s)")

@@ -24,7 +24,7 @@ def read_document(kind: type[T], data: Mapping[str, Any]) -> T:
 
 
 def choose_document(kinds: tuple[type[T], ...], data: Mapping[str, Any]) -> type[T]:
-    """Return the type whose keys fit a JSON object best: all that it needs are there, and most of those it has."""
+    """Return the type with most keys in common with a JSON object, among those whose required keys it has."""
 
     def rank(kind: type[Any]) -> tuple[bool, int]:
         required, known = _keys_of(kind)  # type: ignore[arg-type]  # a class is hashable

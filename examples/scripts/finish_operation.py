@@ -1,4 +1,4 @@
-"""Complete an unfinished operation, or roll it back if it cannot be proven: finish_what_was_begun.py LAB."""
+"""Complete an unfinished operation, or roll it back if it cannot be proven: finish_operation.py LAB."""
 
 import sys
 
