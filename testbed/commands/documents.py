@@ -46,9 +46,9 @@ class Document:
 
     def _repr_html_(self) -> str:
         """Return the document as drawings and tables; notebooks call this."""
-        from testbed.commands.notebook import draw_document
+        from testbed.measure.report.notebook import draw_document
 
-        return draw_document(self)
+        return draw_document(self, as_json)
 
 
 class TableDocument(Document, ABC):

@@ -1,4 +1,4 @@
-"""Documents as pictures and tables for notebooks, with the drawings and the style of the report.
+"""Documents of commands as drawings and tables for notebooks, in the style of the report.
 
 A document is a page in a frame of its own, so that its style does not change the notebook's.
 """
@@ -6,12 +6,11 @@ A document is a page in a frame of its own, so that its style does not change th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from itertools import groupby
 from typing import Any
 
-from testbed.commands.documents import Document, as_json
 from testbed.measure.model import Timing
 from testbed.measure.report.chart import Series, draw_bandwidth
 from testbed.measure.report.markup import Markup, join, tag
@@ -25,28 +24,30 @@ MAX_ROWS = 100
 HEIGHT_PX = 480
 
 
-def draw_document(document: Document) -> str:
-    """Return a document as HTML: a topology and measurements as drawings, everything else as tables."""
+def draw_document(document: Any, as_json: Callable[[Any], Any]) -> str:
+    """Return a document as HTML: a topology and measurements as drawings, everything else as tables.
+
+    `document` is a dataclass; `as_json` returns a value of it in the form of its JSON.
+    """
     title = type(document).__name__.removesuffix("Document")
     mark = tag("span", "SIMULATED", class_="badge") if getattr(document, "simulated", False) else ""
-    parts = [tag("h3", mark, title), *_draw_figures(document), *_list_tables(document)]
+    parts = [tag("h3", mark, title), *_draw_figures(document), *_list_tables(document, as_json)]
     page = join(tag("style", Markup(STYLE)), *parts)
     frame = f"width:100%;height:{HEIGHT_PX}px;border:0"
     return f'<iframe srcdoc="{escape(page)}" style="{frame}" title="{escape(title)}"></iframe>'
 
 
-def _draw_figures(document: Document) -> Iterator[Markup]:
-    values: Any = document  # a document has the fields of a topology, or not
+def _draw_figures(document: Any) -> Iterator[Markup]:
     if {"nodes", "degree", "strides", "links", "diameter"} <= set(_names_of(document)):
         topology = StoredTopology(
             name="topology",
-            nodes=values.nodes,
-            degree=values.degree,
-            simplex=values.simplex,
-            strides=tuple(values.strides),
-            links=tuple(values.links),
-            diameter=values.diameter,
-            mean_hops=values.mean_hops,
+            nodes=document.nodes,
+            degree=document.degree,
+            simplex=document.simplex,
+            strides=tuple(document.strides),
+            links=tuple(document.links),
+            diameter=document.diameter,
+            mean_hops=document.mean_hops,
             reason="",
         )
         yield draw_topology(topology, (), "topology")
@@ -59,7 +60,7 @@ def _draw_figures(document: Document) -> Iterator[Markup]:
         )
 
 
-def _list_tables(document: Document) -> Iterator[Markup]:
+def _list_tables(document: Any, as_json: Callable[[Any], Any]) -> Iterator[Markup]:
     """Yield a table of the values of a document that are not empty, and one of each list of records."""
     single, several = [], []
     for name in _names_of(document):
@@ -67,19 +68,22 @@ def _list_tables(document: Document) -> Iterator[Markup]:
         if isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
             several.append((name, value))
         elif name != "links" and value not in (None, ()):
-            single.append((name, _write(value)))
+            single.append((name, _write(as_json(value))))
     cells = [
         tag("tr", tag("td", name, class_="text"), tag("td", value, class_="text")) for name, value in single
     ]
     yield table("", ("", ""), cells, text_columns=2)
     for name, records in several:
-        yield _table_of(name, records)
+        yield _table_of(name, records, as_json)
 
 
-def _table_of(name: str, records: Sequence[Any]) -> Markup:
+def _table_of(name: str, records: Sequence[Any], as_json: Callable[[Any], Any]) -> Markup:
     columns = _names_of(records[0])
     rows = [
-        tag("tr", [tag("td", _write(getattr(record, column, "")), class_="text") for column in columns])
+        tag(
+            "tr",
+            [tag("td", _write(as_json(getattr(record, column, ""))), class_="text") for column in columns],
+        )
         for record in records[:MAX_ROWS]
     ]
     more = f", and {len(records) - MAX_ROWS} more" if len(records) > MAX_ROWS else ""
@@ -93,4 +97,4 @@ def _names_of(record: Any) -> tuple[str, ...]:
 def _write(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
-    return value if isinstance(value, str) else str(as_json(value))
+    return str(value)
