@@ -17,7 +17,7 @@ from testbed.errors import LeaseDenied, VerifyFailed
 from testbed.operate.model import LinkFinding
 from testbed.pytest_plugin.needs import Needs
 from testbed.pytest_plugin.options import LabOptions
-from testbed.scripting.heartbeat import TTL_S, keep_alive
+from testbed.leases.heartbeat import TTL_S, keep_alive
 
 POLL_S = 0.5
 _ENDED = frozenset({"broken", "expired", "released"})

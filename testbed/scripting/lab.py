@@ -28,7 +28,7 @@ from testbed.scripting.carriers import (
     make_command,
     use_lease,
 )
-from testbed.scripting.heartbeat import keep_alive
+from testbed.leases.heartbeat import keep_alive
 
 if TYPE_CHECKING:
     from testbed.commands.design.optimise import PlanDocument as OptimiseDocument

@@ -187,7 +187,7 @@ def test_what_cannot_be_is_told(lab):
 def test_a_heartbeat_goes_on_until_it_is_left_whatever_it_meets():
     import threading
 
-    from testbed.scripting.heartbeat import keep_alive
+    from testbed.leases.heartbeat import keep_alive
 
     beats, third = [], threading.Event()
 

@@ -1,4 +1,4 @@
-"""A lab that stands: what a test gets of it is leased and put back; what is broken is skipped."""
+"""A lab that stands: what a test gets of it is leased and restored; what is broken is skipped."""
 
 from __future__ import annotations
 
@@ -91,17 +91,17 @@ def test_a_lab_that_is_marked_broken_skips_and_never_fails(lab_for, store, circu
 
 
 def test_a_lab_that_could_not_be_put_back_is_marked_broken(lab_for, store, circuits, monkeypatch):
-    from testbed.pytest_plugin.standing import Before
+    from testbed.operate.borrow import LabState
 
-    def fails(self, *_given):
+    def fails(self, *_arguments):
         raise VerifyFailed("a fibre is cut")
 
-    monkeypatch.setattr(Before, "put_back", fails)
+    monkeypatch.setattr(LabState, "restore", fails)
     with pytest.raises(VerifyFailed), lab_for(test="test_x.py::test_breaks"):
         pass
 
     monkeypatch.undo()
-    reason = "not put back after test_x.py::test_breaks: a fibre is cut"
+    reason = "not restored after test_x.py::test_breaks: a fibre is cut"
     with pytest.raises(pytest.skip.Exception, match=reason), lab_for(TWO):
         pass
 

@@ -1,0 +1,235 @@
+"""One rank of a program on this host: start it, frame its output, and count what its NICs carry meanwhile.
+
+    python3 guard.py --deadline 30 --renew -- python3 rank.py
+
+The first line of our input that is not empty is JSON: `argv`, `folder`, `variables`, `path` (put before `PATH`) and
+`nics`. Empty lines are heartbeats for the guard. Each line that we print is JSON: `out` holds a piece of the program's
+output, `rank` its exit code and the counters of the NICs, and `spawn` a command that Open MPI wants on another host.
+
+Open MPI calls this file in place of ssh, as `rank.py --spawn HOST WORD ...`; it reaches us through the socket whose
+path is in `TESTBED_SPAWN`. Standard library only: this file is copied to the hosts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+LIMIT = 1 << 16
+"""Longest piece of a line that one event carries, in bytes."""
+WINDOW_S = 0.1
+MAX_WINDOWS = 20_000
+"""Windows kept; beyond these, two become one. So a program may run for weeks."""
+DRAIN_S = 1.0
+"""Time for the output to arrive after the end of the program; a process that it left behind may hold the pipe."""
+COUNTERS = (
+    "tx_bytes",
+    "rx_bytes",
+    "tx_packets",
+    "rx_packets",
+    "tx_errors",
+    "rx_errors",
+    "tx_dropped",
+    "rx_dropped",
+)
+NOT_RUNNABLE, NOT_FOUND = 126, 127
+"""Exit codes of a shell for a command that cannot be run, and for one that does not exist."""
+SPAWN = "TESTBED_SPAWN"
+
+_printing = threading.Lock()
+
+
+def send(**event: Any) -> None:
+    """Print one event as a line."""
+    with _printing:
+        print(json.dumps(event), flush=True)
+
+
+def read_counters(nics: list[str]) -> dict[str, dict[str, int]]:
+    """Return the counters of each NIC; a NIC or counter that the kernel does not have is left out."""
+    counters: dict[str, dict[str, int]] = {}
+    for nic in nics:
+        counters[nic] = {}
+        for name in COUNTERS:
+            with suppress(OSError, ValueError):
+                text = Path(f"/sys/class/net/{nic}/statistics/{name}").read_text(encoding="ascii")
+                counters[nic][name] = int(text)
+    return counters
+
+
+def read_retransmissions() -> int:
+    """Return the TCP segments that this host has sent again since its start; 0 if the kernel does not say."""
+    with suppress(OSError, ValueError, KeyError):
+        lines = [line.split() for line in Path("/proc/net/snmp").read_text(encoding="ascii").splitlines()]
+        names, values = (words for words in lines if words[0] == "Tcp:")
+        return int(dict(zip(names, values))["RetransSegs"])  # noqa: B905 - Python 3.9 on older hosts
+    return 0
+
+
+class Rates:
+    """Rates at which each NIC sends, in windows of at least `WINDOW_S`."""
+
+    def __init__(self, nics: list[str]) -> None:
+        self.nics = nics
+        self.window_s = WINDOW_S
+        self.rates: dict[str, list[float]] = {nic: [] for nic in nics}
+        self._sent, self._at = self._read(), time.monotonic()
+
+    def _read(self) -> dict[str, int]:
+        return {nic: counters.get("tx_bytes", 0) for nic, counters in read_counters(self.nics).items()}
+
+    def add_window(self) -> None:
+        """Add the rates since the last window."""
+        sent, now = self._read(), time.monotonic()
+        for nic, rates in self.rates.items():
+            rates.append((sent[nic] - self._sent[nic]) / max(now - self._at, 1e-6))
+            if len(rates) > MAX_WINDOWS:
+                pairs = zip(rates[::2], rates[1::2])  # noqa: B905 - an odd last one is dropped
+                rates[:] = [(one + other) / 2 for one, other in pairs]
+                self.window_s = 2 * self.window_s if nic == self.nics[0] else self.window_s
+        self._sent, self._at = sent, now
+
+    def describe(self) -> dict[str, dict[str, float]]:
+        """Return for each NIC the number of windows, and the 95th percentile of its rates, in bytes/s."""
+        return {
+            nic: {
+                "windows": len(rates),
+                "peak": sorted(rates)[int(0.95 * (len(rates) - 1))] if rates else 0.0,
+            }
+            for nic, rates in self.rates.items()
+        }
+
+
+def forward(stream: IO[bytes], name: str) -> None:
+    """Send each line of a stream as an event; bytes that are no UTF-8 are escaped as Python does in file names."""
+    while piece := stream.readline(LIMIT):
+        send(event="out", stream=name, text=piece.decode(errors="surrogateescape"))
+
+
+def read_spec() -> dict[str, Any] | None:
+    """Return what to run; None if the input ended before."""
+    for line in sys.stdin:
+        if line.strip():
+            spec: dict[str, Any] = json.loads(line)
+            return spec
+    return None
+
+
+def serve_spawns(path: str) -> None:
+    """Send an event for each command that Open MPI wants to run on another host."""
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    server.bind(path)
+    server.listen(64)
+
+    def accept() -> None:
+        while True:
+            connection, _ = server.accept()
+            with connection, connection.makefile("rb") as request:
+                words = json.loads(request.read())
+                send(event="spawn", host=words[0], command=" ".join(words[1:]))
+
+    threading.Thread(target=accept, daemon=True).start()
+
+
+def spawn(words: list[str]) -> int:
+    """Hand a command for another host to the rank that runs mpirun; `words` are the host and those of the command."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(os.environ[SPAWN])
+        connection.sendall(json.dumps(words).encode())
+    return 0
+
+
+def make_environment(spec: dict[str, Any]) -> dict[str, str]:
+    """Return the environment of the program."""
+    environment = {**os.environ, **spec["variables"]}
+    if spec["path"]:
+        environment["PATH"] = os.pathsep.join([*spec["path"], environment.get("PATH", os.defpath)])
+    return environment
+
+
+def run(spec: dict[str, Any], scratch: str) -> int:
+    """Run the program of a spec to its end, and send its events; return its exit code."""
+    folder = spec["folder"] if os.path.isdir(spec["folder"]) else str(Path.home())  # noqa: PTH112 - "" is none
+    environment, nics = make_environment(spec), spec["nics"]
+    if spec.get("spawns"):
+        environment[SPAWN] = f"{scratch}/spawn"
+        agent = f"{sys.executable} {Path(__file__).absolute()} --spawn"
+        environment |= {"OMPI_MCA_plm_rsh_agent": agent, "PRTE_MCA_plm_ssh_agent": agent}
+        hostfile = Path(scratch, "hosts")
+        hostfile.write_text(spec["hostfile"], encoding="ascii")
+        environment |= dict.fromkeys(
+            ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"), str(hostfile)
+        )
+        serve_spawns(environment[SPAWN])
+    before, again, begin = read_counters(nics), read_retransmissions(), time.monotonic()
+    try:
+        process = subprocess.Popen(
+            spec["argv"],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    except OSError as error:
+        code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUNNABLE
+        send(event="out", stream="stderr", text=f"{spec['argv'][0]}: {error.strerror}\n")
+        send(event="rank", exit_code=code, seconds=0.0, folder=folder, nics={}, rates={}, retransmitted=0)
+        return code
+    readers = [
+        threading.Thread(target=forward, args=(stream, name), daemon=True)
+        for stream, name in ((process.stdout, "stdout"), (process.stderr, "stderr"))
+    ]
+    for reader in readers:
+        reader.start()
+    rates = Rates(nics)
+    while True:
+        try:
+            process.wait(rates.window_s)
+            break
+        except subprocess.TimeoutExpired:
+            rates.add_window()
+    seconds = time.monotonic() - begin
+    for reader in readers:
+        reader.join(DRAIN_S)
+    code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+    after = read_counters(nics)
+    send(
+        event="rank",
+        exit_code=code,
+        seconds=round(seconds, 3),
+        folder=folder,
+        nics={nic: {name: after[nic][name] - old for name, old in before[nic].items()} for nic in nics},
+        rates=rates.describe(),
+        retransmitted=read_retransmissions() - again,
+    )
+    return code
+
+
+def main() -> int:
+    """Run what the first line of the input says; return the exit code of the program."""
+    if sys.argv[1:2] == ["--spawn"]:
+        return spawn(sys.argv[2:])
+    send(event="ready")
+    spec = read_spec()
+    if spec is None:
+        return 0
+    # Heartbeats are for the guard; we only keep the pipe empty.
+    threading.Thread(target=sys.stdin.read, daemon=True).start()
+    with tempfile.TemporaryDirectory(prefix="testbed-") as scratch:
+        return run(spec, scratch)
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # a thread may still read a pipe that a process left behind holds open

@@ -1,0 +1,352 @@
+"""Hosts of a lab that are borrowed: chosen among the free ones, leased, and put back as they were.
+
+A test of the fixture `testbed_lab` borrows hosts, and so does `testbed run`. Circuits join hosts to groups. Only a
+whole group is leased, so that nobody else loses light.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+
+from ocs_drivers.model import CrossConnects
+from testbed.design.model import Wiring
+from testbed.errors import LeaseDenied, LeaseImpossible, UnderMaintenance, VerifyFailed
+from testbed.lab.model import Lab, shard_of
+from testbed.leases.listing import read_leases, read_maintenance
+from testbed.leases.model import Lease, parts_of
+from testbed.leases.store import LeaseStore
+from testbed.operate.design import design_of_intent
+from testbed.operate.engine.planned import goal_text, now
+from testbed.operate.engine.transitions import StepEvent, StepState
+from testbed.operate.intent import Intent, load_intents, select_in_force
+from testbed.operate.light import find_held_circuits
+from testbed.operate.model import LabPlan, SwitchPlan
+from testbed.operate.plan import scope_of
+from testbed.operate.recovery.records import operations_of
+from testbed.operate.session import Change, LabSession, open_lab
+from testbed.storage.looking import read_rows
+
+POLL_S = 0.5
+_APPLIED = frozenset({"applied", "verified"})
+OpenSession = Callable[[Lab], AbstractContextManager[LabSession]]
+"""Opens a lab, or a shard of it, for changes under the borrower's lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostNeeds:
+    """Needs of a borrower: a number of hosts or their names, and the NICs and GPUs of each. None: all hosts, any NICs."""
+
+    hosts: int | None = None
+    degree: int | None = None
+    gpus: int = 0
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Hosts of a running lab, with NICs, faults and GPUs of each.
+
+    `groups` are hosts that circuits join: only a whole group can be changed without taking light from other hosts.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    nics: Mapping[str, int]
+    faults: Mapping[str, str]
+    gpus: Mapping[str, int]
+
+    def explain_lack(self, needs: HostNeeds) -> str:
+        """Return why the lab can never meet the needs; empty if it can."""
+        unknown = [name for name in needs.names if name not in self.nics]
+        if unknown:
+            return f"it has no host {', '.join(unknown)}: its hosts are {', '.join(self.nics)}"
+        wanted = self._count_wanted(needs)
+        fitting = [host for host in self.nics if self._fits(host, needs)]
+        if len(fitting) < wanted or not set(needs.names) <= set(fitting):
+            what = f"{wanted} hosts of {needs.degree or 1} NICs and {needs.gpus} GPUs"
+            return f"it has not {what}: {len(fitting)} of {len(self.nics)} hosts are so"
+        usable = {host for group in self._usable(needs) for host in group}
+        if usable.issuperset(needs.names) and len(usable) >= wanted:
+            return ""
+        broken = ", ".join(f"{host}: {fault}" for host, fault in sorted(self.faults.items()))
+        if broken:
+            return f"it is marked broken ({broken}); `testbed apply` proves it again"
+        return f"no {wanted} hosts that fit can be moved without taking light from others"
+
+    def choose(self, needs: HostNeeds, held: Collection[str]) -> tuple[str, ...]:
+        """Return free hosts that meet the needs, in whole groups; none if the borrower must wait.
+
+        Small groups come first, so that a borrower takes few hosts that it does not need.
+        """
+        usable = self._usable(needs)
+        if needs.names:
+            named = [group for group in usable if not set(group).isdisjoint(needs.names)]
+            hosts = tuple(host for group in named for host in group)
+            is_free = set(hosts).isdisjoint(held) and set(hosts).issuperset(needs.names)
+            return hosts if is_free else ()
+        taken: list[str] = []
+        for group in usable:
+            if set(group).isdisjoint(held):
+                taken += group
+                if len(taken) >= self._count_wanted(needs):
+                    return tuple(taken)
+        return ()
+
+    def is_whole(self, hosts: Collection[str]) -> bool:
+        """Return whether no circuit joins these hosts to others."""
+        return all(set(group) <= set(hosts) or set(group).isdisjoint(hosts) for group in self.groups)
+
+    def _count_wanted(self, needs: HostNeeds) -> int:
+        return len(needs.names) or needs.hosts or len(self.nics)
+
+    def _usable(self, needs: HostNeeds) -> Sequence[tuple[str, ...]]:
+        return [
+            group
+            for group in sorted(self.groups, key=len)
+            if all(host not in self.faults and self._fits(host, needs) for host in group)
+        ]
+
+    def _fits(self, host: str, needs: HostNeeds) -> bool:
+        return self.nics[host] >= (needs.degree or 1) and self.gpus.get(host, 0) >= needs.gpus
+
+
+def join_hosts(hosts: Iterable[str], pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
+    """Return the groups of hosts that pairs connect, in the order of the hosts.
+
+    >>> join_hosts("abcd", [("c", "a")])
+    (('a', 'c'), ('b',), ('d',))
+    """
+    group_of = {host: [host] for host in hosts}
+    order = list(group_of)
+    for one, other in pairs:
+        first, second = group_of[one], group_of[other]
+        if first is not second:
+            first += second
+            group_of.update(dict.fromkeys(second, first))
+    unique = {id(group): group for group in (group_of[host] for host in order)}
+    return tuple(tuple(sorted(group, key=order.index)) for group in unique.values())
+
+
+@dataclass(frozen=True, slots=True)
+class HostRequest:
+    """A request for hosts of a lab, and for boards besides, that waits for at most `wait_s`."""
+
+    lab: Lab
+    needs: HostNeeds
+    store: LeaseStore
+    wait_s: float
+    reason: str
+    ttl_s: float
+    boards: tuple[str, ...] = ()
+    reads_gpus: bool = False
+    """Count the GPUs of each host, over SSH."""
+
+    def acquire(self, on_wait: Callable[[str], object] = lambda _why: None) -> tuple[Lease, tuple[str, ...]]:
+        """Return a granted lease and its hosts in the lab's order; if other hosts are free earlier, those.
+
+        `on_wait` is called with the hosts that the request waits for, once for each choice. Raises `LeaseImpossible` if
+        the lab can never meet the needs, `UnderMaintenance`, and `LeaseDenied` when the time is over.
+        """
+        deadline = time.monotonic() + self.wait_s
+        request: Lease | None = None
+        chosen: tuple[str, ...] = ()
+        try:
+            while True:
+                candidates = self._read_candidates()
+                lack = candidates.explain_lack(self.needs)
+                if lack:
+                    raise LeaseImpossible(f"lab '{self.lab.name}': {lack}")
+                self._check_maintenance()
+                wanted = candidates.choose(self.needs, self._find_held(request)) or chosen
+                wanted = wanted or candidates.choose(self.needs, ())
+                # A request keeps its place in the queue for as long as it is for the same hosts.
+                if request is not None and wanted != chosen:
+                    self.store.release(request.id)
+                    request = None
+                is_new = request is None
+                request = self.store.extend(request.id) if request else self._request(wanted)
+                chosen = wanted
+                # A host may have failed while the request waited.
+                if request.is_held and self._read_candidates().is_whole(chosen):
+                    granted, request = request, None
+                    return granted, tuple(host.name for host in self.lab.hosts if host.name in chosen)
+                if time.monotonic() > deadline:
+                    what = f"hosts {', '.join(chosen)} of lab '{self.lab.name}' were not granted"
+                    raise LeaseDenied(f"{what} within {self.wait_s:g} s; see `testbed lease list`")
+                if is_new:
+                    on_wait(", ".join(chosen))
+                time.sleep(POLL_S)
+        finally:
+            if request is not None:
+                with suppress(LeaseDenied):
+                    self.store.release(request.id)
+
+    def _request(self, hosts: tuple[str, ...]) -> Lease:
+        resources = (*(f"host:{name}" for name in hosts), *self.boards)
+        parts = parts_of(self.lab, resources)
+        return self.store.request(resources, parts, ttl_s=self.ttl_s, reason=self.reason)
+
+    def _check_maintenance(self) -> None:
+        row = read_maintenance(self.store.database.address, self.lab.name)
+        if row:
+            raise UnderMaintenance(
+                f"lab '{self.lab.name}' is under maintenance by {row['owner']}: {row['reason']}; wait for "
+                "`testbed maintenance off`"
+            )
+
+    def _find_held(self, mine: Lease | None) -> frozenset[str]:
+        """Return hosts of which others hold a part, or wait for one."""
+        theirs = [
+            each
+            for each in read_leases(self.store.database.address, self.lab.name)
+            if mine is None or each.id != mine.id
+        ]
+        parts = frozenset[str]().union(*(each.parts for each in theirs))
+        return frozenset(
+            host.name
+            for host in self.lab.hosts
+            if not parts.isdisjoint(parts_of(self.lab, [f"host:{host.name}"]))
+        )
+
+    def _read_candidates(self) -> Candidates:
+        """Read the switches, the last checks and, if needed, the GPUs. Raises what drivers raise."""
+        lab = self.lab
+        with open_lab(lab, None, model_hosts=not self.reads_gpus, partial=self.reads_gpus) as session:
+            seen = {name: switch.read() for name, switch in session.switches.items()}
+            gpus = _count_gpus(session) if session.fleet else {}
+        names = [host.name for host in lab.hosts]
+        pairs = [
+            (names[each.link.source.node], names[each.link.target.node])
+            for each in find_held_circuits(lab, seen)
+        ]
+        return Candidates(
+            groups=join_hosts(names, pairs),
+            nics={host.name: len(host.nics) for host in lab.hosts},
+            faults=self._read_faults(),
+            gpus=gpus,
+        )
+
+    def _read_faults(self) -> dict[str, str]:
+        """Return the fault of each host of which a part failed its last check."""
+        query = "select part, fault from part_checks where lab = ? and fault != '' order by part"
+        rows = read_rows(self.store.database.address, query, (self.lab.name,))
+        fault_of = {row["part"]: row["fault"] for row in rows}
+        faults = {}
+        for host in self.lab.hosts:
+            parts = parts_of(self.lab, [f"host:{host.name}"]) & fault_of.keys()
+            if parts:
+                faults[host.name] = fault_of[min(parts)]
+        return faults
+
+
+def _count_gpus(session: LabSession) -> dict[str, int]:
+    """Return the number of GPUs of each host that answers; 0 without NVIDIA's driver."""
+    assert session.fleet is not None
+    hosts = [host.name for host in session.lab.hosts if host.name not in session.off]
+    done = session.fleet.run(dict.fromkeys(hosts, "nvidia-smi --list-gpus 2>/dev/null; true"))
+    return {
+        host: sum(line.startswith("GPU ") for line in each.stdout.splitlines()) for host, each in done.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class LabState:
+    """Circuits of some hosts by switch, and the epochs in force on these hosts alone, the newest first."""
+
+    circuits: Mapping[str, CrossConnects]
+    epochs: tuple[Intent, ...]
+
+    @classmethod
+    def read(cls, session: LabSession) -> LabState:
+        """Return the state of the hosts of a session. Raises what drivers raise, and `JournalError`."""
+        lab, runs_dir = session.lab, session.writable.directory
+        seen = {name: switch.read().connections for name, switch in session.switches.items()}
+        names = {host.name for host in lab.hosts}
+        intents = select_in_force(load_intents(runs_dir, lab.name))
+        epochs = (each for each in intents if names.issuperset(each.hosts) and each.state in _APPLIED)
+        return cls({name: _select_ours(lab, name, held) for name, held in seen.items()}, tuple(epochs))
+
+    def restore(
+        self, session: LabSession, reopen: OpenSession, reason: str, *, borrower: Borrower | None = None
+    ) -> None:
+        """Make the circuits again through `session`, and bring the epochs into force again if they no longer are.
+
+        A `borrower` has stored no epochs, so that those of before are in force, but the hosts hold other routes: they
+        are installed again. Raises `VerifyFailed` if an epoch that was verified is not verified again, and what
+        applying raises.
+        """
+        lab = session.lab
+        if borrower is not None:
+            _settle_killed(session, borrower.owner, reason)
+        parts = (
+            _plan_return(session, name, held)
+            for name, held in self.circuits.items()
+            if name in session.switches
+        )
+        no_links = Wiring(len(lab.hosts), 1, simplex=False, links=())  # the plan has circuits, but no links
+        plan = LabPlan(no_links, (), tuple(parts))
+        if plan.has_changes:
+            addresses = {name: switch.address for name, switch in session.switches.items()}
+            goal = goal_text({part.switch: (addresses[part.switch], part) for part in plan.switches})
+            with session.operation("trial", reason, goal=goal):
+                session.apply(plan)
+        in_force = {
+            each.epoch for each in select_in_force(load_intents(session.writable.directory, lab.name))
+        }
+        for intent in reversed(self.epochs):
+            if borrower is not None and intent.epoch in in_force:
+                _bring_back(intent, lab, borrower.reopen, reason)
+            elif intent.epoch not in in_force:
+                _bring_back(intent, lab, reopen, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Borrower:
+    """A process that changed hosts without storing epochs; `reopen` opens sessions that store none either."""
+
+    owner: str
+    reopen: OpenSession
+
+
+def _bring_back(intent: Intent, lab: Lab, reopen: OpenSession, reason: str) -> None:
+    whole = shard_of(lab, [host.name for host in (*lab.hosts, *lab.others)])
+    here, design = design_of_intent(whole, intent)
+    change = Change("rollback", f"back to epoch {intent.epoch}: {reason}")
+    with reopen(here) as session:
+        brought = session.carry_out(design, session.plan(design), stated=intent.stated, change=change)
+    if intent.state == "verified" and not brought.verified.ok:
+        details = "; ".join(finding.detail for finding in brought.verified.findings)
+        raise VerifyFailed(
+            f"epoch {intent.epoch} of lab '{lab.name}' is restored, but not verified: {details}"
+        )
+
+
+def _settle_killed(session: LabSession, owner: str, reason: str) -> None:
+    """Conclude the operations without an epoch of a process that was killed: what they sent is undone now.
+
+    Open steps of switches are judged by a read, those of hosts count as unknown.
+    """
+    journal, lab = session.writable, session.lab
+    with_epoch = {intent.operation for intent in load_intents(journal.directory, lab.name)}
+    for record in operations_of(journal.directory, lab.name):
+        if record.row["owner"] != owner or record.state != "killed" or record.id in with_epoch:
+            continue
+        for switch in session.switches.values():
+            journal.settle(lab.name, switch.address, switch.read())
+        journal.steps.for_all(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], reason)
+        journal.steps.give_up(record.id, reason)
+        journal.note(record.id, state="failed", finished=now(), reason=f"killed; undone: {reason}")
+
+
+def _select_ours(lab: Lab, switch: str, held: CrossConnects) -> CrossConnects:
+    scope = scope_of(lab, lab.switch(switch))
+    return held if scope is None else CrossConnects({i: o for i, o in held.pairs if i in scope})
+
+
+def _plan_return(session: LabSession, name: str, target: CrossConnects) -> SwitchPlan:
+    """Return the steps that bring a switch back to earlier circuits."""
+    switch, scope = session.switches[name], scope_of(session.lab, session.lab.switch(name))
+    seen = switch.read()
+    return SwitchPlan(name, target, scope, seen, switch.plan(target, seen, scope))
