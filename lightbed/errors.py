@@ -22,11 +22,15 @@ Who = Literal["user", "device", "conflict", "unknown", "ourselves"]
 
 
 class LightbedError(Exception):
-    """Root of all errors. The message says what, why and what to do; `hint` is the last of these, alone."""
+    """Root of all errors. The message says what, why and what to do; `hint` is the last of these, alone.
+
+    `exit_code` is that of a command which the error ends.
+    """
 
     code: str = "error"
     who: ClassVar[Who] = "ourselves"
     hint: str = ""
+    exit_code: ClassVar[int] = 1
 
     def __init_subclass__(cls, *, code: str = "", who: Who | None = None) -> None:
         """Take `code` and `who` from the header of a class."""

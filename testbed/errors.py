@@ -43,7 +43,7 @@ Each class has a stable `code`, shared by command line, journal and service. Err
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from lightbed.errors import LightbedError
 from lightbed.wording import list_some
@@ -155,6 +155,12 @@ class LeaseImpossible(LeaseDenied, code="lease.impossible", who="user"):
 
 class UnderMaintenance(LeaseDenied, code="maintenance"):
     """The lab is under maintenance: people may have their hands in the rack, so nothing moves."""
+
+
+class LightDenied(LeaseDenied, code="light.denied"):
+    """A program was not started: its lease or its light was not to be had. The exit code is 3."""
+
+    exit_code: ClassVar[int] = 3
 
 
 class ClockError(TestbedError, code="clock"):

@@ -64,7 +64,7 @@ def run_app(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except (TyperException, LightbedError, OSError) as error:
         report_error(error, as_json=as_json)
-        return ERROR
+        return error.exit_code if isinstance(error, LightbedError) else ERROR
     if result == INTERRUPTED:  # typer's own answer to Ctrl-C inside a command
         print("interrupted: temporary processes are stopped, results so far are kept", file=sys.stderr)
     return result if isinstance(result, int) else DONE

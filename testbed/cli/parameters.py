@@ -93,7 +93,9 @@ def add_command(app: typer.Typer, name: str) -> None:
     declared = load_command(name)
     names = [words.removeprefix(f"{name} ") for words in COMMANDS if words.startswith(f"{name} ")]
     if declared is not None and not names:
-        app.command(name, help=_help_of(name, declared))(make_callback(name, declared))
+        app.command(name, help=_help_of(name, declared), context_settings=_settings_of(declared))(
+            make_callback(name, declared)
+        )
         return
     commands = {one: _declaration_of(f"{name} {one}") for one in names}
     shared = {
@@ -106,8 +108,7 @@ def add_command(app: typer.Typer, name: str) -> None:
     elif declared is not None:
         group.callback(invoke_without_command=True)(_callback_of_group(make_callback(name, declared)))
     for one, command in commands.items():
-        settings = _PASSED_ON if any(each.option.is_rest for each in fields_of(command)) else None
-        group.command(one, help=_help_of(f"{name} {one}", command), context_settings=settings)(
+        group.command(one, help=_help_of(f"{name} {one}", command), context_settings=_settings_of(command))(
             make_callback(f"{name} {one}", command)
         )
     app.add_typer(group, name=name)
@@ -117,6 +118,11 @@ def _declaration_of(words: str) -> type[Command[Any]]:
     command = load_command(words)
     assert command is not None, f"{words} is not declared"
     return command
+
+
+def _settings_of(command: type[Command[Any]]) -> dict[str, bool] | None:
+    """Return the settings of a command that takes words for another program; None for others."""
+    return _PASSED_ON if any(each.option.is_rest for each in fields_of(command)) else None
 
 
 def _help_of(words: str, declared: type[Command[Any]]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from testbed.commands.declare import Command, Text, input_file_option, option
+from testbed.commands.declare import Command, Lane, Text, input_file_option, option
 from testbed.design.topology.strides import Method
 from testbed.errors import UsageError
 from testbed.operate.named_topology import NamedTopology
@@ -98,7 +98,7 @@ class TableCommand(Command[Any]):
 class MovingCommand(Command[Any]):
     """Options of commands that change a lab: a real lab must be named, and a lease is needed."""
 
-    lane = "moving"
+    lane: ClassVar[Lane] = "moving"
     really_move: Annotated[
         str | None, option("Name of the lab; required to change a real one.", metavar="NAME")
     ] = None

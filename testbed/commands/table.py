@@ -83,6 +83,10 @@ COMMANDS = {
         "measure.job:PlanJob",
         "Run the plan in force as a job: pause for computing, send tensors, and compare with the prediction.",
     ),
+    "run": (
+        "measure.run:RunProgram",
+        "Run a command on hosts of a lab, on light of its own: lease, patch, verify, run, give everything back.",
+    ),
     "optimise": (
         "design.optimise:Optimise",
         "Find a strategy and a topology for a workload, and write a plan.",

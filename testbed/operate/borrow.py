@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from ocs_drivers.model import CrossConnects
 from testbed.design.model import Wiring
@@ -19,7 +21,7 @@ from testbed.leases.listing import read_leases, read_maintenance
 from testbed.leases.model import Lease, parts_of
 from testbed.leases.store import LeaseStore
 from testbed.operate.design import design_of_intent
-from testbed.operate.engine.planned import goal_text, now
+from testbed.operate.engine.planned import as_text, from_text, goal_text, now
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operate.intent import Intent, load_intents, select_in_force
 from testbed.operate.light import find_held_circuits
@@ -37,7 +39,7 @@ OpenSession = Callable[[Lab], AbstractContextManager[LabSession]]
 
 @dataclass(frozen=True, slots=True)
 class HostNeeds:
-    """Needs of a borrower: a number of hosts or their names, and the NICs and GPUs of each. None: all hosts, any NICs."""
+    """Needs of a borrower: a number of hosts or their names, and NICs and GPUs of each. None: all hosts, any NICs."""
 
     hosts: int | None = None
     degree: int | None = None
@@ -268,18 +270,28 @@ class LabState:
         epochs = (each for each in intents if names.issuperset(each.hosts) and each.state in _APPLIED)
         return cls({name: _select_ours(lab, name, held) for name, held in seen.items()}, tuple(epochs))
 
-    def restore(
-        self, session: LabSession, reopen: OpenSession, reason: str, *, borrower: Borrower | None = None
-    ) -> None:
-        """Make the circuits again through `session`, and bring the epochs into force again if they no longer are.
+    def to_json(self) -> dict[str, Any]:
+        """Return the state as a JSON object, which holds the numbers of the epochs."""
+        circuits = {switch: as_text(held) for switch, held in self.circuits.items()}
+        return {"circuits": circuits, "epochs": [intent.epoch for intent in self.epochs]}
 
-        A `borrower` has stored no epochs, so that those of before are in force, but the hosts hold other routes: they
-        are installed again. Raises `VerifyFailed` if an epoch that was verified is not verified again, and what
-        applying raises.
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], runs_dir: Path, lab: str) -> LabState:
+        """Return the state of a JSON object. Raises `JournalError`."""
+        circuits = {switch: from_text(text) for switch, text in document["circuits"].items()}
+        intents = {intent.epoch: intent for intent in load_intents(runs_dir, lab)}
+        return cls(circuits, tuple(intents[epoch] for epoch in document["epochs"]))
+
+    def restore(self, session: LabSession, reopen: OpenSession, reason: str, *, owner: str = "") -> None:
+        """Make the circuits again through `session`, and bring the epochs into force again that no longer are.
+
+        An `owner` is a process that stored no epochs: those of before are in force, but the hosts hold other routes, so
+        they are installed again, through sessions that store none. Raises `VerifyFailed` if an epoch that was verified
+        is not verified again, and what applying raises.
         """
         lab = session.lab
-        if borrower is not None:
-            _settle_killed(session, borrower.owner, reason)
+        if owner:
+            _settle_killed(session, owner, reason)
         parts = (
             _plan_return(session, name, held)
             for name, held in self.circuits.items()
@@ -296,18 +308,8 @@ class LabState:
             each.epoch for each in select_in_force(load_intents(session.writable.directory, lab.name))
         }
         for intent in reversed(self.epochs):
-            if borrower is not None and intent.epoch in in_force:
-                _bring_back(intent, lab, borrower.reopen, reason)
-            elif intent.epoch not in in_force:
+            if (intent.epoch in in_force) == bool(owner):
                 _bring_back(intent, lab, reopen, reason)
-
-
-@dataclass(frozen=True, slots=True)
-class Borrower:
-    """A process that changed hosts without storing epochs; `reopen` opens sessions that store none either."""
-
-    owner: str
-    reopen: OpenSession
 
 
 def _bring_back(intent: Intent, lab: Lab, reopen: OpenSession, reason: str) -> None:

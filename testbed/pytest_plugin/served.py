@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 import pytest
 
 from testbed.errors import LeaseDenied, VerifyFailed
+from testbed.leases.heartbeat import TTL_S, keep_alive
 from testbed.operate.model import LinkFinding
 from testbed.pytest_plugin.needs import Needs
 from testbed.pytest_plugin.options import LabOptions
-from testbed.leases.heartbeat import TTL_S, keep_alive
 
 POLL_S = 0.5
 _ENDED = frozenset({"broken", "expired", "released"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from contextvars import ContextVar, Token
@@ -20,6 +21,7 @@ from testbed.commands.place import DEFAULT_RUNS
 from testbed.commands.progress import Progress
 from testbed.commands.table import load_command
 from testbed.errors import LabStartError, LeaseDenied, UsageError
+from testbed.leases.heartbeat import keep_alive
 from testbed.scripting.carriers import (
     Carrier,
     LabEvent,
@@ -28,7 +30,6 @@ from testbed.scripting.carriers import (
     make_command,
     use_lease,
 )
-from testbed.leases.heartbeat import keep_alive
 
 if TYPE_CHECKING:
     from testbed.commands.design.optimise import PlanDocument as OptimiseDocument
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from testbed.commands.lab.verify import VerifyDocument
     from testbed.commands.measure.job import PlanJobDocument
     from testbed.commands.measure.nccl import MeasurementDocument
+    from testbed.commands.measure.run import ProgramDocument
     from testbed.commands.share.lease import Lease, LeaseDocument
 
 
@@ -199,6 +201,15 @@ class Lab:
         """Run the plan in force as a job, and compare it with the prediction (`testbed job`)."""
         return cast("PlanJobDocument", self.command("job", **options))
 
+    def run(self, *command: str, **options: Any) -> ProgramDocument:
+        """Run a command on hosts of the lab, on light of its own (`testbed run`): `lab.run("hostname", nodes=4)`.
+
+        A single text with spaces is split as a shell does it. Ranks that fail are no error: see `exit_code`. Raises
+        `LightDenied`.
+        """
+        words = shlex.split(command[0]) if len(command) == 1 else list(command)
+        return cast("ProgramDocument", self.command("run", command=words, **options))
+
     def repair(self, **options: Any) -> RepairDocument:
         """Find lost fibres and plan how to avoid them; with `apply=True` do so (`testbed repair`)."""
         return cast("RepairDocument", self.command("repair", **options))
@@ -263,7 +274,8 @@ class Lab:
         known = {
             each.name
             for each in fields_of(declared)
-            if not each.option.only_with or options.get(each.option.only_with)
+            if (not each.option.only_with or options.get(each.option.only_with))
+            and not each.has_several  # `hosts` of `run` are names of hosts
         }
         return {name: value for name, value in self._defaults.items() if name in known} | options
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,16 +53,24 @@ def program_environment(lab: Lab, topology: Topology) -> ProgramEnvironment:
 
     Raises `HostError` if hosts name their NICs differently, because launchers give all ranks the same variables.
     """
-    names = {tuple(nic.name for nic in host.nics) for host in lab.hosts}
+    order = rings_of(topology)[0].order if topology.nodes > 1 else (0,)
+    ranks = tuple(lab.hosts[node] for node in order)
+    return ProgramEnvironment(variables_for(ranks, f"{lab.path}: "), ranks)
+
+
+def variables_for(ranks: Sequence[LabHost], where: str = "") -> dict[str, str]:
+    """Return the variables of programs on these hosts; the first is that of rank 0.
+
+    Raises `HostError`, with `where` in front, if hosts name their NICs differently.
+    """
+    names = {tuple(nic.name for nic in host.nics) for host in ranks}
     if len(names) > 1:
         described = "; ".join(",".join(each) for each in sorted(names))
         raise HostError(
-            f"{lab.path}: hosts name their NICs differently ({described}), but launchers give all ranks "
+            f"{where}hosts name their NICs differently ({described}), but launchers give all ranks "
             "the same variables: rename the interfaces on the hosts (`ip link set dev OLD name NEW`) and "
             "in the lab file"
         )
-    order = rings_of(topology)[0].order if topology.nodes > 1 else (0,)
-    ranks = tuple(lab.hosts[node] for node in order)
     interfaces = ",".join(names.pop())
     variables = {
         "GLOO_SOCKET_IFNAME": interfaces,
@@ -72,4 +80,4 @@ def program_environment(lab: Lab, topology: Topology) -> ProgramEnvironment:
     }
     if any(host.user == "root" for host in ranks):
         variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return ProgramEnvironment(variables, ranks)
+    return variables

@@ -101,6 +101,14 @@ class RunStore:
         run.add_environment("machine", {"processors": os.cpu_count() or 0, "system": platform.platform()})
         return run
 
+    def close_killed(self, run_id: str, error: str) -> None:
+        """Record why a run was interrupted whose process was killed; do nothing if the run has ended."""
+        summary = self._find(run_id)
+        if summary.finished is None:
+            lock = take_lock(summary.directory)
+            run = Run(self._database, summary.directory, simulated=summary.simulated, lock=lock)
+            run.finish("interrupted", error=error)
+
     def list_runs(self) -> tuple[RunSummary, ...]:
         """Return all runs, the newest first; none if there is no database yet, or it holds only a journal."""
         return tuple(self._summarise(row) for row in self._database.all_runs())

@@ -1,0 +1,270 @@
+"""`testbed run`: a command on hosts of a lab, on light of its own."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from testbed.commands.declare import REQUIRED, Command, argument, option
+from testbed.commands.documents import ERROR, Document, key
+from testbed.commands.groups import MovingCommand, TopologyCommand
+from testbed.commands.place import Place
+from testbed.errors import UsageError
+
+if TYPE_CHECKING:
+    from testbed.measure.program.light import Light
+    from testbed.measure.program.ranks import Output, ProgramResult, RankResult
+
+PHASE = "program"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramRank:
+    """A rank: its exit code (None if it was stopped), and the end of its output; files of the run hold all of it."""
+
+    rank: int
+    host: str
+    exit_code: int | None
+    seconds: float
+    problem: str
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramLink:
+    """Traffic of one direction of a link: bytes, mean rate, and the 95th percentile of the rates in 0.1 s.
+
+    `retransmitted` counts the TCP segments that the sending host sent again, over all of its links.
+    """
+
+    link: str
+    sent_bytes: int
+    mean_mbps: float
+    peak_mbps: float
+    limit_mbps: float
+    dropped: int
+    errors: int
+    retransmitted: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramDocument(Document):
+    """Outcome of a program. `code` is the exit code of the rank that failed first, 0 if none did.
+
+    `patched` is False if the circuits were in place before; `restored` is False if the hosts could not be given back as
+    they were, which `problem` explains.
+    """
+
+    run_id: str
+    lab: str
+    simulated: bool
+    command: tuple[str, ...]
+    reason: str
+    lease: str
+    code: int = field(metadata=key("exit_code"))
+    failed_rank: int | None
+    ranks: tuple[ProgramRank, ...]
+    links: tuple[ProgramLink, ...]
+    patched: bool
+    patch_s: float
+    seconds: float
+    restored: bool
+    problem: str
+
+    @property
+    def exit_code(self) -> int:
+        """That of the rank that failed first; 1 if only the hosts were not restored."""
+        return self.code or (0 if self.restored else ERROR)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
+    """`testbed run`."""
+
+    details = (
+        "Write the command after `--`. Each host starts it once, with the variables of its rank. At the end the hosts "
+        "are given back as they were. The exit code is that of the first rank that failed, 3 without light or lease."
+    )
+    lane = "waiting"
+    role = "developer"
+    nodes: Annotated[
+        int | None,
+        option("Number of hosts, any that are free; default: those of the topology, or all.", least=1),
+    ] = None
+    hosts: Annotated[tuple[str, ...], option("Run on this host (repeatable).", "--host", metavar="NAME")] = ()
+    wait: Annotated[
+        float, option("Wait this long for the lease of the hosts.", metavar="SECONDS", least=0, most=86400)
+    ] = 0.0
+    reason: Annotated[
+        str, option("Reason, which lease and run record.", metavar="TEXT", is_one_line=True)
+    ] = ""
+    folder: Annotated[
+        str,
+        option(
+            "Working directory on the hosts; default: this one, where it exists, else the home directory.",
+            "--chdir",
+            metavar="FOLDER",
+        ),
+    ] = ""
+    command: Annotated[
+        tuple[str, ...], argument("Command and its arguments.", "-- COMMAND...", is_rest=True)
+    ] = REQUIRED
+
+    def validate(self) -> None:
+        """Raise `UsageError` without a command."""
+        super().validate()
+        if not self.command:
+            raise UsageError(
+                "testbed run needs a command: write it after `--`, as in `testbed run LAB -- hostname`"
+            )
+        if len(set(self.hosts)) < len(self.hosts):
+            raise UsageError("--host names a host twice: name each once")
+
+    def run(self, place: Place) -> ProgramDocument:
+        """Run the command. Raises `LightDenied`, `RefusedToMove`, `HostError` and the errors of opening a lab."""
+        from testbed.errors import HostError
+        from testbed.lab.simulated.lifecycle import hosts_of
+        from testbed.measure.program.keeper import Keeper
+        from testbed.measure.program.light import LightRequest, provide_light
+        from testbed.measure.results.store import RunStore
+        from testbed.operate.apply import check_permission
+
+        lab, runs_dir = place.running_lab, place.runs_dir
+        check_permission(lab, self.really_move)
+        mode = hosts_of(lab)
+        if mode == "model":
+            raise HostError(
+                f"the hosts of lab '{lab.name}' are only modelled and run no program: start it as root, with "
+                "`testbed sim up --hosts kernel`"
+            )
+        request = LightRequest(self.nodes, self.hosts, self.topology_name, self.wait)
+        with RunStore(runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run:
+            reason = f"run {run.run_id}: {self.reason or shlex.join(self.command)}"[:200]
+            assert place.lab_file is not None
+
+            def note(line: str) -> None:
+                if not place.is_quiet:
+                    place.tell(f"testbed run: {line}")
+
+            with Keeper(runs_dir, place.lab_file, run.run_id, reason) as keeper:
+                with provide_light(lab, request, runs_dir, keeper, note) as light:
+                    result = self._run_on(light, run.run_id, run.directory, place)
+                document = self._describe(run.run_id, light, result)
+            run.add_phase(PHASE, _without_output(document.to_json()))
+        for line in _summary_lines(document, result):
+            note(line)
+        return document
+
+    def _run_on(self, light: Light, run_id: str, directory: Path, place: Place) -> ProgramResult:
+        from testbed.lab.hosts.environment import variables_for
+        from testbed.lab.hosts.fleet import SshFleet
+        from testbed.measure.program.ranks import Program, run_program
+
+        program = Program(
+            argv=self.command,
+            hosts=light.hosts,
+            variables=variables_for(light.hosts),
+            run_id=run_id,
+            folder=self.folder or ("" if "LIGHTBED_RUN" in os.environ else str(Path.cwd())),
+        )
+
+        def show(output: Output) -> None:
+            if not place.is_quiet:
+                _print_output(output)
+
+        with SshFleet(light.lab) as fleet:
+            return run_program(fleet, program, directory / "ranks", show)
+
+    def _describe(self, run_id: str, light: Light, result: ProgramResult) -> ProgramDocument:
+        return ProgramDocument(
+            run_id=run_id,
+            lab=light.lab.name,
+            simulated=light.lab.simulated,
+            command=self.command,
+            reason=self.reason,
+            lease=light.lease,
+            code=(result.failure.exit_code or 0) if result.failure else 0,
+            failed_rank=result.failure.rank if result.failure else None,
+            ranks=tuple(
+                ProgramRank(
+                    rank=each.rank,
+                    host=each.host.name,
+                    exit_code=each.exit_code,
+                    seconds=each.seconds,
+                    problem=each.problem,
+                    stdout=each.stdout,
+                    stderr=each.stderr,
+                )
+                for each in result.ranks
+            ),
+            links=tuple(link for each in result.ranks for link in _links_of(light, each)),
+            patched=light.is_patched,
+            patch_s=light.patch_s,
+            seconds=max((each.seconds for each in result.ranks), default=0.0),
+            restored=not light.problem,
+            problem=light.problem,
+        )
+
+
+def _links_of(light: Light, rank: RankResult) -> Iterator[ProgramLink]:
+    """Yield the traffic of a host's NICs; a NIC without a link of the topology is named alone."""
+    from testbed.design.model import Nic
+
+    lab = light.lab
+    node = next(number for number, host in enumerate(lab.hosts) if host.name == rank.host.name)
+    for number, nic in enumerate(lab.hosts[node].nics):
+        counts = rank.counters.get(nic.name)
+        if not counts:
+            continue
+        link = light.design.wiring.link_from.get(Nic(node, number)) if light.design else None
+        yield ProgramLink(
+            link=lab.link_label(link) if link else f"{rank.host.name}/{nic.name}",
+            sent_bytes=counts.get("tx_bytes", 0),
+            mean_mbps=counts.get("tx_bytes", 0) * 8e-6 / rank.seconds if rank.seconds else 0.0,
+            peak_mbps=rank.rates[nic.name]["peak"] * 8e-6,
+            limit_mbps=lab.link.rate_mbps,
+            dropped=counts.get("tx_dropped", 0) + counts.get("rx_dropped", 0),
+            errors=counts.get("tx_errors", 0) + counts.get("rx_errors", 0),
+            retransmitted=rank.retransmitted,
+        )
+
+
+def _print_output(output: Output) -> None:
+    """Print a piece of output at once, with the rank and host in front of each line."""
+    stream = sys.stderr if output.is_error else sys.stdout
+    text = output.text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8")
+    for line in text.splitlines():
+        print(f"[{output.rank}:{output.host}] {line}", file=stream, flush=True)
+
+
+def _without_output(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document as the run keeps it: the output stands in files."""
+    ranks = [
+        {name: value for name, value in rank.items() if name not in ("stdout", "stderr")}
+        for rank in document["ranks"]
+    ]
+    return document | {"ranks": ranks}
+
+
+def _summary_lines(document: ProgramDocument, result: ProgramResult) -> Iterator[str]:
+    """Yield how a program ended, as lines for people."""
+    if result.failure is not None:
+        failure = result.failure
+        why = f" ({failure.problem})" if failure.problem else ""
+        others = [each.host.name for each in result.ranks if each.exit_code is None]
+        rest = f"; stopped: {', '.join(others)}" if others else ""
+        yield f"rank {failure.rank} on host {failure.host.name} ended first with {failure.exit_code}{why}{rest}"
+    if document.links:
+        busiest = max(document.links, key=lambda link: link.mean_mbps)
+        total = sum(link.sent_bytes for link in document.links)
+        yield (
+            f"{total / 1e6:.1f} MB on {len(document.links)} links; busiest: {busiest.link}, "
+            f"{busiest.mean_mbps:.1f} Mbit/s on average, {busiest.peak_mbps:.1f} at peak"
+        )
+    yield f"run {document.run_id}: exit code {document.code}, {document.seconds:.1f} s, output in its folder `ranks`"

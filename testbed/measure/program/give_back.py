@@ -1,0 +1,115 @@
+"""The process that gives back lease and light if `testbed run` is killed.
+
+`python -m testbed.measure.program.give_back` runs in its own session. It reads from its input what it may have to give
+back. If the input ends before the word `done`, the process at the other end was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from testbed.lab.model import Lab
+    from testbed.leases.store import LeaseStore
+    from testbed.storage.database import Database
+
+
+@dataclass
+class Debts:
+    """What a killed process has to give back."""
+
+    lease: str = ""
+    under: str = ""
+    state: dict[str, Any] | None = None
+    hosts: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, lines: IO[str]) -> Debts | None:
+        """Return what the lines say, or None if the process ended in good order."""
+        debts = cls()
+        for line in lines:
+            if line == "done\n":
+                return None
+            if line.endswith("\n"):  # a write may have been cut
+                for name, value in json.loads(line).items():
+                    setattr(debts, name, value)
+        return debts
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Wait for the end of the input, and give back what a killed process has left; return 0."""
+    debts = Debts.read(sys.stdin)
+    if debts is None:
+        return 0
+    from testbed.storage.address import choose_database
+
+    runs_dir, lab_file, run_id, reason, owner = arguments
+    choose_database(os.environ.get("LIGHTBED_DATABASE", ""))
+    os.chdir("/")
+    _give_back(debts, Path(runs_dir), Path(lab_file), run_id, reason, owner)
+    return 0
+
+
+def _give_back(debts: Debts, runs_dir: Path, lab_file: Path, run_id: str, reason: str, owner: str) -> None:
+    from testbed.lab.inventory import load_lab
+    from testbed.lab.simulated.lifecycle import find_running
+    from testbed.leases.store import LeaseStore
+    from testbed.measure.results.store import RunStore
+    from testbed.storage.address import address_in
+    from testbed.storage.database import Database
+
+    lab = find_running(load_lab(lab_file))
+    database = Database(address_in(runs_dir))
+    problem = ""
+    try:
+        store = LeaseStore(database, lab.name)
+        if debts.state is not None:
+            problem = _restore(debts, lab, runs_dir, reason, owner, store)
+        if lease := debts.lease or _find_lease(database, lab, reason, owner):
+            from testbed.errors import LeaseDenied
+
+            with suppress(LeaseDenied):
+                store.release(lease)
+    finally:
+        database.close()
+        error = f"testbed run was killed (process {owner.split(maxsplit=1)[0]})"
+        RunStore(runs_dir).close_killed(run_id, f"{error}; {problem}" if problem else error)
+
+
+def _restore(debts: Debts, lab: Lab, runs_dir: Path, reason: str, owner: str, store: LeaseStore) -> str:
+    """Restore the hosts; return why that failed, or an empty text."""
+    from lightbed.errors import LightbedError
+    from testbed.lab.model import shard_of
+    from testbed.leases.heartbeat import keep_alive
+    from testbed.measure.program.light import TTL_S, mark_not_restored, restore_hosts
+    from testbed.operate.borrow import LabState
+
+    assert debts.state is not None
+    leased = shard_of(lab, debts.hosts) if len(debts.hosts) < len(lab.hosts) else lab
+    state = LabState.from_json(debts.state, runs_dir, lab.name)
+    try:
+        with keep_alive(lambda: store.extend(debts.under), TTL_S / 4):
+            store.extend(debts.under)
+            restore_hosts(state, leased, runs_dir, debts.under, owner, reason)
+    except (LightbedError, OSError) as error:
+        return mark_not_restored(leased, runs_dir, reason, error)
+    return ""
+
+
+def _find_lease(database: Database, lab: Lab, reason: str, owner: str) -> str:
+    """Return the lease that the process requested just before it was killed; empty if there is none."""
+    from testbed.leases.listing import read_leases
+
+    leases = read_leases(database.address, lab.name)
+    return next((each.id for each in leases if (each.process, each.reason) == (owner, reason)), "")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
