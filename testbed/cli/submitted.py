@@ -18,10 +18,12 @@ from lightbed.errors import LightbedError
 from testbed.cli.app import run_app
 from testbed.cli.output import print_json, report_error
 from testbed.commands.documents import DONE, ERROR
+from testbed.commands.table import load_command
 from testbed.log_context import about
 from testbed.observe.traces import trace_as_asked
 from testbed.operate.intent import load_intents
 from testbed.operate.recovery.records import OperationRecord, operations_of
+from testbed.operation_errors import OperationRefused
 from testbed.service.labs import check_match, tag_of, topology_in_force
 from testbed.service.requests import Request, parse_request
 from testbed.service.runs import Run, RunStore
@@ -61,6 +63,13 @@ def _shorten_paths(text: str, run: Run, runs_dir: Path) -> str:
 def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
     """Execute the command of a run, or resume its operation; return the exit code."""
     request = parse_request(run.request)
+    declared = load_command(run.command.partition(" --")[0])
+    if run.attempts > 1 and declared is not None and not declared.is_repeatable:
+        error = OperationRefused(
+            f"run {run.id} was killed, and its program is not started again: submit it again"
+        )
+        report_error(error, as_json=not request.text)
+        return ERROR
     lease = [f"--lease={lease}"] if (lease := getattr(request, "lease", "")) else []
     earlier = find_earlier_operation(run, runs_dir) if run.attempts > 1 else None
     if earlier is not None:

@@ -167,6 +167,7 @@ class Command(ABC, Generic[D_co]):
     - `readers`: lowest role that may read its result.
     - `variants`: flags with their own kind of request, each with its lane.
     - `has_own_route`: the service has a route for it instead of a run.
+    - `is_repeatable`: false for a command that a service must not start again after it was killed.
     """
 
     details: ClassVar[str] = ""
@@ -181,6 +182,7 @@ class Command(ABC, Generic[D_co]):
     is_lab_last: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Lane]] = {}
     has_own_route: ClassVar[bool] = False
+    is_repeatable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for each in fields_of(type(self)):

@@ -208,7 +208,7 @@ class Lab:
         `LightDenied`.
         """
         words = shlex.split(command[0]) if len(command) == 1 else list(command)
-        return cast("ProgramDocument", self.command("run", command=words, **options))
+        return cast("ProgramDocument", self.command("run", program=words, **options))
 
     def repair(self, **options: Any) -> RepairDocument:
         """Find lost fibres and plan how to avoid them; with `apply=True` do so (`testbed repair`)."""

@@ -93,6 +93,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
     )
     lane = "waiting"
     role = "developer"
+    is_repeatable = False
     nodes: Annotated[
         int | None,
         option("Number of hosts, any that are free; default: those of the topology, or all.", least=1),
@@ -112,14 +113,14 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             metavar="FOLDER",
         ),
     ] = ""
-    command: Annotated[
+    program: Annotated[
         tuple[str, ...], argument("Command and its arguments.", "-- COMMAND...", is_rest=True)
     ] = REQUIRED
 
     def validate(self) -> None:
         """Raise `UsageError` without a command."""
         super().validate()
-        if not self.command:
+        if not self.program:
             raise UsageError(
                 "testbed run needs a command: write it after `--`, as in `testbed run LAB -- hostname`"
             )
@@ -145,7 +146,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             )
         request = LightRequest(self.nodes, self.hosts, self.topology_name, self.wait)
         with RunStore(runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run:
-            reason = f"run {run.run_id}: {self.reason or shlex.join(self.command)}"[:200]
+            reason = f"run {run.run_id}: {self.reason or shlex.join(self.program)}"[:200]
             assert place.lab_file is not None
 
             def note(line: str) -> None:
@@ -167,7 +168,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
         from testbed.measure.program.ranks import Program, run_program
 
         program = Program(
-            argv=self.command,
+            argv=self.program,
             hosts=light.hosts,
             variables=variables_for(light.hosts),
             run_id=run_id,
@@ -186,7 +187,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             run_id=run_id,
             lab=light.lab.name,
             simulated=light.lab.simulated,
-            command=self.command,
+            command=self.program,
             reason=self.reason,
             lease=light.lease,
             code=(result.failure.exit_code or 0) if result.failure else 0,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Debts:
-    """What a killed process has to give back."""
+    """Lease and state of hosts that a killed process has to give back."""
 
     lease: str = ""
     under: str = ""
