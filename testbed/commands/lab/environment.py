@@ -169,7 +169,7 @@ def _read_hardware(lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
     from testbed.lab.simulated.lifecycle import hosts_of, is_up
 
     if lab.simulated:
-        reason = "the lab is not up" if not is_up(lab) else "it is only modelled"
+        reason = "the lab is not up" if not is_up(lab) else "the hosts are only modelled"
         if not is_up(lab) or hosts_of(lab) == "model":
             return {}, {host.name: reason for host in lab.hosts}
     try:

@@ -17,6 +17,7 @@ from importlib import resources
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from lightbed.wording import count_noun
 from testbed.design.model import Link, Routes, Topology, Wiring
 from testbed.design.topology.strides import rings_of
 from testbed.errors import HostError, TopologyError
@@ -260,7 +261,7 @@ class _HostView:
     def of(cls, host: LabHost, known: HostHardware | None, reason: str) -> _HostView:
         gpus = host.gpus or 1
         order_assumed = "NCCL numbers its NICs in the order of the lab file"
-        gpus_assumed = f"it has {gpus} GPU{'s' * (gpus > 1)}, at addresses that NCCL finds itself"
+        gpus_assumed = f"it has {count_noun(gpus, 'GPU')}, at addresses that NCCL finds itself"
         cpu_assumed = "its processor is an x86_64 of AMD"
         if known is None:
             bus = "its NICs are attached to the processor, without PCI addresses"
@@ -291,7 +292,7 @@ class _HostView:
             gpus = len(gpu_paths)
         elif len(gpu_paths) != gpus:
             stated = "the lab file says" if host.gpus else "the lab file does not say how many, so"
-            seen = f"the host shows {len(gpu_paths)} GPUs of NVIDIA, {stated} {gpus}"
+            seen = f"the host shows {count_noun(len(gpu_paths), 'GPU')} of NVIDIA, {stated} {gpus}"
             assumed.append(f"{seen}: assumed that {gpus_assumed}")
             gpu_paths = ()
         if not known.processor:
