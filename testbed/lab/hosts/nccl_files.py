@@ -244,7 +244,7 @@ def make_files(
 
 @dataclass(frozen=True, slots=True)
 class _HostView:
-    """What the files of a host say: numbers of its NICs, PCI paths, GPUs, and what of it is assumed."""
+    """Content of the files of a host: numbers of its NICs, PCI paths, GPUs, and sentences on what is assumed."""
 
     host: LabHost
     numbers: tuple[int, ...]
