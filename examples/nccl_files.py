@@ -82,7 +82,7 @@ def judge(
         yield Line(f"NIC {before} of the file has number {after} in NCCL", is_as_asked=False)
     loaded = [int(match[1]) for match in map(LOADED.search, lines) if match]
     yield Line(
-        f"graph file: {loaded[0]} ring channels read, {len(asked)} in the file"
+        f"graph file: ring channels read: {loaded[0]}, in the file: {len(asked)}"
         if loaded
         else "graph file: not read",
         bool(loaded) and loaded[0] == len(asked),
@@ -90,7 +90,7 @@ def judge(
     pattern = next((match for match in map(PATTERN.search, lines) if match), None)
     if pattern:
         yield Line(
-            f"the ring has {pattern[2]} channels, crossnic {pattern[1]}", int(pattern[2]) == len(asked)
+            f"channels of the ring: {pattern[2]}, crossnic {pattern[1]}", int(pattern[2]) == len(asked)
         )
     yield from judge_dumps(asked, nics, topology_dump, graph_dump)
     yield from judge_connections(lines, rank, asked, nics)

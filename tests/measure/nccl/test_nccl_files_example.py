@@ -108,8 +108,8 @@ def test_files_that_nccl_used_as_they_are(script):
     assert no == []
     assert yes == [
         "topology file: read",
-        "graph file: 1 ring channels read, 1 in the file",
-        "the ring has 1 channels, crossnic 1",
+        "graph file: ring channels read: 1, in the file: 1",
+        "channels of the ring: 1, crossnic 1",
         "NIC 0 is nic1, in the file nic1",
         "NIC 1 is nic2, in the file nic2",
         "channel 0: GPUs 0, NICs nic2 nic1",
@@ -146,12 +146,12 @@ def without(lines, word):
         (
             log_of(*READ, *(line.replace("Search 0 : 1", "Search 0 : 2") for line in RING)),
             {},
-            "graph file: 2 ring channels read, 1 in the file",
+            "graph file: ring channels read: 2, in the file: 1",
         ),
         (
             log_of(*READ, *(line.replace("nChannels 1", "nChannels 4") for line in RING)),
             {},
-            "the ring has 4 channels, crossnic 1",
+            "channels of the ring: 4, crossnic 1",
         ),
         (
             log_of(*READ, "TOPO/NET : Changing Socket dev index from 0 to 1", *RING),
@@ -201,6 +201,6 @@ def test_the_report_of_a_rank_is_read_from_its_log_and_dumps(script, tmp_path, c
     (tmp_path / "topology-0.xml").write_text(dump_of(["nic1", "nic2"]))
     (tmp_path / "graph-0.xml").write_text(graph_of((0,), is_dump=True))
     assert script.report(tmp_path, "ring-1.xml", tmp_path, 0)
-    assert "rank 0: yes  graph file: 1 ring channels read, 1 in the file\n" in capsys.readouterr().out
+    assert "rank 0: yes  graph file: ring channels read: 1, in the file: 1\n" in capsys.readouterr().out
     assert not script.report(tmp_path, "ring-1.xml", tmp_path, 1)
     assert "rank 1: NO   topology file: not read\n" in capsys.readouterr().out
