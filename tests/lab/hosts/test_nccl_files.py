@@ -272,6 +272,15 @@ def test_the_files_of_a_host_whose_devices_are_known_in_full(small_lab_text):
     }
 
 
+def test_numbers_of_a_graph_file_are_hexadecimal(small_lab_text):
+    lab = lab_of(small_lab_text(2, 1), 12)
+    files = of(lab, design_for(lab))
+    read = read_topology(files.texts["a"][TOPOLOGY_FILE])
+    (channel,) = read_graphs(files.texts["a"]["ring-1.xml"], read, 12)[0]
+    assert channel.gpus == tuple(range(12))
+    assert '<gpu dev="0xb"/>' in files.texts["a"]["ring-1.xml"]
+
+
 def test_the_path_between_a_gpu_and_its_nic_is_as_long_as_the_host_shows(small_lab_text):
     lab = lab_of(small_lab_text(2, 1), 1)
     bridge = device(0x10, kind="0x060400")
@@ -458,6 +467,32 @@ def test_the_reader_takes_what_nccl_takes(texts):
     assert read_both(f"<!-- a > b -- > --><!----->\r\n{topology}<!---->", graph.replace("\n", "")) == plain
     with pytest.raises(ReaderError, match="ends too early"):
         read_tree("<!-- <system/>", "topology")
+
+
+SMALL = '<system version="1"><cpu numaid="0" arch="arm64"><nic>{}</nic></cpu></system>'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (SMALL.format(f'<net name="{"n" * 253}"/>'), ""),
+        (SMALL.format(f'<net name="{"n" * 254}"/>'), "a value is too long"),
+        (SMALL.format('<net name="x"/>' * 252), ""),
+        (SMALL.format('<net name="x"/>' * 253), "too many elements"),
+        (SMALL.format('<net name="x"></net>\r\n'), ""),
+        (f"{SMALL.format('')}\n\n ", ""),
+        (SMALL.format("").replace("</nic>", "</nic >"), "in the closing tag of nic"),
+        ("", "the file has no element"),
+        ("<!-- x -->", "the file has no element"),
+    ],
+)
+def test_the_reader_has_the_limits_of_nccl(text, message):
+    """NCCL's own parser, compiled alone, took and refused these texts."""
+    if message:
+        with pytest.raises(ReaderError, match=message):
+            read_tree(text, "topology")
+    else:
+        assert read_tree(text, "topology").name == "system"
 
 
 # ------------------------------------------------------------------------------ hosts that are asked
