@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from libraries import skip_without
+from nccl_reader import read_graphs, read_topology
 from needs import needs
 
 skip_without("asyncssh")
@@ -21,6 +22,7 @@ skip_without("pydantic")
 
 from testbed.lab.hosts.environment import program_environment
 from testbed.lab.hosts.fleet import SshFleet
+from testbed.lab.hosts.nccl_files import make_files, read_hardware
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.design import design_for
@@ -86,6 +88,45 @@ def test_iperf3_measures_a_link(bench):
     mbps = report["end"]["sum_received"]["bits_per_second"] / 1e6
     assert 0 < mbps <= 1.1 * bench.lab.link.rate_mbps
     assert report["start"]["connected"][0]["remote_host"] == "10.100.2.100"
+
+
+LISTED = """
+import ctypes
+class Entry(ctypes.Structure):
+    pass
+Entry._fields_ = [("next", ctypes.POINTER(Entry)), ("name", ctypes.c_char_p), ("flags", ctypes.c_uint),
+                  ("address", ctypes.POINTER(ctypes.c_ushort))]
+first = ctypes.POINTER(Entry)()
+ctypes.CDLL(None).getifaddrs(ctypes.byref(first))
+names = []
+while first:
+    entry = first.contents
+    if entry.address and entry.address[0] == 2 and entry.name.startswith(b"nic"):
+        names.append(entry.name.decode())
+    first = entry.next
+print(*dict.fromkeys(names))
+"""
+"""Print the NICs that have an IPv4 address, in the order in which NCCL lists and numbers them."""
+
+
+def test_nccl_files_number_nics_as_the_host_lists_them(bench):
+    hardware, reasons = read_hardware(bench.fleet, bench.lab)
+    design = design_for(bench.lab)
+    files = make_files(bench.lab, design.topology, design.wiring, design.routes, hardware, reasons)
+    listed = run(
+        bench,
+        dict.fromkeys("abcd", f"{bench.lab.hosts[0].python} -"),
+        stdin=dict.fromkeys("abcd", LISTED),
+    )
+    assert reasons == {}
+    for host, names in listed.items():
+        topology = read_topology(files.texts[host]["topology.xml"])
+        assert [topology.nets[number] for number in range(2)] == names.split()
+        assert len(names.split()) == 2
+        assert read_graphs(files.texts[host]["ring-1.xml"], topology, 1)[0][0].gpus == (0,)
+    assert (
+        "a, b, c, d: nic1, nic2 have no PCI device: attached to the processor, as NCCL does" in files.assumed
+    )
 
 
 # The interval stands in lldpd's own configuration: lldpd starts paused until its own lldpcli has read that, and an

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from testbed.lab.hosts.nccl_rules import NCCL_VERSION
 from tools.documentation import interface, rooms
+from tools.documentation.nccl_rules import attribute_table, nesting_table, text_table
 from tools.documentation.resources import resources_table
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +33,16 @@ def test_the_page_of_resources_has_every_module_as_it_was_last_accepted():
     assert f"\n\n{table}\n\n" in page
     assert "`preamble_finder`" in table
     assert "`photonic_mac_control`" in table
+
+
+def test_the_page_of_nccl_has_every_rule_of_its_reader():
+    page = (ROOT / "docs" / "reference" / "nccl-files.md").read_text(encoding="utf-8")
+
+    for table in (text_table(), nesting_table(), attribute_table("topology"), attribute_table("graph")):
+        lines = "\n".join(table)
+        assert f"\n\n{lines}\n" in page
+        assert lines.count("\n") > 5
+    assert f"NCCL {NCCL_VERSION} " in page
 
 
 def test_the_picture_of_the_rooms_is_that_of_the_contracts():

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.declare import option
-from testbed.commands.documents import Document, UnfinishedOperation, describe_unfinished
+from testbed.commands.documents import OMIT_NONE, Document, UnfinishedOperation, describe_unfinished
 from testbed.commands.groups import TopologyCommand
 from testbed.commands.place import Place
+
+if TYPE_CHECKING:
+    from testbed.lab.hosts.environment import ProgramEnvironment
+    from testbed.lab.hosts.nccl_files import HostHardware
+    from testbed.lab.model import Lab
+    from testbed.operate.choice import DesignChoice
+
+ENVIRONMENT_FILE = "env.sh"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,13 +32,43 @@ class Rank:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NcclRingFile:
+    """A graph file, the same name on all hosts: the stride of its rings, its channels, and the hosts by rank."""
+
+    graph: str
+    stride: int
+    channels: int
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcclHostFiles:
+    """NCCL's files of a host, and the variables with which it reads them: the graph of the first ring."""
+
+    topology: Path
+    graphs: tuple[Path, ...]
+    environment: Path
+    variables: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcclFilesDocument:
+    """NCCL's files by host, the rings, and sentences on what the hosts did not say."""
+
+    rings: tuple[NcclRingFile, ...]
+    hosts: dict[str, NcclHostFiles]
+    assumed: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class EnvironmentDocument(Document):
-    """Environment variables, the text of an Open MPI host file, and the ranks."""
+    """Environment variables, the text of an Open MPI host file, the ranks, and with `--nccl` NCCL's files."""
 
     variables: dict[str, str]
     hostfile: str
     ranks: tuple[Rank, ...]
     unfinished: tuple[UnfinishedOperation, ...]
+    nccl: NcclFilesDocument | None = field(default=None, metadata=OMIT_NONE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +78,16 @@ class Environment(TopologyCommand):
     lane = "reading"
     role = "viewer"
     as_shell: Annotated[bool, option("Print only the variables, as lines for a shell.", "--shell")] = False
+    nccl: Annotated[
+        Path | None,
+        option("Write topology and graph files of NCCL, a folder per host.", metavar="DIR", is_local=True),
+    ] = None
 
     def run(self, place: Place) -> EnvironmentDocument:
-        """Return the environment of programs. Raises `HostError` if hosts name their NICs differently."""
+        """Return the environment of programs; with `nccl` ask the hosts and write NCCL's files.
+
+        Raises `HostError` if hosts name their NICs differently, or have more devices than NCCL reads.
+        """
         from testbed.lab.hosts.environment import program_environment
         from testbed.operate.choice import choose_design
 
@@ -59,10 +105,76 @@ class Environment(TopologyCommand):
                 for rank, host in enumerate(environment.ranks)
             ]
             place.say_table("Ranks along a ring", ["rank", "host", "management", "fabric"], rows)
+        files = self._write_nccl(place, choice, environment) if self.nccl else None
         document = environment.as_json()
         return EnvironmentDocument(
             variables=document["variables"],
             hostfile=document["hostfile"],
             ranks=tuple(Rank(**row | {"interfaces": tuple(row["interfaces"])}) for row in document["ranks"]),
             unfinished=describe_unfinished(choice.left),
+            nccl=files,
         )
+
+    def _write_nccl(
+        self, place: Place, choice: DesignChoice, environment: ProgramEnvironment
+    ) -> NcclFilesDocument:
+        from lightbed.output_file import write_output
+        from testbed.lab.hosts.environment import shell_lines
+        from testbed.lab.hosts.nccl_files import TOPOLOGY_FILE, host_variables, make_files
+
+        assert self.nccl is not None
+        hardware, reasons = _read_hardware(choice.lab)
+        design = choice.design
+        files = make_files(choice.lab, design.topology, design.wiring, design.routes, hardware, reasons)
+        hosts = {}
+        for host, texts in files.texts.items():
+            folder = self.nccl.absolute() / host
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, text in texts.items():
+                write_output(folder / name, text)
+            variables = host_variables(str(folder), files.rings)
+            write_output(folder / ENVIRONMENT_FILE, shell_lines({**environment.variables, **variables}))
+            graphs = tuple(folder / ring.file for ring in files.rings)
+            hosts[host] = NcclHostFiles(
+                topology=folder / TOPOLOGY_FILE,
+                graphs=graphs,
+                environment=folder / ENVIRONMENT_FILE,
+                variables=variables,
+            )
+        rings = tuple(
+            NcclRingFile(
+                graph=ring.file,
+                stride=ring.stride,
+                channels=len(ring.channels),
+                hosts=tuple(choice.lab.hosts[node].name for node in ring.order),
+            )
+            for ring in files.rings
+        )
+        lines = [f"assumed: {line}" for line in files.assumed]
+        lines += [f"{ring.graph}: ranks in the order {', '.join(ring.hosts)}" for ring in rings]
+        names = [TOPOLOGY_FILE, *(ring.graph for ring in rings), ENVIRONMENT_FILE]
+        lines.append(f"{self.nccl}/HOST: {', '.join(names)} of {', '.join(hosts)}")
+        if not self.as_shell:
+            place.say(*lines)
+        for line in lines if self.as_shell and not place.is_quiet else ():
+            place.tell(line)
+        return NcclFilesDocument(rings=rings, hosts=hosts, assumed=files.assumed)
+
+
+def _read_hardware(lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
+    """Return the hardware of the hosts that answer, and the reason of each of the others."""
+    from testbed.errors import HostError
+    from testbed.lab.hosts.fleet import SshFleet
+    from testbed.lab.hosts.nccl_files import read_hardware
+    from testbed.lab.simulated.lifecycle import hosts_of, is_up
+
+    if lab.simulated:
+        reason = "the lab is not up" if not is_up(lab) else "the hosts are only modelled"
+        if not is_up(lab) or hosts_of(lab) == "model":
+            return {}, {host.name: reason for host in lab.hosts}
+    try:
+        with SshFleet(lab, partial=True) as fleet:
+            hardware, reasons = read_hardware(fleet, lab)
+            return hardware, {**fleet.off, **reasons}
+    except HostError as error:
+        return {}, {host.name: error.reasons.get(host.name, str(error)) for host in lab.hosts}

@@ -31,7 +31,7 @@ class ProgramEnvironment:
     @property
     def shell(self) -> str:
         """The variables as lines for a POSIX shell."""
-        return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in self.variables.items())
+        return shell_lines(self.variables)
 
     def as_json(self) -> dict[str, Any]:
         """Return variables, host file and ranks; a rank's `address` and `interfaces` are those on optical links."""
@@ -46,6 +46,11 @@ class ProgramEnvironment:
             for rank, host in enumerate(self.ranks)
         ]
         return {"variables": dict(self.variables), "hostfile": self.hostfile, "ranks": ranks}
+
+
+def shell_lines(variables: Mapping[str, str]) -> str:
+    """Return variables as lines for a POSIX shell."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
 def program_environment(lab: Lab, topology: Topology) -> ProgramEnvironment:

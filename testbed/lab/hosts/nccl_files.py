@@ -1,0 +1,442 @@
+"""Topology and graph files of NCCL for each host of a lab, by the rules of `testbed.lab.hosts.nccl_rules`.
+
+NCCL passes data from host to host in the order of the ranks, on all channels: a graph file orders GPUs and NICs inside
+a host only. So each ring order of the topology has a graph file of its own, for a communicator whose ranks are in that
+order; parallel rings of one order are channels of one file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from lightbed.wording import count_noun
+from testbed.design.model import Link, Routes, Topology, Wiring
+from testbed.design.topology.strides import rings_of
+from testbed.errors import HostError, TopologyError
+from testbed.lab.hosts.nccl_rules import (
+    LINK_SPEED,
+    MAX_CHANNELS,
+    MAX_CHILDREN,
+    MAX_ELEMENTS,
+    RING,
+    TREE,
+    File,
+)
+from testbed.lab.model import Lab, LabHost
+
+if TYPE_CHECKING:
+    from testbed.lab.hosts.fleet import Fleet
+
+TOPOLOGY_FILE = "topology.xml"
+SETTINGS = {"NCCL_NET": "Socket", "NCCL_CROSS_NIC": "1", "NCCL_ALGO": "Ring"}
+"""Variables without which NCCL ignores the files: other networks name and number NICs differently."""
+
+_ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "arm64", "ppc64le": "ppc64", "ppc64": "ppc64"}
+_ASSUMED_PROCESSOR = {"arch": "x86_64", "vendor": "AuthenticAMD"}
+_VENDORS_WITH_MODEL = ("GenuineIntel", "CentaurHauls", "  Shanghai  ")
+_VENDORS = ("AuthenticAMD", *_VENDORS_WITH_MODEL)
+_LONGEST_AFFINITY = 253
+_PATHS = ("LOC", "PXB", "PHB", "SYS")
+
+
+@dataclass(frozen=True, slots=True)
+class PciDevice:
+    """A device on a PCI bus, or a bridge above one: its address, its NUMA node, and the values of its element."""
+
+    address: str
+    numa: str
+    attributes: Mapping[str, str]
+
+
+PciPath = tuple[PciDevice, ...]
+"""A device, last, and the bridges above it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostNic:
+    """An interface of a host: its number in the kernel, and its PCI path; () for an interface that has none."""
+
+    index: int
+    path: PciPath
+
+
+@dataclass(frozen=True, slots=True)
+class HostHardware:
+    """The hardware of a host as its kernel shows it: processor, affinity of each NUMA node, NICs and GPUs."""
+
+    processor: Mapping[str, str]
+    affinity: Mapping[str, str]
+    nics: Mapping[str, HostNic]
+    gpus: tuple[PciPath, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RingChannel:
+    """A ring as a channel: for each node the indices of the NICs by which it enters and leaves.
+
+    `relayed` are hops without a link of their own: their NICs are those of the route.
+    """
+
+    nics: Mapping[int, tuple[int, int]]
+    relayed: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NcclRing:
+    """Rings of one order: the nodes in the order of the ranks, and a channel for each parallel ring."""
+
+    stride: int
+    order: tuple[int, ...]
+    channels: tuple[RingChannel, ...]
+
+    @property
+    def file(self) -> str:
+        """Name of the graph file."""
+        return f"ring-{self.stride}.xml"
+
+
+@dataclass(frozen=True, slots=True)
+class NcclFiles:
+    """The files of all hosts, as texts by host and name, the rings, and sentences on what the hosts did not say."""
+
+    texts: Mapping[str, Mapping[str, str]]
+    rings: tuple[NcclRing, ...]
+    assumed: tuple[str, ...]
+
+
+# ---------------------------------------------------------------------------- rings
+
+
+def find_channels(topology: Topology, wiring: Wiring, routes: Routes) -> tuple[NcclRing, ...]:
+    """Return the rings of a topology over all nodes, with the NICs that their links use.
+
+    Raises `TopologyError` for a topology of one node, and for more parallel rings than NCCL has channels.
+    """
+    if topology.nodes < 2:
+        raise TopologyError("NCCL files of one host: it has no ring over optical links; use a lab with two")
+    copies: dict[tuple[int, tuple[int, ...]], int] = defaultdict(int)
+    for ring in rings_of(topology):
+        copies[ring.stride, ring.order] += 1
+    links: dict[tuple[int, int], list[Link]] = defaultdict(list)
+    for link in sorted(wiring.links):
+        links[link.source.node, link.target.node].append(link)
+    if (most := max(copies.values())) > MAX_CHANNELS:
+        raise TopologyError(
+            f"{most} parallel rings: NCCL reads at most {MAX_CHANNELS} channels; use a smaller degree"
+        )
+    return tuple(
+        NcclRing(stride, order, tuple(_make_channel(order, copy, links, routes) for copy in range(count)))
+        for (stride, order), count in copies.items()
+    )
+
+
+def _make_channel(
+    order: Sequence[int], copy: int, links: Mapping[tuple[int, int], Sequence[Link]], routes: Routes
+) -> RingChannel:
+    enters, leaves, relayed = {}, {}, []
+    for here, there in zip(order, (*order[1:], order[0]), strict=True):
+        direct = links.get((here, there), ())
+        path = (direct[copy % len(direct)],) if direct else routes.path(here, there)
+        leaves[here], enters[there] = path[0].source.index, path[-1].target.index
+        if len(direct) <= copy:
+            relayed.append((here, there))
+    return RingChannel({node: (enters[node], leaves[node]) for node in order}, tuple(relayed))
+
+
+# ---------------------------------------------------------------------------- hardware
+
+
+def read_hardware(fleet: Fleet, lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
+    """Return the hardware of the hosts of the fleet, and the reason of each host on which it cannot be read."""
+    program = resources.files("testbed.node").joinpath("pci.py").read_bytes()
+    path = f"{fleet.put({'pci.py': program})}/pci.py"
+    reached = {host.name for host in fleet.hosts}
+    commands = {
+        host.name: shlex.join([host.python, "-IS", path, *(nic.name for nic in host.nics)])
+        for host in lab.hosts
+        if host.name in reached
+    }
+    hardware, reasons = {}, {}
+    for host, done in fleet.run(commands).items():
+        try:
+            hardware[host] = parse_hardware(json.loads(done.stdout))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            last = done.stderr.strip().rpartition("\n")[2] or "no valid output"
+            reasons[host] = f"its PCI devices cannot be read: {last}"
+    return hardware, reasons
+
+
+def parse_hardware(document: Mapping[str, Any]) -> HostHardware:
+    """Return the hardware that `testbed/node/pci.py` printed. Raises `KeyError`, `TypeError` or `ValueError`."""
+    return HostHardware(
+        _describe_processor(str(document["arch"]), document["processor"]),
+        {node: mask for node, mask in document["affinity"].items() if len(mask) <= _LONGEST_AFFINITY},
+        {
+            name: HostNic(int(nic["index"]), tuple(map(_parse_device, nic["path"])))
+            for name, nic in document["nics"].items()
+        },
+        tuple(tuple(map(_parse_device, path)) for path in document["gpus"]),
+    )
+
+
+def _describe_processor(architecture: str, processor: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the values of a `cpu` element; {} for a processor that NCCL does not know."""
+    arch = _ARCHITECTURES.get(architecture)
+    if arch != "x86_64":
+        return {"arch": arch} if arch else {}
+    if processor is None or processor["vendor"] not in _VENDORS:
+        return {}
+    values = {"arch": arch, "vendor": processor["vendor"]}
+    return values | {"familyid": processor["family"], "modelid": processor["model"]}
+
+
+def _parse_device(entry: Mapping[str, Any]) -> PciDevice:
+    keys = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
+    values = {key: str(entry[key]) for key in keys if entry[key]}
+    speed = str(entry["link_speed"])
+    values["link_speed"] = speed if re.fullmatch(LINK_SPEED, speed) else ""  # NCCL counts both as 8 GT/s
+    values["link_width"] = str(int(entry["link_width"]))
+    return PciDevice(str(entry["address"]), str(entry["numa"]), values)
+
+
+# ---------------------------------------------------------------------------- files
+
+
+def make_files(
+    lab: Lab,
+    topology: Topology,
+    wiring: Wiring,
+    routes: Routes,
+    hardware: Mapping[str, HostHardware],
+    reasons: Mapping[str, str],
+) -> NcclFiles:
+    """Return the files of all hosts; `reasons` says why the `hardware` of the other hosts is not known.
+
+    Raises `TopologyError` as `find_channels` does, and `HostError` for a host with more devices than NCCL reads.
+    """
+    rings = find_channels(topology, wiring, routes)
+    texts: dict[str, Mapping[str, str]] = {}
+    assumed: dict[str, list[str]] = defaultdict(list)
+    for node, host in enumerate(lab.hosts[: topology.nodes]):
+        view = _HostView.of(host, hardware.get(host.name), reasons.get(host.name, "it was not read"))
+        for line in view.assumed:
+            assumed[line].append(host.name)
+        speed = max(1, round(lab.link.rate_mbps))
+        topology_of_host = _topology_of(view, speed)
+        graphs = {ring.file: _graphs_of(view, ring, node, lab.link.rate_mbps) for ring in rings}
+        _check_size(host.name, "topology", topology_of_host)
+        for graph in graphs.values():
+            _check_size(host.name, "graph", graph)
+        files = {name: _render(element) for name, element in graphs.items()}
+        files[TOPOLOGY_FILE] = _render(topology_of_host)
+        texts[host.name] = files
+    lines = (f"{', '.join(hosts)}: {line}" for line, hosts in assumed.items())
+    return NcclFiles(texts, rings, (*lines, *_describe_relays(lab, rings)))
+
+
+@dataclass(frozen=True, slots=True)
+class _HostView:
+    """Content of the files of a host: numbers of its NICs, PCI paths, GPUs, and sentences on what is assumed."""
+
+    host: LabHost
+    numbers: tuple[int, ...]
+    """Number in NCCL of each NIC of the lab file."""
+    paths: tuple[PciPath, ...]
+    gpu_paths: tuple[PciPath, ...]
+    """PCI paths of the GPUs; empty if NCCL has to find them itself."""
+    gpus: int
+    processor: Mapping[str, str]
+    affinity: Mapping[str, str]
+    assumed: tuple[str, ...]
+
+    @classmethod
+    def of(cls, host: LabHost, known: HostHardware | None, reason: str) -> _HostView:
+        gpus = host.gpus or 1
+        order_assumed = "NCCL numbers its NICs in the order of the lab file"
+        gpus_assumed = f"it has {count_noun(gpus, 'GPU')}, at addresses that NCCL finds itself"
+        cpu_assumed = "its processor is an x86_64 of AMD"
+        if known is None:
+            bus = "its NICs are attached to the processor, without PCI addresses"
+            line = f"{reason}: assumed that {order_assumed}, {bus}, {gpus_assumed}, and {cpu_assumed}"
+            numbers = tuple(range(len(host.nics)))
+            return cls(host, numbers, ((),) * len(numbers), (), gpus, _ASSUMED_PROCESSOR, {}, (line,))
+        assumed = []
+        missing = [nic.name for nic in host.nics if nic.name not in known.nics]
+        if missing:
+            assumed.append(f"no interface {', '.join(missing)}: assumed that {order_assumed}")
+            numbers = tuple(range(len(host.nics)))
+        else:
+            # Sockets are numbered as getifaddrs lists interfaces: by their number in the kernel.
+            by_index = sorted(nic.name for nic in host.nics)
+            by_index.sort(key=lambda name: known.nics[name].index)
+            numbers = tuple(by_index.index(nic.name) for nic in host.nics)
+        paths = tuple(known.nics[nic.name].path if nic.name in known.nics else () for nic in host.nics)
+        bare = [
+            nic.name
+            for nic, path in zip(host.nics, paths, strict=True)
+            if not path and nic.name not in missing
+        ]
+        if bare:
+            what = "has no PCI device" if len(bare) == 1 else "have no PCI device"
+            assumed.append(f"{', '.join(bare)} {what}: attached to the processor, as NCCL does")
+        gpu_paths = known.gpus
+        if host.gpus is None and gpu_paths:
+            gpus = len(gpu_paths)
+        elif len(gpu_paths) != gpus:
+            stated = "the lab file says" if host.gpus else "the lab file does not say how many, so"
+            seen = f"the host shows {count_noun(len(gpu_paths), 'GPU')} of NVIDIA, {stated} {gpus}"
+            assumed.append(f"{seen}: assumed that {gpus_assumed}")
+            gpu_paths = ()
+        if not known.processor:
+            assumed.append(f"NCCL does not know its processor: assumed that {cpu_assumed}")
+        processor = known.processor or _ASSUMED_PROCESSOR
+        return cls(host, numbers, paths, gpu_paths, gpus, processor, known.affinity, tuple(assumed))
+
+    def path_between(self, gpu: int, nic: int) -> str:
+        """Return NCCL's word for the path between a GPU and a NIC; the longest if either is not known."""
+        if gpu >= len(self.gpu_paths) or not self.paths[nic]:
+            return "SYS"
+        one, other = self.gpu_paths[gpu], self.paths[nic]
+        if {device.address for device in one[:-1]} & {device.address for device in other[:-1]}:
+            return "PXB"
+        return "PHB" if one[-1].numa == other[-1].numa else "SYS"
+
+
+def _describe_relays(lab: Lab, rings: Sequence[NcclRing]) -> Iterator[str]:
+    for ring in rings:
+        hops = sorted({hop for channel in ring.channels for hop in channel.relayed})
+        names = ", ".join(f"{lab.hosts[a].name} -> {lab.hosts[b].name}" for a, b in hops)
+        if hops:
+            nics = "its NICs are those of the route or of another channel"
+            yield f"{ring.file}: no links of their own for {names}: {nics}"
+
+
+Element = tuple[str, Mapping[str, str], Sequence["Element"]]
+"""Name, attributes, and the elements inside."""
+
+
+def _check_size(host: str, file: File, element: Element) -> None:
+    """Raise `HostError` for a file that has more elements than NCCL reads."""
+    elements = [element]
+    for each in elements:  # grows while it is read
+        elements += each[2]
+    for count, limit, what in (
+        (len(elements), MAX_ELEMENTS[file], "elements"),
+        (max(len(each[2]) for each in elements), MAX_CHILDREN, "GPUs or NICs side by side"),
+    ):
+        if count > limit:
+            raise HostError(
+                f"{host}: {count} {what} in its NCCL {file}, but NCCL reads {limit}: "
+                "give fewer GPUs or NICs in the lab file",
+                host=host,
+            )
+
+
+def _render(element: Element, depth: int = 0) -> str:
+    name, attributes, inside = element
+    start = f"{'  ' * depth}<{name}" + "".join(f' {key}="{value}"' for key, value in attributes.items())
+    if not inside:
+        return f"{start}/>\n"
+    return f"{start}>\n{''.join(_render(each, depth + 1) for each in inside)}{'  ' * depth}</{name}>\n"
+
+
+def _topology_of(view: _HostView, speed_mbps: int) -> Element:
+    """Return the `system` element: a `cpu` for each NUMA node, with the PCI tree below it."""
+    devices: dict[str, PciDevice] = {}
+    children: dict[str, set[str]] = defaultdict(set)
+    leaves: dict[str, list[Element]] = defaultdict(list)
+    roots: dict[str, set[str]] = defaultdict(set)
+    nodes = {path[0].numa for path in (*view.paths, *view.gpu_paths) if path}
+    first = min(nodes, key=lambda numa: (int(numa) < 0, int(numa)), default="0")
+    bare: list[Element] = []
+
+    def add(path: PciPath, leaf: Element) -> None:
+        roots[path[0].numa].add(path[0].address)
+        for upper, lower in pairwise(path):
+            children[upper.address].add(lower.address)
+        devices.update({device.address: device for device in path})
+        leaves[path[-1].address].append(leaf)
+
+    for index in sorted(range(len(view.numbers)), key=view.numbers.__getitem__):
+        values = {
+            "name": view.host.nics[index].name,
+            "dev": str(view.numbers[index]),
+            "speed": str(speed_mbps),
+        }
+        net: Element = ("net", values, ())
+        if view.paths[index]:
+            add(view.paths[index], net)
+        else:
+            bare.append(net)
+    for gpu, path in enumerate(view.gpu_paths):
+        add(path, ("gpu", {"dev": str(gpu)}, ()))
+
+    def tree(address: str) -> Element:
+        nets = [leaf for leaf in leaves[address] if leaf[0] == "net"]
+        inside = [leaf for leaf in leaves[address] if leaf[0] == "gpu"]
+        inside += [("nic", {}, nets)] if nets else []
+        inside += [tree(child) for child in sorted(children[address])]
+        return ("pci", {"busid": address, **devices[address].attributes}, inside)
+
+    def cpu(numa: str) -> Element:
+        inside = [tree(address) for address in sorted(roots[numa])]
+        if bare and numa == first:
+            inside.append(("nic", {}, bare))
+        mask = view.affinity.get(numa)
+        return ("cpu", {"numaid": numa, **({"affinity": mask} if mask else {}), **view.processor}, inside)
+
+    return ("system", {"version": "1"}, [cpu(numa) for numa in sorted(nodes | {first}, key=int)])
+
+
+def _gpu_order(host: LabHost, gpus: int, enter: int, leave: int) -> tuple[int, ...]:
+    """Return all GPUs of a host, from the one beside the NIC of entry to the one beside the NIC of exit."""
+    first, last = min(host.nics[enter].gpu, gpus - 1), min(host.nics[leave].gpu, gpus - 1)
+    between = [gpu for gpu in range(gpus) if gpu not in (first, last)]
+    return (first, *between, *((last,) if last != first else ()))
+
+
+def _graphs_of(view: _HostView, ring: NcclRing, node: int, rate_mbps: float) -> Element:
+    """Return the `graphs` element: the ring, and the same channels as a tree, because NCCL uses the smaller number."""
+    nics = [channel.nics[node] for channel in ring.channels]
+    orders = [_gpu_order(view.host, view.gpus, enter, leave) for enter, leave in nics]
+    channels: list[Element] = []
+    longest = 0
+    for (enter, leave), order in zip(nics, orders, strict=True):
+        gpus: Iterable[Element] = (("gpu", {"dev": hex(gpu)}, ()) for gpu in order)
+        ends = [("net", {"dev": hex(view.numbers[nic])}, ()) for nic in (enter, leave)]
+        channels.append(("channel", {}, [ends[0], *gpus, ends[1]]))
+        paths = (view.path_between(order[0], enter), view.path_between(order[-1], leave))
+        longest = max(longest, *(_PATHS.index(path) for path in paths))
+    speed = f"{rate_mbps / 8000:.6g}"
+    crosses = any(enter != leave for enter, leave in nics)
+
+    def graph(number: int, pattern: int) -> Element:
+        values = {
+            "id": str(number),
+            "pattern": str(pattern),
+            "crossnic": str(int(crosses)),
+            "nchannels": str(len(channels)),
+            "speedintra": speed,
+            "speedinter": speed,
+            "latencyinter": "0",
+            "typeintra": "LOC" if view.gpus == 1 else "SYS",
+            "typeinter": _PATHS[longest],
+            "samechannels": str(int(len(set(orders)) == 1)),
+        }
+        return ("graph", values, channels)
+
+    return ("graphs", {"version": "1"}, [graph(0, RING), graph(1, TREE)])
+
+
+def host_variables(folder: str, rings: Sequence[NcclRing]) -> dict[str, str]:
+    """Return NCCL's variables of a host whose files are in a folder; the graph is that of the first ring."""
+    files = {"NCCL_TOPO_FILE": f"{folder}/{TOPOLOGY_FILE}", "NCCL_GRAPH_FILE": f"{folder}/{rings[0].file}"}
+    return files | SETTINGS

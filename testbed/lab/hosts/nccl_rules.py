@@ -1,0 +1,435 @@
+"""Rules by which NCCL reads topology and graph files: elements, attributes, values, limits, each with its source.
+
+The rules are those of NCCL 2.30.7. NCCL's reader is not a general XML parser, and most mistakes in a file make it end
+the program, or read zeros, without naming the line. `docs/reference/nccl-files.md` lists the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+NCCL_VERSION = "2.30.7"
+"""The version whose source the rules are from."""
+
+File = Literal["topology", "graph"]
+
+CHILDREN: Mapping[File, Mapping[str, tuple[str, ...]]] = {
+    "topology": {
+        "": ("system",),
+        "system": ("cpu",),
+        "cpu": ("pci", "nic"),
+        "pci": ("pci", "gpu", "nic", "pcilink"),
+        "gpu": ("nvlink", "c2c"),
+        "nic": ("net",),
+        "net": (),
+        "nvlink": (),
+        "c2c": (),
+        "pcilink": (),
+    },
+    "graph": {"": ("graphs",), "graphs": ("graph",), "graph": ("channel",), "channel": ("net", "gpu")},
+}
+"""Elements that may be inside each element; "" is the file."""
+
+MAX_ELEMENTS: Mapping[File, int] = {"topology": 255, "graph": 65535}
+"""One less than the places that NCCL has: it stops before it reads a closing tag with all places in use."""
+MAX_CHILDREN = 640
+MAX_ATTRIBUTES = 16
+MAX_LENGTH = 253
+"""Characters of a name or of a value."""
+MAX_CHANNELS = 32
+"""Channels of a graph: NCCL has 64 and connects each twice."""
+RING, TREE = 4, 3
+"""Patterns of graphs; those of a ring and of a tree have the ids 0 and 1."""
+
+_NUMBER = r"-?[0-9]+"
+_HEX = r"(0x)?[0-9a-f]+"
+_DECIMAL = r"[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?"
+_ADDRESS = r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]"
+_PATHS = r"LOC|NVL|NVB|PIX|PXB|P2C|PXN|PHB|SYS"
+LINK_SPEED = r"|(2\.5|5|8|16|32) GT/s|(2\.5|5\.0|8\.0|16\.0|32\.0|64\.0) GT/s PCIe"
+"""Texts of a link speed that NCCL knows, and the empty one."""
+
+XML = "src/graph/xml.cc"
+HEADER = "src/graph/xml.h"
+TOPO = "src/graph/topo.cc"
+SEARCH = "src/graph/search.cc"
+CONNECT = "src/graph/connect.cc"
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeRule:
+    """An attribute of an element: whether the file must contain it, and the values that NCCL understands.
+
+    `pattern` matches the whole value.
+    """
+
+    file: File
+    element: str
+    attribute: str
+    is_required: bool
+    pattern: str
+    meaning: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextRule:
+    """A rule on the whole text of a file, or between the two files."""
+
+    subject: str
+    meaning: str
+    source: str
+
+
+ATTRIBUTES: tuple[AttributeRule, ...] = (
+    AttributeRule("topology", "system", "version", True, "1", "1", f"{XML}, `ncclTopoXmlLoadSystem`"),
+    AttributeRule(
+        "topology",
+        "cpu",
+        "numaid",
+        True,
+        _NUMBER,
+        "the NUMA node; GPUs that NCCL finds itself go to the element with theirs, -1 if the machine has none",
+        f"{TOPO}, `ncclTopoAddCpu`; {XML}, `ncclTopoGetXmlFromSys`",
+    ),
+    AttributeRule(
+        "topology",
+        "cpu",
+        "arch",
+        True,
+        "x86_64|arm64|ppc64",
+        "`x86_64`, `arm64` or `ppc64`",
+        f"{TOPO}, `ncclTopoAddCpu`",
+    ),
+    AttributeRule(
+        "topology",
+        "cpu",
+        "vendor",
+        False,
+        r"GenuineIntel|AuthenticAMD|CentaurHauls|  Shanghai  ",
+        "required if `arch` is `x86_64`",
+        f"{TOPO}, `ncclTopoAddCpu`",
+    ),
+    AttributeRule(
+        "topology",
+        "cpu",
+        "familyid",
+        False,
+        _NUMBER,
+        "required for Intel and Zhaoxin",
+        f"{TOPO}, `ncclTopoAddCpu`",
+    ),
+    AttributeRule(
+        "topology",
+        "cpu",
+        "modelid",
+        False,
+        _NUMBER,
+        "required for Intel and Zhaoxin",
+        f"{TOPO}, `ncclTopoAddCpu`",
+    ),
+    AttributeRule(
+        "topology",
+        "cpu",
+        "affinity",
+        False,
+        r"[0-9a-f]{1,8}(,[0-9a-f]{1,8})*",
+        "processors of the node: hexadecimal masks of 32, the highest first",
+        f"{TOPO}, `ncclTopoAddCpu`; src/include/cpuset.h, `ncclStrToCpuset`",
+    ),
+    AttributeRule(
+        "topology", "cpu", "host_hash", False, _HEX, "is overwritten", f"{TOPO}, `ncclTopoGetSystem`"
+    ),
+    AttributeRule(
+        "topology",
+        "pci",
+        "busid",
+        True,
+        _ADDRESS,
+        "lower-case letters: NCCL compares a GPU's address as text",
+        f"{TOPO}, `ncclTopoAddPci`; {XML}, `ncclTopoGetPciNode`; src/misc/utils.cc, `int64ToBusId`",
+    ),
+    AttributeRule(
+        "topology",
+        "pci",
+        "class",
+        True,
+        r"0x[0-9a-f]{2,6}",
+        "`0x02...` is a NIC, `0x03...` a GPU, all others but NVSwitches (`0x0680...`) bridges",
+        f"{TOPO}, `ncclTopoAddPci`",
+    ),
+    AttributeRule(
+        "topology",
+        "pci",
+        "link_speed",
+        True,
+        LINK_SPEED,
+        "others, and an empty one, count as 8 GT/s",
+        f"{TOPO}, `ncclTopoAddPci`",
+    ),
+    AttributeRule(
+        "topology",
+        "pci",
+        "link_width",
+        True,
+        r"[0-9]*",
+        "lanes; 0 and nothing count as 16",
+        f"{TOPO}, `ncclTopoAddPci`",
+    ),
+    *(
+        AttributeRule("topology", "pci", key, False, _HEX, "0 if absent", f"{TOPO}, `ncclTopoGetIntDevice`")
+        for key in ("vendor", "device", "subsystem_vendor", "subsystem_device")
+    ),
+    AttributeRule(
+        "topology",
+        "gpu",
+        "dev",
+        False,
+        _NUMBER,
+        "number of the GPU in the driver; absent: NCCL asks the driver. -1 excludes the GPU",
+        f"{XML}, `ncclTopoGetXmlFromGpu`",
+    ),
+    AttributeRule(
+        "topology",
+        "gpu",
+        "sm",
+        False,
+        _NUMBER,
+        "absent: NCCL asks the driver",
+        f"{XML}, `ncclTopoGetXmlFromGpu`",
+    ),
+    AttributeRule(
+        "topology", "gpu", "rank", False, _NUMBER, "is overwritten", f"{TOPO}, `ncclTopoGetSystem`"
+    ),
+    AttributeRule(
+        "topology",
+        "gpu",
+        "gdr",
+        False,
+        "[01]",
+        "absent: NCCL asks the driver",
+        f"{TOPO}, `ncclTopoGetSystem`",
+    ),
+    AttributeRule(
+        "topology",
+        "net",
+        "name",
+        True,
+        r"[^\"<>& ]+",
+        "that of the network plugin, for sockets the interface; a `net` that the plugin does not have is removed",
+        f"{XML}, `ncclTopoFillNet`, `ncclTopoTrimXml`",
+    ),
+    AttributeRule(
+        "topology",
+        "net",
+        "dev",
+        False,
+        _NUMBER,
+        "is overwritten with the plugin's number; of sockets, running interfaces in the order of `getifaddrs`",
+        f"{TOPO}, `ncclTopoPopulateNics`; src/os/linux.cc, `ncclOsFindInterfaces`",
+    ),
+    AttributeRule(
+        "topology",
+        "net",
+        "speed",
+        False,
+        r"[1-9][0-9]*",
+        "Mbit/s, an integer; 0 and less count as 10000. Absent: that of the plugin",
+        f"{TOPO}, `ncclTopoAddNet`",
+    ),
+    AttributeRule(
+        "topology", "net", "latency", False, _DECIMAL, "microseconds", f"{TOPO}, `ncclTopoPopulateNics`"
+    ),
+    *(
+        AttributeRule(
+            "topology",
+            "net",
+            key,
+            False,
+            _HEX,
+            "absent: that of the plugin",
+            f"{TOPO}, `ncclTopoPopulateNics`",
+        )
+        for key in ("port", "guid", "maxconn", "gdr", "rail", "plane", "coll", "net", "gin", "rma")
+    ),
+    AttributeRule("graph", "graphs", "version", True, "1", "1", f"{XML}, `ncclTopoXmlGraphLoadGraphs`"),
+    AttributeRule(
+        "graph",
+        "graph",
+        "id",
+        True,
+        r"[0-4]",
+        "0 ring, 1 tree, 2 and 4 CollNet, 3 NVLS; NCCL searches a graph that the file does not have",
+        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`, `ncclTopoCompute`",
+    ),
+    AttributeRule(
+        "graph",
+        "graph",
+        "pattern",
+        True,
+        r"[1-6]",
+        "1 balanced tree, 2 split tree, 3 tree, 4 ring, 5 NVLS, 6 CollNet",
+        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`; src/include/graph.h",
+    ),
+    AttributeRule(
+        "graph",
+        "graph",
+        "crossnic",
+        True,
+        r"[012]",
+        "1: a ring may leave by another NIC than it enters by. NCCL ignores the graph if it is 1 and "
+        "`NCCL_CROSS_NIC` is 0; with 2 it exchanges channels of odd hosts",
+        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`; {CONNECT}, `ncclTopoPostset`",
+    ),
+    AttributeRule(
+        "graph",
+        "graph",
+        "nchannels",
+        True,
+        r"[1-9][0-9]*",
+        "the number of `channel` elements: NCCL reads zeros for channels that are missing",
+        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
+    ),
+    AttributeRule(
+        "graph",
+        "graph",
+        "speedintra",
+        True,
+        _DECIMAL,
+        "Gbyte/s of a channel inside the host",
+        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
+    ),
+    AttributeRule(
+        "graph",
+        "graph",
+        "speedinter",
+        True,
+        _DECIMAL,
+        "Gbyte/s of a channel between hosts",
+        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
+    ),
+    AttributeRule(
+        "graph",
+        "graph",
+        "latencyinter",
+        False,
+        _DECIMAL,
+        "0 if absent",
+        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
+    ),
+    *(
+        AttributeRule(
+            "graph",
+            "graph",
+            key,
+            True,
+            _PATHS,
+            f"longest path between {what}: LOC, NVL, NVB, PIX, PXB, P2C, PXN, PHB or SYS. "
+            "The program crashes if it is absent",
+            f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`; {HEADER}, `kvConvertToInt`",
+        )
+        for key, what in (("typeintra", "GPUs"), ("typeinter", "a GPU and its NIC"))
+    ),
+    AttributeRule(
+        "graph",
+        "graph",
+        "samechannels",
+        True,
+        "[01]",
+        "1 if all channels pass the GPUs in one order",
+        f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`",
+    ),
+    AttributeRule(
+        "graph",
+        "net",
+        "dev",
+        True,
+        _HEX,
+        "hexadecimal, with or without `0x`: number of a `net` of the topology",
+        f"{SEARCH}, `ncclTopoGetChannelFromXml`; src/graph/topo.h, `ncclTopoIdToNetDev`",
+    ),
+    AttributeRule(
+        "graph",
+        "gpu",
+        "dev",
+        True,
+        _HEX,
+        "hexadecimal, with or without `0x`: number of a GPU of the communicator",
+        f"{SEARCH}, `ncclTopoGetChannelFromXml`",
+    ),
+    AttributeRule(
+        "graph",
+        "gpu",
+        "rank",
+        False,
+        _NUMBER,
+        "rank in the communicator; absent: NCCL looks it up by `dev`",
+        f"{SEARCH}, `ncclTopoGetChannelFromXml`",
+    ),
+)
+"""Attributes that NCCL reads."""
+
+TEXTS: tuple[TextRule, ...] = (
+    TextRule(
+        "start of the file",
+        "`system` or `graphs`, without an XML declaration",
+        f"{XML}, `xmlGetNode`, `ncclTopoGetXmlFromFile`",
+    ),
+    TextRule("between elements", "blanks, `\\n` and `\\r`; neither tabs nor text", f"{XML}, `xmlGetNode`"),
+    TextRule(
+        "attributes",
+        "one blank before each, none before `/>` or `>`; quotes are `\"` or `'`; "
+        "entities such as `&amp;` are not decoded",
+        f"{XML}, `xmlGetNode`, `xmlGetValue`",
+    ),
+    TextRule("closing tag", "`</NAME>` of the element that is open, without blanks", f"{XML}, `xmlLoadSub`"),
+    TextRule("comments", "`<!-- ... -->` between elements", f"{XML}, `xmlSkipComment`"),
+    TextRule(
+        "lengths",
+        f"names and values have at most {MAX_LENGTH} characters",
+        f"{XML}, `xmlGetToken`, `xmlGetValue`",
+    ),
+    TextRule(
+        "counts",
+        f"at most {MAX_ATTRIBUTES} attributes (others are ignored), {MAX_CHILDREN} children of an element, "
+        f"{MAX_ELEMENTS['topology']} elements of a topology with those that NCCL adds, "
+        f"{MAX_ELEMENTS['graph']} of a graph file",
+        f"{XML}, `xmlGetNode`, `xmlLoadSub`; {HEADER}; src/graph/topo.h",
+    ),
+    TextRule(
+        "other elements", "are ignored, and break the reader if they contain elements", f"{XML}, `xmlLoadSub`"
+    ),
+    TextRule(
+        "addresses and names",
+        "`busid` of `pci` and `name` of `net` occur once: NCCL takes the first element",
+        f"{HEADER}, `xmlFindTagKv`",
+    ),
+    TextRule(
+        "`nic`",
+        "inside `pci`, or inside `cpu` for an interface without a PCI device",
+        f"{XML}, `ncclTopoXmlLoadCpu`, `ncclTopoFillNet`",
+    ),
+    TextRule(
+        "channel",
+        "`net` by which the ring enters, each GPU of the communicator on this host once, `net` by which it leaves",
+        f"{SEARCH}, `ncclTopoGetChannelFromXml`, `ncclTopoGetXmlFromChannel`",
+    ),
+    TextRule(
+        "channels",
+        f"at most {MAX_CHANNELS}; the ring and the tree use the smaller number of the two, on all hosts",
+        f"src/init.cc, `initTransportsRank`; {CONNECT}, `ncclTopoPostset`",
+    ),
+    TextRule(
+        "one GPU per host",
+        "the first `net` of a channel serves both directions",
+        f"{SEARCH}, `ncclTopoGetNetDev`",
+    ),
+    TextRule(
+        "order of the hosts",
+        "that of the ranks, in all channels: a file orders GPUs and NICs inside a host only",
+        f"{CONNECT}, `connectRings`",
+    ),
+)
+"""Rules that are not about one attribute."""

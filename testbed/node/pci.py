@@ -1,0 +1,109 @@
+"""Print where the NICs and the NVIDIA GPUs of this machine are on its PCI buses, as one line of JSON.
+
+    python3 pci.py nic1 nic2
+
+`{"arch", "processor": {"vendor", "family", "model"} or null, "affinity": {NUMA node: mask},
+"nics": {NIC: {"index", "path": [...]}}, "gpus": [[...], ...]}`. A path holds the device last and before it the bridges
+above it, every second level of the tree: both ports of a PCI switch are bridges, and one of them stands for the switch.
+The path of a NIC without a PCI device is empty; a NIC that does not exist is left out. `index` is the number of the
+interface. GPUs are in the order of their addresses, which is that of the driver.
+Standard library only: this file is copied to the hosts. Needs Linux.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
+NVIDIA = "0x10de"
+GPU_CLASSES = ("0x0300", "0x0302")
+TEXTS = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
+PROCESSOR = {"vendor": "vendor_id", "family": "cpu family", "model": "model"}
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file without blanks around it, '' for one that cannot be read."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _rate(text: str) -> float:
+    """Return the gigatransfers of a link speed; infinity for a text without a number."""
+    number = re.match(r"[0-9.]+", text)
+    return float(number[0]) if number else float("inf")
+
+
+def describe(device: Path) -> dict[str, Any]:
+    """Return the keys of a PCI device: speed and width are the smaller of the device's and its port's."""
+    speeds = [read_text(place / "max_link_speed") for place in (device, device.parent)]
+    widths = [read_text(place / "max_link_width") for place in (device, device.parent)]
+    known = [int(width) for width in widths if width.isdigit() and 0 < int(width) < 255]
+    return {
+        "address": device.name,
+        "numa": read_text(device / "numa_node") or "-1",
+        **{key: read_text(device / key) for key in TEXTS},
+        "link_speed": min(speeds, key=_rate),
+        "link_width": min(known, default=0),
+    }
+
+
+def read_path(device: Path) -> list[dict[str, Any]]:
+    """Return a PCI device and the bridges above it, the device last; [] for a device that is not on a PCI bus."""
+    real = device.resolve()
+    chain = []
+    while ADDRESS.fullmatch(real.name):
+        chain.append(real)
+        real = real.parent
+    return [describe(each) for each in reversed(chain[::2])]
+
+
+def read_nics(root: Path, names: list[str]) -> dict[str, Any]:
+    """Return index and path of each interface that exists."""
+    nics = {}
+    for name in names:
+        interface = root / "sys/class/net" / name
+        index = read_text(interface / "ifindex")
+        if index.isdigit():
+            nics[name] = {"index": int(index), "path": read_path(interface / "device")}
+    return nics
+
+
+def read_gpus(root: Path) -> list[Any]:
+    """Return the paths of all NVIDIA GPUs, by address."""
+    found = []
+    for device in (root / "sys/bus/pci/devices").glob("*"):
+        is_gpu = read_text(device / "class").startswith(GPU_CLASSES)
+        if is_gpu and read_text(device / "vendor") == NVIDIA:
+            found.append(device)
+    return [read_path(device) for device in sorted(found, key=lambda each: each.name)]
+
+
+def read_processor(root: Path) -> dict[str, str] | None:
+    """Return vendor, family and model of the first processor; None where the kernel does not tell all three."""
+    first = read_text(root / "proc/cpuinfo").partition("\n\n")[0]
+    cells = dict(re.findall(r"^([^\t:]+?)\s*: ?(.*)$", first, re.MULTILINE))
+    keys = {key: cells.get(name, "") for key, name in PROCESSOR.items()}
+    return keys if all(keys.values()) else None
+
+
+def read_machine(root: Path, names: list[str]) -> dict[str, Any]:
+    """Return all that is printed; `root` is the root of the file system."""
+    nodes = (root / "sys/devices/system/node").glob("node[0-9]*")
+    return {
+        "arch": platform.machine(),
+        "processor": read_processor(root),
+        "affinity": {node.name[4:]: read_text(node / "cpumap") for node in sorted(nodes)},
+        "nics": read_nics(root, names),
+        "gpus": read_gpus(root),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(read_machine(Path("/"), sys.argv[1:])))
