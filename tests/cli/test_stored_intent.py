@@ -229,7 +229,7 @@ def test_jobs_on_separate_hosts_keep_their_circuits(testbed, lab_file):
     (switch,) = testbed("plan", lab_file, "--epoch", 2, "--json").json["switches"]
     assert {circuit["link"].split("/")[0] for circuit in switch["circuits"]} == {"f", "g", "h"}
     refused = testbed("apply", lab_file, "--hosts-of", "d,e", "--json")
-    assert (refused.code, refused.json["error"]["code"]) == (1, "ocs.busy")
+    assert (refused.code, refused.json["error"]["code"]) == (1, "ocs.port.busy")
     assert testbed("apply", lab_file, "--hosts-of", "d,e", "--take-over").code == 0
 
 
