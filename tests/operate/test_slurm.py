@@ -73,8 +73,8 @@ JOB = """#!/bin/sh
 #SBATCH --output={output}
 peers=$(scontrol show hostnames)
 srun --ntasks-per-node=1 --ntasks=$SLURM_NNODES sh -c "
-    for peer in $(echo $peers); do ping -nqc 1 -W 2 \\$peer.fabric >/dev/null && echo \\$SLURMD_NODENAME \\$peer; done"
-for other in {others}; do ping -nqc 1 -W 1 $other.fabric >/dev/null && echo strange $other; done
+    for peer in $(echo $peers); do ping -nqc 1 -W 2 \\$peer.fabric >/dev/null 2>&1 && echo \\$SLURMD_NODENAME \\$peer; done"
+for other in {others}; do ping -nqc 1 -W 1 $other.fabric >/dev/null 2>&1 && echo strange $other; done
 echo done >{output}.done
 until [ -e {output}.end ]; do sleep 0.1; done
 """
@@ -192,9 +192,11 @@ def cluster(tmp_path_factory):
 def start_slurm(folder, lab, fleet):
     for name in ("light.py", "light-prolog", "light-epilog", "job_submit.lua"):
         shutil.copy(EXAMPLES / name, folder)
+    names = ("HOME", "XDG_STATE_HOME", "LIGHTBED_LOCK_DIR", "LIGHTBED_DATA")
+    kept = "".join(f"{name}={os.environ[name]}\n" for name in names if name in os.environ)
     (folder / "light.env").write_text(
         f"TESTBED_LAB={folder}/lab.yaml\nTESTBED_PYTHON={sys.executable}\nLIGHTBED_RUNS={folder}/runs\n"
-        f"TESTBED_PATIENCE_S=30\nTESTBED_LOG={folder}/light.log\nPYTHONPATH={ROOT}\nHOME={Path.home()}\nSLURM_CONF={folder}/slurm.conf\n"
+        f"TESTBED_PATIENCE_S=30\nTESTBED_LOG={folder}/light.log\nPYTHONPATH={ROOT}\nSLURM_CONF={folder}/slurm.conf\n{kept}"
     )
     nodes = "\n".join(
         f"NodeName={host.name} NodeAddr={host.management} CPUs=1 RealMemory=64" for host in lab.hosts
@@ -251,12 +253,12 @@ def all_pairs(hosts):
 def test_jobs_run_side_by_side_each_on_its_own_circuits_and_others_say_what_they_wait_for(cluster):
     with open_lab(cluster.lab_file, runs_dir=cluster.folder / "runs") as lab:
         assert lab.apply().verified  # an earlier topology, whose circuits join all hosts
-        lease = lab.lease(["host:j"], reason="ann looks at her laser", ttl="10m")
         one = cluster.submit("testbed: nodes=4 demand=4:64MiB", others="e f")
         two = cluster.submit("testbed: nodes=4", others="a l")
         for job, hosts in ((one, "abcd"), (two, "efgh")):
             cluster.await_comment(job, r"; has light: 16 circuits, epoch \d+, lease ")
             assert cluster.pings(job) == all_pairs(hosts)
+        lease = lab.lease(["host:j"], reason="ann looks at her laser", ttl="10m")
         three = cluster.submit("testbed: nodes=4 demand=2:1e6")
         four = cluster.submit("testbed: nodes=6")
         cluster.await_comment(three, rf"demand=2:1e6; waits for light: lease {lease.id} of \S+ holds host:j$")
