@@ -90,9 +90,7 @@ end
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
    local is_change = job_desc.comment ~= nil and (is_for_light(job_desc.comment) or is_for_light(job_rec.comment))
    if is_change and modify_uid ~= 0 and modify_uid == job_rec.user_id then
-      slurm.log_user("the comment of job %s asks for light and cannot change: cancel the job and submit it again",
-         tostring(job_rec.job_id))
-      return slurm.ERROR
+      return slurm.ESLURM_ACCESS_DENIED
    end
    return slurm.SUCCESS
 end

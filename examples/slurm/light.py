@@ -34,7 +34,7 @@ WAITING = ("Resources", "Priority", "ReqNodeNotAvail")
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _DEMAND = re.compile(r"(\d{1,4}):([1-9]\d*?)(e\d\d?|[KMGT]iB)?", re.ASCII)
 _COUNT = re.compile(r"[1-9]\d{0,3}", re.ASCII)
-_TIME = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)", re.ASCII)
+_TIME = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d\d)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,11 @@ def write_status(comment: str, status: str) -> str:
 
 
 def lease_minutes(limit: str) -> int:
-    """Return the duration of the lease for the time limit of a job, as Slurm prints it: `1-02:00:00`, `UNLIMITED`.
+    """Return the duration of the lease for the time limit of a job, as squeue prints it: `10:00`, `1-02:00:00`.
 
-    >>> lease_minutes("00:30:01")
+    A job without a limit gets a lease of 30 days.
+
+    >>> lease_minutes("30:01")
     41
     """
     match = _TIME.fullmatch(limit)
@@ -165,6 +167,10 @@ def log(text: str) -> None:
     print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}", flush=True)
 
 
+class JobCancelled(Exception):
+    """A job was cancelled while its prolog ran."""
+
+
 @dataclass(frozen=True)
 class Job:
     """A job that asks for light, as Slurm describes it to its prolog; its hosts are in Slurm's order."""
@@ -195,7 +201,13 @@ class Job:
         return f"Slurm job {self.id} of cluster {self.cluster}, user {self.user}"
 
     def say(self, status: str) -> None:
-        """Write a status into the comment."""
+        """Write a status into the comment. Raises `JobCancelled` for a job that no longer starts.
+
+        Slurm lets the prolog of a cancelled job run on, and its epilog waits for it.
+        """
+        ask = ("squeue", "--noheader", f"--jobs={self.id}", "--states=CF", "--format=%A")
+        if not ask_slurm(*ask):
+            raise JobCancelled(self.id)
         set_comment(self.id, write_status(self.comment, status))
 
 
@@ -279,40 +291,51 @@ def release_leases(job: Job) -> int:
     return count
 
 
+def bring_light_until(job: Job, deadline: float) -> str:
+    """Return what `bring_light` returns; try again after conflicts, until the deadline. Raises `LightbedError`."""
+    while True:
+        try:
+            release_leases(job)  # of a prolog that was killed with its slurmctld, or of the last attempt
+            request = parse_request(job.comment)
+            if request.nodes != len(job.hosts):
+                raise UsageError(f"nodes={request.nodes}, but Slurm chose {len(job.hosts)} nodes")
+            return bring_light(job, request, deadline)
+        except LightbedError as error:
+            log(f"job {job.id}: {error.code}: {error}")
+            if error.who != "conflict" or time.monotonic() >= deadline:
+                raise
+            job.say(f"waits for light: {error}")
+        time.sleep(POLL_S)
+
+
 def acquire() -> int:
     """Get light for the job of this prolog. Return 0, or 1 if Slurm must not start the job now."""
     job = Job.from_environment().with_hosts()
     patience_s = float(os.environ.get("TESTBED_PATIENCE_S", "600"))
-    deadline = time.monotonic() + patience_s
     log(f"job {job.id} on {','.join(job.hosts)}: {request_of(job.comment)}")
-    fault = ""
-    while not fault:
-        try:
-            release_leases(job)  # of a prolog that was killed with its slurmctld
-            request = parse_request(job.comment)
-            if request.nodes != len(job.hosts):
-                raise UsageError(f"nodes={request.nodes}, but Slurm chose {len(job.hosts)} nodes")
-            status = bring_light(job, request, deadline)
-            job.say(status)
-            log(f"job {job.id}: {status}")
-            return 0
-        except LightbedError as error:
-            log(f"job {job.id}: {error.code}: {error}")
-            is_over = time.monotonic() >= deadline
-            if error.who != "conflict" or is_over:
-                fault = f"got no light in {patience_s:g} s: {error}" if is_over else f"got no light: {error}"
-                must_hold = not is_over
-            else:
-                job.say(f"waits for light: {error}")
-                time.sleep(POLL_S)
+    try:
+        status = bring_light_until(job, time.monotonic() + patience_s)
+        job.say(status)
+    except JobCancelled:
+        log(f"job {job.id}: cancelled")
+        return 1  # its epilog releases the leases
+    except LightbedError as error:
+        must_wait = error.who == "conflict"
+        within = f" within {patience_s:g} s" if must_wait else ""
+        fail(job, f"got no light{within}: {error}", must_hold=not must_wait)
+        return 1
+    log(f"job {job.id}: {status}")
+    return 0
+
+
+def fail(job: Job, status: str, *, must_hold: bool) -> None:
+    """Say why a job gets no light. Slurm puts it back into the queue; with `must_hold` somebody has to act first."""
     with suppress(LightbedError):
         release_leases(job)
-    job.say(fault)
-    log(f"job {job.id}: {fault}")
-    if must_hold:  # no waiting helps: somebody has to act, then `scontrol release` it
-        with suppress(subprocess.CalledProcessError):
+    with suppress(JobCancelled):
+        job.say(status)
+        if must_hold:
             ask_slurm("scontrol", "requeuehold", job.id)
-    return 1
 
 
 def release() -> int:

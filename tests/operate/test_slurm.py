@@ -72,9 +72,10 @@ PartitionName=lab Nodes=ALL Default=YES MaxTime=60 DefaultTime=10
 JOB = """#!/bin/sh
 #SBATCH --output={output}
 peers=$(scontrol show hostnames)
+exec 2>/dev/null
 srun --ntasks-per-node=1 --ntasks=$SLURM_NNODES sh -c "
-    for peer in $(echo $peers); do ping -nqc 1 -W 2 \\$peer.fabric >/dev/null 2>&1 && echo \\$SLURMD_NODENAME \\$peer; done"
-for other in {others}; do ping -nqc 1 -W 1 $other.fabric >/dev/null 2>&1 && echo strange $other; done
+    for peer in $(echo $peers); do ping -nqc 1 -W 2 \\$peer.fabric >/dev/null && echo \\$SLURMD_NODENAME \\$peer; done"
+for other in {others}; do ping -nqc 1 -W 1 $other.fabric >/dev/null && echo strange $other; done
 echo done >{output}.done
 until [ -e {output}.end ]; do sleep 0.1; done
 """
@@ -277,3 +278,69 @@ def test_jobs_run_side_by_side_each_on_its_own_circuits_and_others_say_what_they
         cluster.end(three)
         cluster.end(four)
         await_that(lambda: cluster.leases() == {}, lambda: f"{cluster.leases()} {cluster.light_log()}")
+
+
+def test_requests_that_are_not_valid_are_refused_with_a_reason_and_other_jobs_are_left_alone(cluster):
+    script = cluster.folder / "true.sh"
+    script.write_text("#!/bin/sh\ntrue\n")
+
+    def try_to(*words):
+        return cluster.ask(*words, user=USER, check=False)
+
+    for words, fault in (
+        (["--comment=testbed: nodes=4 demand=3:1e6"], "4 nodes cannot be divided into groups of 3"),
+        (["--comment=testbed: demand=4:1e6"], "nodes=N is missing; write for example --comment"),
+        (["--comment=testbed: nodes=4", "--nodes=2"], "nodes=4 and --nodes differ"),
+    ):
+        code, text = try_to("sbatch", *words, script)
+        assert (code, fault in text) == (1, True), text
+    plain = cluster.ask("sbatch", "--parsable", "--comment=my job", "--output=/dev/null", script, user=USER)
+    plain = SimpleNamespace(number=plain)
+    await_that(lambda: cluster.state(plain) == "COMPLETED", lambda: cluster.state(plain))
+    assert cluster.comment(plain) == "my job"
+
+
+def test_a_job_that_gets_no_light_goes_back_to_the_queue_and_a_cancelled_one_leaves_no_lease(cluster):
+    settings = cluster.folder / "light.env"
+    text = settings.read_text()
+    with open_lab(cluster.lab_file, runs_dir=cluster.folder / "runs") as lab:
+        lease = lab.lease([f"host:{host}" for host in HOSTS], reason="ann measures", ttl="10m")
+        waiting = cluster.submit("testbed: nodes=2")
+        cluster.await_comment(waiting, rf"waits for light: lease {lease.id} of ")
+        change = ("scontrol", "update", f"JobId={waiting.number}", "Comment=mine")
+        code, fault = cluster.ask(*change, user=USER, check=False)
+        assert (code, "denied" in fault) == (1, True), fault
+        assert len(cluster.leases()) == 2
+        cluster.ask("scancel", waiting.number, user=USER)
+        await_that(lambda: set(cluster.leases()) == {"ann measures"}, cluster.light_log)
+        settings.write_text(text.replace("PATIENCE_S=30", "PATIENCE_S=1"))
+        impatient = cluster.submit("testbed: nodes=2")
+        cluster.await_comment(impatient, rf"; got no light within 1 s: lease {lease.id} of \S+ holds host:a$")
+        await_that(lambda: cluster.state(impatient) == "PENDING", lambda: cluster.state(impatient))
+        await_that(lambda: set(cluster.leases()) == {"ann measures"}, cluster.light_log)
+        settings.write_text(text)
+        lease.release()
+        cluster.ask(
+            "scontrol", "update", f"JobId={impatient.number}", "StartTime=now"
+        )  # not two minutes later
+        cluster.await_comment(impatient, "has light: 8 circuits")
+        cluster.end(impatient)
+
+
+def test_a_job_is_held_where_waiting_does_not_help(cluster):
+    settings = cluster.folder / "light.env"
+    text = settings.read_text()
+    settings.write_text(text.replace("lab.yaml", "lost.yaml"))
+    job = cluster.submit("testbed: nodes=3")
+    cluster.await_comment(job, "; got no light: .*lost.yaml")
+    reason = ("squeue", "--noheader", f"--jobs={job.number}", "--format=%T %r")
+    await_that(
+        lambda: cluster.ask(*reason).startswith("PENDING job requeued in held state"),
+        lambda: cluster.ask(*reason),
+    )
+    settings.write_text(text)
+    cluster.ask("scontrol", "release", job.number)
+    cluster.ask("scontrol", "update", f"JobId={job.number}", "StartTime=now")
+    cluster.await_comment(job, "has light: 12 circuits")
+    assert cluster.pings(job) == all_pairs("abc")
+    cluster.end(job)
