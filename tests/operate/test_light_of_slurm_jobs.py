@@ -1,4 +1,4 @@
-"""What the scripts of examples/slurm decide, without Slurm: requests, leases, ports, statuses.
+"""Decisions of the scripts of examples/slurm, without Slurm: requests, leases, ports, statuses.
 
 The grammar of requests stands twice, in Lua for sbatch and in Python for the prolog. Here the two are compared.
 """
