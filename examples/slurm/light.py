@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -219,16 +219,14 @@ def open_job_lab() -> Lab:
     return open_lab(os.environ["TESTBED_LAB"], really_move=os.environ.get("TESTBED_REALLY_MOVE") or None)
 
 
-def wait_for_lease(
-    lab: Lab, resources: Sequence[str], job: Job, deadline: float, say: Callable[[str], None]
-) -> str:
-    """Return the id of a granted lease, and say what it waits for. Raises `LeaseDenied` at the deadline."""
+def wait_for_lease(lab: Lab, resources: Sequence[str], job: Job, deadline: float) -> str:
+    """Return the id of a granted lease; the job says what it waits for. Raises `LeaseDenied` at the deadline."""
     request = lab.command("lease request", resources, ttl=f"{job.minutes}m", reason=job.reason)
     while True:
         (lease,) = request.leases
         if lease.state == "granted":
             return lease.id
-        say(f"waits for light: {lease.waits_for}")
+        job.say(f"waits for light: {lease.waits_for}")
         if time.monotonic() >= deadline:
             lab.command("lease release", lease.id)
             raise LeaseDenied(lease.waits_for)
@@ -244,27 +242,42 @@ def bring_light(job: Job, request: Request, deadline: float) -> str:
     """
     topology = {"hosts_of": ",".join(job.hosts), "demand": request.demand}
     resources = [f"host:{host}" for host in job.hosts]
+    applied = None
     while True:
         with open_job_lab() as lab:
-            lease = wait_for_lease(lab, resources, job, deadline, job.say)
+            lease = wait_for_lease(lab, resources, job, deadline)
             plan = lab.plan(**topology, take_over=True)
+            if applied and plan.stored_epoch == applied.epoch and not plan.has_changes:
+                return describe_light(applied, lease)  # nobody came between the two leases
             foreign = find_foreign_ports(plan.switches, job.hosts)
             if foreign:
                 lab.command("lease release", lease)
                 until = min(deadline, time.monotonic() + TAKE_OVER_S)
-                lease = wait_for_lease(lab, [*resources, *foreign], job, until, job.say)
-        job.say(f"gets light: {sum(len(switch.circuits) for switch in plan.switches)} circuits")
-        os.environ["LIGHTBED_LEASE"] = lease  # for the lab that is opened next
-        try:
-            with open_job_lab() as lab:
-                applied = lab.apply(**topology, take_over=bool(foreign))
-                if not applied.verified:
-                    raise VerifyFailed("; ".join(f"{one.subject}: {one.detail}" for one in applied.findings))
-                if not foreign:
-                    return f"has light: {applied.circuits} circuits, epoch {applied.epoch}, lease {lease}"
-                lab.command("lease release", lease)
-        finally:
-            del os.environ["LIGHTBED_LEASE"]
+                lease = wait_for_lease(lab, [*resources, *foreign], job, until)
+        job.say("gets light")
+        applied = apply_under(lease, **topology, take_over=bool(foreign))
+        if not foreign:
+            return describe_light(applied, lease)
+        with open_job_lab() as lab:
+            lab.command("lease release", lease)
+
+
+def apply_under(lease: str, **options: object) -> object:
+    """Apply a topology under a lease, and return the document. Raises `VerifyFailed` if the proof has findings."""
+    os.environ["LIGHTBED_LEASE"] = lease  # for the lab that is opened next
+    try:
+        with open_job_lab() as lab:
+            applied = lab.apply(**options)
+    finally:
+        del os.environ["LIGHTBED_LEASE"]
+    if not applied.verified:
+        raise VerifyFailed("; ".join(f"{one.subject}: {one.detail}" for one in applied.findings))
+    return applied
+
+
+def describe_light(applied: object, lease: str) -> str:
+    """Return the status of a job that has light."""
+    return f"has light: {applied.circuits} circuits, epoch {applied.epoch}, lease {lease}"
 
 
 def release_leases(job: Job) -> int:
