@@ -20,7 +20,7 @@ skip_without("sqlalchemy")
 
 
 LIGHT = Path(__file__).resolve().parents[2] / "examples" / "slurm" / "light.py"
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Controller:
@@ -53,8 +53,8 @@ class Controller:
             assert self.said.wait_for(seen, PATIENCE_S), (words, self.comments)
 
 
-@pytest.fixture(params=["file", "service"])
-def slurm(request, up, running, tmp_path, monkeypatch):
+@pytest.fixture(params=["file", pytest.param("service", marks=pytest.mark.long)])
+def slurm(request, up, tmp_path, monkeypatch):
     """Provide prologs and epilogs of jobs on the lab that is up, through its file and through the service."""
     specification = importlib.util.spec_from_file_location("light_on_a_lab", LIGHT)
     light = importlib.util.module_from_spec(specification)
@@ -70,6 +70,7 @@ def slurm(request, up, running, tmp_path, monkeypatch):
         monkeypatch.setenv("TESTBED_LAB", str(up[1]))
         monkeypatch.setenv("LIGHTBED_RUNS", str(tmp_path / "runs"))
     else:
+        running = request.getfixturevalue("running")
         monkeypatch.setenv("TESTBED_LAB", f"{running.url}/{up[0].lab.name}")
         monkeypatch.setenv("LIGHTBED_TOKEN", running.token("developer"))
         monkeypatch.delenv("LIGHTBED_RUNS", raising=False)
