@@ -40,6 +40,7 @@ SIMPLEX = option("Use one-way links: each ring has only one direction.", "--simp
 DEMAND = option(
     "AllReduce demand: groups of NODES nodes reduce BYTES each (repeatable).", metavar="NODES:BYTES"
 )
+HOSTS_OF = option("Use only these hosts of the lab, as nodes 0, 1, 2.", metavar="A,B,C")
 DEADLINE = option(
     "Time after which the hosts end a measurement.", "--deadline", metavar="SECONDS", least=1, most=86400
 )
@@ -57,6 +58,7 @@ class TopologyCommand(Command[Any]):
         option("Method that chooses ring strides: 'geometric', unless --plan or --epoch sets the topology."),
     ] = None
     demand: Annotated[tuple[str, ...], DEMAND] = ()
+    hosts_of: Annotated[str, HOSTS_OF] = ""
     plan_file: Annotated[
         Path | None, input_file_option("Plan of `testbed optimise`: its topology and its hosts.", "--plan")
     ] = None
@@ -68,7 +70,8 @@ class TopologyCommand(Command[Any]):
     @property
     def topology_name(self) -> NamedTopology:
         """The topology that the options name. Raises `PlanFileError` and `IntentError`."""
-        return NamedTopology(self.simplex, self.method, self.demand, self.plan_file, self.epoch)
+        hosts = tuple(self.hosts_of.split(",")) if self.hosts_of else ()
+        return NamedTopology(self.simplex, self.method, self.demand, self.plan_file, self.epoch, hosts)
 
     def validate(self) -> None:
         """Raise `PlanFileError` or `IntentError` for options that exclude each other."""

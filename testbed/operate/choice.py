@@ -11,7 +11,7 @@ from testbed.design.topology.circulants import parse_demands
 from testbed.design.topology.strides import Method
 from testbed.errors import IntentError, JournalError
 from testbed.lab.inventory import load_lab
-from testbed.lab.model import Lab
+from testbed.lab.model import Lab, shard_of
 from testbed.lab.simulated.lifecycle import find_running
 from testbed.operate.design import Design, design_for, design_of_intent, design_of_plan, lab_of_plan
 from testbed.operate.intent import Intent, Stated, load_intents, select_in_force
@@ -193,7 +193,7 @@ def describe_apply_effect(choice: DesignChoice, named: NamedTopology, runs_dir: 
     """Return a line that says which epoch an apply installs again or replaces; no line if it does neither."""
     current = _find_current(load_intents(runs_dir, choice.lab.name), choice.lab)
     if choice.intent and named == NamedTopology():
-        another = "another one is named by --epoch, --method, --simplex, --demand or --plan"
+        another = "another one is named by --epoch, --method, --simplex, --demand, --hosts-of or --plan"
         return [f"installs {choice.intent.describe()} again, since nothing is named; {another}"]
     if current is None or _is_same(current, choice.lab, choice.design):
         return []
@@ -205,8 +205,9 @@ def state_design(lab: Lab, named: NamedTopology) -> tuple[Lab, Design, Stated]:
     if named.plan_file is None:
         method: Method = named.method or "geometric"
         demands = parse_demands(named.demand)
-        design = design_for(lab, simplex=named.simplex, method=method, demands=demands)
-        return lab, design, Stated(named.words)
+        here = shard_of(lab, named.hosts) if named.hosts else lab
+        design = design_for(here, simplex=named.simplex, method=method, demands=demands)
+        return here, design, Stated(named.words)
     from testbed.design.plans.file import read_plan  # with all workloads that a plan may be for
 
     plan = read_plan(named.plan_file)

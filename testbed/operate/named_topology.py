@@ -1,4 +1,4 @@
-"""Topologies named by the options of a command: by strides, demands, a plan file, or the number of an epoch."""
+"""Topologies named by the options of a command: by strides, demands, hosts, a plan file, or an epoch's number."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ class NamedTopology:
     demand: tuple[str, ...] = ()
     plan_file: Path | None = None
     epoch: int | None = None
+    hosts: tuple[str, ...] = ()
+    """Hosts that the topology is for, in the order of its nodes; empty for all hosts of the lab."""
 
     def __post_init__(self) -> None:
-        has_drawn = self.simplex or self.demand or self.method
+        has_drawn = self.simplex or self.demand or self.method or self.hosts
         if self.plan_file and has_drawn:
             raise PlanFileError(
-                f"--plan {self.plan_file} already sets the topology: leave out --simplex, --method and "
-                "--demand"
+                f"--plan {self.plan_file} already sets the topology: leave out --simplex, --method, --demand "
+                "and --hosts-of"
             )
         if self.epoch and (has_drawn or self.plan_file):
             raise IntentError(
-                f"--epoch {self.epoch} already sets the topology: leave out --simplex, --method, --demand and "
-                "--plan"
+                f"--epoch {self.epoch} already sets the topology: leave out --simplex, --method, --demand, "
+                "--hosts-of and --plan"
             )
 
     @property
@@ -41,5 +43,6 @@ class NamedTopology:
         words = ["--simplex"] if self.simplex else []
         words += [f"--method {self.method}"] if self.method else []
         words += [f"--demand {one}" for one in self.demand]
+        words += [f"--hosts-of {','.join(self.hosts)}"] if self.hosts else []
         words += [f"--plan {self.plan_file}"] if self.plan_file else []
         return " ".join(words)

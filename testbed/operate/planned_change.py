@@ -254,7 +254,7 @@ class ChangeRequest:
         if named != NamedTopology() or take_over:
             raise PlanFileError(
                 f"--change {change_file} already sets the change: leave out --simplex, --method, --demand, "
-                "--plan, --epoch and --take-over"
+                "--hosts-of, --plan, --epoch and --take-over"
             )
         change = read_change(change_file)
         lab = find_running(load_lab(lab_file))

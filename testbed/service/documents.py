@@ -232,6 +232,7 @@ class TopologyRequest(_Closed):
     simplex: bool = False
     method: Method | None = None
     demand: list[Line] = []
+    hosts_of: Line = ""
     plan_file: str | None = None
     epoch: Whole | None = None
     take_over: bool = False

@@ -217,3 +217,32 @@ def test_a_store_that_cannot_be_read_needs_a_name(testbed, lab_file, runs):
     named = testbed("plan", lab_file, "--method", "geometric")
     assert named.code in (0, 2)
     assert "cannot be read" in named.out
+
+
+def test_jobs_on_separate_hosts_keep_their_circuits(testbed, lab_file):
+    assert testbed("apply", lab_file, "--hosts-of", "a,b,c,d", "--demand", "4:64e6").code == 0
+    one = testbed("plan", lab_file, "--epoch", 1, "--json").json
+    two = testbed("apply", lab_file, "--hosts-of", "h,g,f", "--json").json
+    assert (two["epoch"], two["circuits"], two["verified"]) == (2, 12, True)
+    again = testbed("plan", lab_file, "--epoch", 1, "--json").json
+    assert (len(one["links"]), again["links"], again["has_changes"]) == (8, one["links"], False)
+    (switch,) = testbed("plan", lab_file, "--epoch", 2, "--json").json["switches"]
+    assert {circuit["link"].split("/")[0] for circuit in switch["circuits"]} == {"f", "g", "h"}
+    refused = testbed("apply", lab_file, "--hosts-of", "d,e", "--json")
+    assert (refused.code, refused.json["error"]["code"]) == (1, "ocs.port.busy")
+    assert testbed("apply", lab_file, "--hosts-of", "d,e", "--take-over").code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--hosts-of", "a,z"], "no host 'z'"),
+        (["--hosts-of", "a,a"], "name each host of the job once"),
+        (["--hosts-of", "a"], "a topology needs at least 2"),
+        (["--hosts-of", "a,b", "--epoch", 1], "--epoch 1 already sets the topology"),
+        (["--hosts-of", "a,b", "--plan", "job.json"], "--plan job.json already sets the topology"),
+    ],
+)
+def test_hosts_that_cannot_be_meant_are_refused(testbed, lab_file, options, words):
+    refused = testbed("apply", lab_file, *options)
+    assert (refused.code, words in refused.err) == (1, True), refused.err

@@ -41,6 +41,11 @@ TESTS = {
     "mpirun": "openmpi-bin",
     "mpicc": "libopenmpi-dev",
     "ansible": "ansible-core",
+    # The scheduler whose jobs ask for light.
+    "slurmctld": "slurmctld",
+    "slurmd": "slurmd",
+    "sbatch": "slurm-client",
+    "munged": "munge",
 }
 
 

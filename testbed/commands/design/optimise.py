@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from testbed.commands.declare import Command, option, output_file_option
 from testbed.commands.design.workload import SEED, NamesWorkload
 from testbed.commands.documents import DONE, INTERRUPTED, OMIT_NONE, Document
-from testbed.commands.groups import SIMPLEX
+from testbed.commands.groups import HOSTS_OF, SIMPLEX
 from testbed.commands.place import Place
 from testbed.commands.progress import narrate
 from testbed.errors import PlanFileError, TopologyError
@@ -145,9 +145,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
             is_local=True,
         ),
     ] = None
-    hosts_of: Annotated[
-        str, option("Use only these hosts of the lab, as nodes 0, 1, 2.", metavar="A,B,C")
-    ] = ""
+    hosts_of: Annotated[str, HOSTS_OF] = ""
     rate_gbps: Annotated[
         float | None, option("Rate of one link; default: the lab's, else 100.", metavar="R")
     ] = None
