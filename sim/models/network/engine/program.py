@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Indices = NDArray[np.int32]
+"""Entries of the longest lists, one for each path and link. These limit the speed, so they are half as wide."""
 
 FLOWS, TIMERS, ORDER, READY_IN, READY_OUT, DONE, FLOW_ROWS, RATE_ROWS, DIRTY, STAMP, SHARES, IDLE = range(12)
 """Indices into `State.number`: moving flows; pending timers, and timers set so far; tasks that became ready, and how
@@ -142,7 +144,7 @@ class Neighbours(NamedTuple):
     """
 
     first: Integers
-    links: Integers
+    links: Indices
     path: Integers
     """(messages,)"""
     flow_count: Integers
@@ -161,11 +163,11 @@ class Neighbours(NamedTuple):
     """(links,) number of moving flows"""
     on_count: Integers
     """(links,) number of paths in use"""
-    on_link: Integers
+    on_link: Indices
     """list: paths in use on a link, in no order"""
-    on_entry: Integers
+    on_entry: Indices
     """list: entries of these paths"""
-    place: Integers
+    place: Indices
     """(entries,) index of an entry in `on_link` while its path is in use"""
     level: Floats
     """(links,) rate of the flows that the link limits, the highest on the link; infinity if it limits none"""
@@ -173,7 +175,7 @@ class Neighbours(NamedTuple):
     """(links,) sum of the rates; without those of free flows while these are recomputed"""
     limit: Integers
     """(paths,) link that limits the flows of a path, -1 for none yet"""
-    limited: Integers
+    limited: Indices
     """list: paths that a link limits, or had limited: a path counts only if its `limit` is this link
     (`proportional`: all paths in use on a link)"""
     limited_count: Integers
@@ -188,7 +190,7 @@ class Neighbours(NamedTuple):
     touched: Integers
     """links of these paths; the first `size[TOUCHED]` entries are valid"""
     touch_mark: Integers
-    free_on: Integers
+    free_on: Indices
     """list: free paths on a link"""
     free_count: Integers
     free_flows: Integers
@@ -283,7 +285,7 @@ def fresh_neighbours(
     ends = np.cumsum(np.bincount(route_links, minlength=links))
     return Neighbours(
         first=first,
-        links=route_links,
+        links=route_links.astype(np.int32),
         path=routes.path,
         flow_count=integers(paths),
         head=integers(paths, -1),
@@ -294,13 +296,13 @@ def fresh_neighbours(
         start=np.concatenate([[0], ends])[:-1],
         on_flows=integers(links),
         on_count=integers(links),
-        on_link=integers(entries),
-        on_entry=integers(entries),
-        place=integers(entries),
+        on_link=np.zeros(entries, np.int32),
+        on_entry=np.zeros(entries, np.int32),
+        place=np.zeros(entries, np.int32),
         level=np.full(links, np.inf),
         carried=np.zeros(links),
         limit=integers(paths, -1),
-        limited=integers(entries),
+        limited=np.zeros(entries, np.int32),
         limited_count=integers(links),
         size=integers(5),
         joined=integers(paths),
@@ -309,7 +311,7 @@ def fresh_neighbours(
         free_mark=integers(paths),
         touched=integers(links),
         touch_mark=integers(links),
-        free_on=integers(entries),
+        free_on=np.zeros(entries, np.int32),
         free_count=integers(links),
         free_flows=integers(links),
         share=np.zeros(paths),

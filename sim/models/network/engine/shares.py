@@ -31,6 +31,7 @@ from sim.models.network.engine.program import (
     TOUCHED,
     TOUCHED_VISITED,
     Floats,
+    Indices,
     Integers,
     Neighbours,
     State,
@@ -125,11 +126,11 @@ def _stop(
     level: float,
     begin: int,
     count: int,
-    free_on: Integers,
-    limited: Integers,
+    free_on: Indices,
+    limited: Indices,
     flow_count: Integers,
     first: Integers,
-    links: Integers,
+    links: Indices,
     share: Floats,
     limit: Integers,
     rising: Integers,
@@ -179,15 +180,16 @@ def join(state: State, near: Neighbours, begin: int) -> None:
             preceding[head[path]] = message
         head[path] = message
         flow_count[path] += 1
+        is_first = flow_count[path] == 1
         for entry in range(first[path], first[path + 1]):
             link = links[entry]
             on_flows[link] += 1
-            if flow_count[path] == 1:
+            if is_first:
                 at = start[link] + count[link]
                 on_link[at], on_entry[at], place_of[entry] = path, entry, at
                 count[link] += 1
             _touch(number, dirty, mark, link)
-        if flow_count[path] == 1:
+        if is_first:
             near.limit[path] = -1
         if first[path] < first[path + 1] and near.joined_mark[path] == 0:
             near.joined_mark[path] = 1
@@ -214,6 +216,7 @@ def leave(state: State, near: Neighbours, end: int) -> None:
         near.preceding,
     )
     number, dirty, mark, on_flows = state.number, state.dirty, state.dirty_mark, near.on_flows
+    carried = near.carried
     for place in range(number[FLOWS], end):
         message = flows[place]
         path = path_of[message]
@@ -225,18 +228,19 @@ def leave(state: State, near: Neighbours, end: int) -> None:
             preceding[following[message]] = preceding[message]
         flow_count[path] -= 1
         near.load[path] -= rate[message]
-        if flow_count[path] == 0:
+        is_last, lost = flow_count[path] == 0, rate[message]
+        if is_last:
             near.limit[path], near.rate[path], near.load[path] = -1, 0.0, 0.0
         for entry in range(first[path], first[path + 1]):
             link = links[entry]
             on_flows[link] -= 1
-            if flow_count[path] == 0:
+            if is_last:
                 at = place_of[entry]
                 count[link] -= 1
                 last = start[link] + count[link]
                 on_link[at], on_entry[at] = on_link[last], on_entry[last]
                 place_of[on_entry[at]] = at
-            near.carried[link] -= rate[message]
+            carried[link] -= lost
             _touch(number, dirty, mark, link)
 
 
@@ -319,10 +323,11 @@ def _reach(near: Neighbours, stamp: int) -> None:
         for place in range(flow_place, paths):
             path = free[place]
             share[path] = -1.0
+            rates, among = load[path], flow_count[path]
             for entry in range(first[path], first[path + 1]):
                 link = links[entry]
-                carried[link] -= load[path]
-                free_flows[link] += flow_count[path]
+                carried[link] -= rates
+                free_flows[link] += among
                 free_on[start[link] + free_count[link]] = path
                 free_count[link] += 1
                 if touch_mark[link] != stamp:

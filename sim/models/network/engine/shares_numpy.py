@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.models.network.engine.program import DIRTY, FLOWS, SHARES, Floats, Integers, Neighbours, State
+from sim.models.network.engine.program import (
+    DIRTY,
+    FLOWS,
+    SHARES,
+    Floats,
+    Indices,
+    Integers,
+    Neighbours,
+    State,
+)
 from sim.models.network.engine.shares import TOGETHER
 
 
@@ -57,7 +66,7 @@ def _round_ends(state: State, places: Integers) -> None:
     state.flow_until_s[places[lasting]] = np.ceil(end_s[lasting] / step_s) * step_s
 
 
-def fair_rates(paths: Integers, first: Integers, links: Integers, capacity: Floats) -> Floats:
+def fair_rates(paths: Integers, first: Integers, links: Indices, capacity: Floats) -> Floats:
     """Return max-min fair rates (flows,) in bytes/s of flows on `paths` (flows,), by water filling.
 
     A flow without links gets infinity.
