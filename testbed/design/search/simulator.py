@@ -116,8 +116,9 @@ class Simulator:
         lowered = lower(graph, fabric, self.problem.latency, chosen.allreduce)
         self.work += graph.tasks
         byte_s, program, routes = 8 / fabric.capacity_bps, lowered.program, lowered.routes
-        sent = np.repeat(program.message_bytes * lowered.messages.rounds, np.diff(routes.first))
-        carried = np.bincount(routes.links, sent, minlength=byte_s.size)
+        hops = np.diff(routes.first)
+        sent = np.bincount(routes.path, program.message_bytes * lowered.messages.rounds, minlength=hops.size)
+        carried = np.bincount(routes.links, np.repeat(sent, hops), minlength=byte_s.size)
         if (carried * byte_s).max(initial=0.0) > most_s:
             return math.inf
         self.work += graph.tasks + program.message_bytes.size

@@ -240,7 +240,8 @@ def _send(
     rate, until_s, place_of, now = state.flow_rate, state.flow_until_s, state.flow_place, state.clock[0]
     before = number[FLOWS]
     for message in range(program.message_first[group], program.message_first[group + 1]):
-        if size_bytes[message] == 0 or first[message] == first[message + 1]:
+        path = routes.path[message]
+        if size_bytes[message] == 0 or first[path] == first[path + 1]:
             continue
         place = number[FLOWS]
         flows[place], place_of[message], until_s[place] = message, place, np.inf
@@ -266,10 +267,11 @@ def _allow_wait(state: State, near: Neighbours, capacity: Floats, begin: int) ->
     if part <= 0:
         due_s[0] = now
         return
-    first, links, count, left = near.first, near.links, near.on_count, state.flow_left
+    first, links, count, left = near.first, near.links, near.on_flows, state.flow_left
     for place in range(begin, state.number[FLOWS]):
         message, longest = state.flows[place], 0.0
-        for entry in range(first[message], first[message + 1]):
+        path = near.path[message]
+        for entry in range(first[path], first[path + 1]):
             link = links[entry]
             if capacity[link] > 0:
                 longest = max(longest, count[link] / capacity[link])
@@ -281,7 +283,7 @@ def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours)
     """Remove the flows that have ended; the last flow of a group sets the timer of the group's arrival."""
     number, flows, until_s, size_bytes = state.number, state.flows, state.flow_until_s, program.message_bytes
     first, links, link_bytes, group_of = routes.first, routes.links, state.link_bytes, program.message_group
-    flows_left, place_of, now = state.flows_left, state.flow_place, state.clock[0]
+    flows_left, place_of, now, path_of = state.flows_left, state.flow_place, state.clock[0], routes.path
     place, before, shortest_s = 0, number[FLOWS], np.inf
     while place < number[FLOWS]:
         if until_s[place] > now + TICK_S:
@@ -292,7 +294,8 @@ def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours)
         flows[place], flows[last], until_s[place] = flows[last], message, until_s[last]
         place_of[flows[place]] = place
         shortest_s = min(shortest_s, now - state.flow_begin_s[message])
-        for entry in range(first[message], first[message + 1]):
+        path = path_of[message]
+        for entry in range(first[path], first[path + 1]):
             link_bytes[links[entry]] += size_bytes[message]
         flows_left[group_of[message]] -= 1
         if flows_left[group_of[message]] == 0:
@@ -352,7 +355,8 @@ def note_rates(routes: Routes, state: State) -> None:
     rate = np.zeros(state.link_rate.size)
     for place in range(state.number[FLOWS]):
         message = state.flows[place]
-        for entry in range(routes.first[message], routes.first[message + 1]):
+        path = routes.path[message]
+        for entry in range(routes.first[path], routes.first[path + 1]):
             rate[routes.links[entry]] += state.flow_rate[message]
     for link in range(rate.size):
         if rate[link] != state.link_rate[link]:

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Indices = NDArray[np.int32]
+"""Entries of the longest lists, one for each path and link. These limit the speed, so they are half as wide."""
 
 FLOWS, TIMERS, ORDER, READY_IN, READY_OUT, DONE, FLOW_ROWS, RATE_ROWS, DIRTY, STAMP, SHARES, IDLE = range(12)
 """Indices into `State.number`: moving flows; pending timers, and timers set so far; tasks that became ready, and how
@@ -23,8 +25,8 @@ many of these were started; tasks that ended; rows of the two traces; links whos
 
 
 JOINED, FREE, TOUCHED, FREE_VISITED, TOUCHED_VISITED = range(5)
-"""Indices into `Neighbours.size`: new flows; flows and links whose rates are recomputed, and how many of each the
-search has visited."""
+"""Indices into `Neighbours.size`: paths with new flows; paths and links whose rates are recomputed, and how many of
+each the search has visited."""
 
 
 class Program(NamedTuple):
@@ -60,13 +62,20 @@ class Program(NamedTuple):
 
 
 class Routes(NamedTuple):
-    """The links of each message m, `links[first[m]:first[m + 1]]`, all different.
+    """The links of each path p, `links[first[p]:first[p + 1]]`, all different, and the path of each message.
 
-    Reconfiguring a fabric replaces them.
+    Many messages may share a path. Reconfiguring a fabric replaces the routes.
     """
 
     first: Integers
     links: Integers
+    path: Integers
+    """(messages,)"""
+
+    @property
+    def hops(self) -> Integers:
+        """Number of links of each message, (messages,)."""
+        return np.diff(self.first)[self.path]
 
 
 class State(NamedTuple):
@@ -127,47 +136,67 @@ class State(NamedTuple):
 
 
 class Neighbours(NamedTuple):
-    """Flows by link, with their rates and limits.
+    """Paths in use by link, with the rates and limits of their flows.
 
-    `first` and `links` are the routes without the links that are never full, because those limit no flow. Entry k is
-    the pair of the link `links[k]` and its flow. In a field described as "list", (entries,), the part of link l
-    begins at `start[l]`.
+    Flows on the same path always have the same rate, so rates belong to paths. `first` and `links` are the routes
+    without the links that are never full, because those limit no flow. Entry k is the pair of the link `links[k]` and
+    its path. In a field described as "list", (entries,), the part of link l begins at `start[l]`.
     """
 
     first: Integers
-    links: Integers
+    links: Indices
+    path: Integers
+    """(messages,)"""
+    flow_count: Integers
+    """(paths,) number of moving flows; a path is in use while there are any"""
+    head: Integers
+    """(paths,) one of these flows, -1 for none"""
+    following: Integers
+    """(messages,) the next flow on the same path, -1 after the last"""
+    preceding: Integers
+    rate: Floats
+    """(paths,) rate of each flow as last computed; flows that begin later have none yet"""
+    load: Floats
+    """(paths,) sum of the rates of the flows on a path, as `carried` counts it"""
     start: Integers
+    on_flows: Integers
+    """(links,) number of moving flows"""
     on_count: Integers
-    on_link: Integers
-    """list: flows on a link, in no order"""
-    on_entry: Integers
-    """list: entries of these flows"""
-    place: Integers
-    """(entries,) index of an entry in `on_link` while its flow moves"""
+    """(links,) number of paths in use"""
+    on_link: Indices
+    """list: paths in use on a link, in no order"""
+    on_entry: Indices
+    """list: entries of these paths"""
+    place: Indices
+    """(entries,) index of an entry in `on_link` while its path is in use"""
     level: Floats
     """(links,) rate of the flows that the link limits, the highest on the link; infinity if it limits none"""
     carried: Floats
     """(links,) sum of the rates; without those of free flows while these are recomputed"""
     limit: Integers
-    """(messages,) link that limits a flow, -1 for none yet"""
-    limited: Integers
-    """list: flows that a link limits, or had limited: a flow counts only if its `limit` is this link
-    (`proportional`: all flows on a link)"""
+    """(paths,) link that limits the flows of a path, -1 for none yet"""
+    limited: Indices
+    """list: paths that a link limits, or had limited: a path counts only if its `limit` is this link
+    (`proportional`: all paths in use on a link)"""
     limited_count: Integers
     size: Integers
     """(5,) counters; the module's constants name the indices"""
     joined: Integers
+    """paths with new flows; the first `size[JOINED]` entries are valid"""
+    joined_mark: Integers
     free: Integers
-    """flows whose rates are recomputed; the first `size[FREE]` entries are valid"""
+    """paths whose rates are recomputed; the first `size[FREE]` entries are valid"""
     free_mark: Integers
     touched: Integers
-    """links of these flows; the first `size[TOUCHED]` entries are valid"""
+    """links of these paths; the first `size[TOUCHED]` entries are valid"""
     touch_mark: Integers
-    free_on: Integers
-    """list: free flows on a link"""
+    free_on: Indices
+    """list: free paths on a link"""
     free_count: Integers
+    free_flows: Integers
+    """(links,) number of flows on the free paths"""
     share: Floats
-    """(messages,) new rates, -1 while the rate of a flow still rises"""
+    """(paths,) new rates, -1 while the rate still rises"""
     rising: Integers
     """(links,) number of flows whose rate still rises"""
     room: Floats
@@ -245,34 +274,47 @@ def fresh_neighbours(
 ) -> Neighbours:
     """Return neighbours without any flow; `never_full` (links,) names links to leave out of the sharing.
 
-    Set `in_proportion` for proportionally fair rates.
+    Set `in_proportion` for proportionally fair rates; these need a path of its own for each message.
     """
+    if in_proportion:
+        routes = _separate(routes)
     can_fill = ~never_full[routes.links]
     first, route_links = np.concatenate([[0], np.cumsum(can_fill)])[routes.first], routes.links[can_fill]
-    messages, links, entries = first.size - 1, never_full.size, route_links.size
+    messages, paths = routes.path.size, first.size - 1
+    links, entries = never_full.size, route_links.size
     ends = np.cumsum(np.bincount(route_links, minlength=links))
     return Neighbours(
         first=first,
-        links=route_links,
+        links=route_links.astype(np.int32),
+        path=routes.path,
+        flow_count=integers(paths),
+        head=integers(paths, -1),
+        following=integers(messages, -1),
+        preceding=integers(messages, -1),
+        rate=np.zeros(paths),
+        load=np.zeros(paths),
         start=np.concatenate([[0], ends])[:-1],
+        on_flows=integers(links),
         on_count=integers(links),
-        on_link=integers(entries),
-        on_entry=integers(entries),
-        place=integers(entries),
+        on_link=np.zeros(entries, np.int32),
+        on_entry=np.zeros(entries, np.int32),
+        place=np.zeros(entries, np.int32),
         level=np.full(links, np.inf),
         carried=np.zeros(links),
-        limit=integers(messages, -1),
-        limited=integers(entries),
+        limit=integers(paths, -1),
+        limited=np.zeros(entries, np.int32),
         limited_count=integers(links),
         size=integers(5),
-        joined=integers(messages),
-        free=integers(messages),
-        free_mark=integers(messages),
+        joined=integers(paths),
+        joined_mark=integers(paths),
+        free=integers(paths),
+        free_mark=integers(paths),
         touched=integers(links),
         touch_mark=integers(links),
-        free_on=integers(entries),
+        free_on=np.zeros(entries, np.int32),
         free_count=integers(links),
-        share=np.zeros(messages),
+        free_flows=integers(links),
+        share=np.zeros(paths),
         rising=integers(links),
         room=np.zeros(links),
         full_at=np.zeros(links),
@@ -280,6 +322,19 @@ def fresh_neighbours(
         heap_level=np.zeros(links),
         price=np.zeros(links if in_proportion else 0),
     )
+
+
+def make_routes(first: Integers, links: Integers) -> Routes:
+    """Return routes in which each message has its own path, `links[first[m]:first[m + 1]]`."""
+    return Routes(first, links, np.arange(first.size - 1))
+
+
+def _separate(routes: Routes) -> Routes:
+    """Return the same routes with a path of its own for each message."""
+    hops = routes.hops
+    first = np.concatenate([[0], np.cumsum(hops)])
+    entry = np.arange(first[-1]) + np.repeat(routes.first[routes.path] - first[:-1], hops)
+    return make_routes(first, routes.links[entry])
 
 
 def integers(size: int, value: int = 0) -> Integers:

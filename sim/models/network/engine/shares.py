@@ -1,11 +1,12 @@
 """Max-min fair rates of the moving flows, recomputed only for the flows that a change can affect.
 
 Rates are max-min fair if and only if each flow crosses a full link on which no flow has a higher rate: its bottleneck
-(Bertsekas and Gallager, Data Networks, 6.5.2). A flow that begins or ends changes its links, hence the flows that these
-limit, hence all links of those flows, and so on. These flows are free; all others keep their rates while `fill`
-computes new rates for the free ones. If a flow that kept its rate then has more than the free ones on a full link, it
-becomes free too, and `fill` runs again. Untouched flows stay fair. A flow whose rate does not change is not updated, so
-that equal flows end at equal times.
+(Bertsekas and Gallager, Data Networks, 6.5.2). Flows on the same path have the same bottleneck and rate, so rates are
+those of paths, and a path counts as many times as it has flows. A flow that begins or ends changes its links, hence the
+paths that these limit, hence all links of those paths, and so on. These paths are free; all others keep their rates
+while `fill` computes new rates for the free ones. If a path that kept its rate then has more than the free ones on a
+full link, it becomes free too, and `fill` runs again. Untouched paths stay fair. A flow whose rate does not change is
+not updated, so that equal flows end at equal times.
 
 Filling raises the level of all free flows until a link is full; the flows on this link stop at the level, and the
 others continue to rise. Links that become full within one part in 10^9 of the level count as simultaneous.
@@ -30,6 +31,7 @@ from sim.models.network.engine.program import (
     TOUCHED,
     TOUCHED_VISITED,
     Floats,
+    Indices,
     Integers,
     Neighbours,
     State,
@@ -44,7 +46,7 @@ SAME = 1e-12
 
 @compile_function
 def fill(near: Neighbours, capacity: Floats) -> None:
-    """Compute the shares of the free flows, the link that limits each, and the level of each touched link.
+    """Compute the shares of the free paths, the link that limits each, and the level of each touched link.
 
     A heap orders these links by the level at which each becomes full. An entry may be out of date, because flows
     that stop elsewhere raise the level; levels only rise, so it is enough to correct an entry when it comes first.
@@ -53,7 +55,7 @@ def fill(near: Neighbours, capacity: Floats) -> None:
     first, links, room, rising, free_on = near.first, near.links, near.room, near.rising, near.free_on
     start, free_count, limited, limited_count = near.start, near.free_count, near.limited, near.limited_count
     heap, levels, share, limit, full_at = near.heap, near.heap_level, near.share, near.limit, near.full_at
-    size, level = near.size[TOUCHED], -1.0
+    size, level, flow_count = near.size[TOUCHED], -1.0, near.flow_count
     for place in range(size // 2 - 1, -1, -1):
         _sink(heap, levels, place, size)
     while size:
@@ -73,6 +75,7 @@ def fill(near: Neighbours, capacity: Floats) -> None:
                 free_count[link],
                 free_on,
                 limited,
+                flow_count,
                 first,
                 links,
                 share,
@@ -89,13 +92,13 @@ def fill(near: Neighbours, capacity: Floats) -> None:
 def _empty(near: Neighbours, capacity: Floats) -> None:
     """Set the room of the touched links without the free flows, and fill the heap."""
     touched, room, rising, heap, levels = near.touched, near.room, near.rising, near.heap, near.heap_level
-    count, free_count, carried = near.on_count, near.free_count, near.carried
+    count, free_count, carried, free_flows = near.on_count, near.free_count, near.carried, near.free_flows
     for place in range(near.size[TOUCHED]):
         link = touched[place]
-        rising[link] = free_count[link]
+        rising[link] = free_flows[link]
         # If all flows of a link are free, its room is its capacity: rounding errors of `carried` do not accumulate.
         room[link] = (
-            capacity[link] if rising[link] == count[link] else max(capacity[link] - carried[link], 0.0)
+            capacity[link] if free_count[link] == count[link] else max(capacity[link] - carried[link], 0.0)
         )
         near.limited_count[link], near.full_at[link] = 0, np.inf
         heap[place] = link
@@ -123,28 +126,30 @@ def _stop(
     level: float,
     begin: int,
     count: int,
-    free_on: Integers,
-    limited: Integers,
+    free_on: Indices,
+    limited: Indices,
+    flow_count: Integers,
     first: Integers,
-    links: Integers,
+    links: Indices,
     share: Floats,
     limit: Integers,
     rising: Integers,
     room: Floats,
 ) -> int:
-    """Stop the free flows of a full link that still rise at `level`, list them as limited, and return their number."""
+    """Stop the free paths of a full link that still rise at `level`, list them as limited, and return their number."""
     number = begin
     for place in range(begin, begin + count):
-        message = free_on[place]
-        if share[message] >= 0:
+        path = free_on[place]
+        if share[path] >= 0:
             continue
-        share[message] = level
-        limit[message] = link
-        limited[number] = message
+        share[path] = level
+        limit[path] = link
+        limited[number] = path
         number += 1
-        for entry in range(first[message], first[message + 1]):
-            rising[links[entry]] -= 1
-            room[links[entry]] = max(room[links[entry]] - level, 0.0)
+        flows = flow_count[path]
+        for entry in range(first[path], first[path + 1]):
+            rising[links[entry]] -= flows
+            room[links[entry]] = max(room[links[entry]] - flows * level, 0.0)
     return number - begin
 
 
@@ -159,18 +164,36 @@ def join(state: State, near: Neighbours, begin: int) -> None:
         near.on_entry,
         near.place,
     )
-    number, dirty, mark = state.number, state.dirty, state.dirty_mark
+    path_of, flow_count, head, following, preceding = (
+        near.path,
+        near.flow_count,
+        near.head,
+        near.following,
+        near.preceding,
+    )
+    number, dirty, mark, on_flows = state.number, state.dirty, state.dirty_mark, near.on_flows
     for place in range(begin, number[FLOWS]):
         message = flows[place]
-        for entry in range(first[message], first[message + 1]):
+        path = path_of[message]
+        following[message], preceding[message] = head[path], -1
+        if head[path] >= 0:
+            preceding[head[path]] = message
+        head[path] = message
+        flow_count[path] += 1
+        is_first = flow_count[path] == 1
+        for entry in range(first[path], first[path + 1]):
             link = links[entry]
-            at = start[link] + count[link]
-            on_link[at], on_entry[at], place_of[entry] = message, entry, at
-            count[link] += 1
+            on_flows[link] += 1
+            if is_first:
+                at = start[link] + count[link]
+                on_link[at], on_entry[at], place_of[entry] = path, entry, at
+                count[link] += 1
             _touch(number, dirty, mark, link)
-        near.limit[message] = -1
-        if first[message] < first[message + 1]:
-            near.joined[size[JOINED]] = message
+        if is_first:
+            near.limit[path] = -1
+        if first[path] < first[path + 1] and near.joined_mark[path] == 0:
+            near.joined_mark[path] = 1
+            near.joined[size[JOINED]] = path
             size[JOINED] += 1
 
 
@@ -185,17 +208,39 @@ def leave(state: State, near: Neighbours, end: int) -> None:
         near.on_entry,
         near.place,
     )
-    number, dirty, mark = state.number, state.dirty, state.dirty_mark
+    path_of, flow_count, head, following, preceding = (
+        near.path,
+        near.flow_count,
+        near.head,
+        near.following,
+        near.preceding,
+    )
+    number, dirty, mark, on_flows = state.number, state.dirty, state.dirty_mark, near.on_flows
+    carried = near.carried
     for place in range(number[FLOWS], end):
         message = flows[place]
-        near.limit[message] = -1
-        for entry in range(first[message], first[message + 1]):
-            link, at = links[entry], place_of[entry]
-            count[link] -= 1
-            last = start[link] + count[link]
-            on_link[at], on_entry[at] = on_link[last], on_entry[last]
-            place_of[on_entry[at]] = at
-            near.carried[link] -= rate[message]
+        path = path_of[message]
+        if preceding[message] >= 0:
+            following[preceding[message]] = following[message]
+        else:
+            head[path] = following[message]
+        if following[message] >= 0:
+            preceding[following[message]] = preceding[message]
+        flow_count[path] -= 1
+        near.load[path] -= rate[message]
+        is_last, lost = flow_count[path] == 0, rate[message]
+        if is_last:
+            near.limit[path], near.rate[path], near.load[path] = -1, 0.0, 0.0
+        for entry in range(first[path], first[path + 1]):
+            link = links[entry]
+            on_flows[link] -= 1
+            if is_last:
+                at = place_of[entry]
+                count[link] -= 1
+                last = start[link] + count[link]
+                on_link[at], on_entry[at] = on_link[last], on_entry[last]
+                place_of[on_entry[at]] = at
+            carried[link] -= lost
             _touch(number, dirty, mark, link)
 
 
@@ -216,9 +261,9 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
     stamp, size = state.number[STAMP], near.size
     _begin_with_changes(state, near, stamp)
     while True:
-        _reach(near, state.flow_rate, stamp)
+        _reach(near, stamp)
         fill(near, capacity)
-        _free_those_with_more(near, state.flow_rate, stamp)
+        _free_those_with_more(near, stamp)
         if size[FREE] == size[FREE_VISITED]:
             break
     _keep_levels(near, capacity)
@@ -227,7 +272,7 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
 
 @compile_function
 def _begin_with_changes(state: State, near: Neighbours, stamp: int) -> None:
-    """Touch the links that changed, and free the new flows."""
+    """Touch the links that changed, and free the paths of new flows."""
     number, size = state.number, near.size
     for place in range(number[DIRTY]):
         link = state.dirty[place]
@@ -235,16 +280,17 @@ def _begin_with_changes(state: State, near: Neighbours, stamp: int) -> None:
         near.touch_mark[link] = stamp
         near.touched[place] = link
     for place in range(size[JOINED]):
-        message = near.joined[place]
-        near.free_mark[message] = stamp
-        near.free[place] = message
+        path = near.joined[place]
+        near.joined_mark[path] = 0
+        near.free_mark[path] = stamp
+        near.free[place] = path
     size[TOUCHED], size[FREE] = number[DIRTY], size[JOINED]
     number[DIRTY] = size[JOINED] = size[FREE_VISITED] = size[TOUCHED_VISITED] = 0
 
 
 @compile_function
-def _reach(near: Neighbours, rate: Floats, stamp: int) -> None:
-    """Free the flows that a touched link limits, and touch the links of free flows, until nothing is added."""
+def _reach(near: Neighbours, stamp: int) -> None:
+    """Free the paths that a touched link limits, and touch the links of free paths, until nothing is added."""
     first, links, start, level = near.first, near.links, near.start, near.level
     limited, limited_count, limit, free, touched = (
         near.limited,
@@ -254,45 +300,48 @@ def _reach(near: Neighbours, rate: Floats, stamp: int) -> None:
         near.touched,
     )
     free_mark, touch_mark, size, share = near.free_mark, near.touch_mark, near.size, near.share
-    free_on, free_count, carried = near.free_on, near.free_count, near.carried
-    flows, reached, flow_place, link_place = (
+    free_on, free_count, carried, load = near.free_on, near.free_count, near.carried, near.load
+    flow_count, free_flows = near.flow_count, near.free_flows
+    paths, reached, flow_place, link_place = (
         size[FREE],
         size[TOUCHED],
         size[FREE_VISITED],
         size[TOUCHED_VISITED],
     )
-    while link_place < reached or flow_place < flows:
+    while link_place < reached or flow_place < paths:
         for place in range(link_place, reached):
             link = touched[place]
             if level[link] == np.inf:
                 continue
             for at in range(start[link], start[link] + limited_count[link]):
-                message = limited[at]
-                if limit[message] == link and free_mark[message] != stamp:
-                    free_mark[message] = stamp
-                    free[flows] = message
-                    flows += 1
+                path = limited[at]
+                if limit[path] == link and free_mark[path] != stamp:
+                    free_mark[path] = stamp
+                    free[paths] = path
+                    paths += 1
         link_place = reached
-        for place in range(flow_place, flows):
-            message = free[place]
-            share[message] = -1.0
-            for entry in range(first[message], first[message + 1]):
+        for place in range(flow_place, paths):
+            path = free[place]
+            share[path] = -1.0
+            rates, among = load[path], flow_count[path]
+            for entry in range(first[path], first[path + 1]):
                 link = links[entry]
-                carried[link] -= rate[message]
-                free_on[start[link] + free_count[link]] = message
+                carried[link] -= rates
+                free_flows[link] += among
+                free_on[start[link] + free_count[link]] = path
                 free_count[link] += 1
                 if touch_mark[link] != stamp:
                     touch_mark[link] = stamp
                     touched[reached] = link
                     reached += 1
-        flow_place = flows
-    size[FREE] = size[FREE_VISITED] = flows
+        flow_place = paths
+    size[FREE] = size[FREE_VISITED] = paths
     size[TOUCHED] = size[TOUCHED_VISITED] = reached
 
 
 @compile_function
-def _free_those_with_more(near: Neighbours, rate: Floats, stamp: int) -> None:
-    """Free the flows that kept their rate but have more than the free ones on a link that is now full."""
+def _free_those_with_more(near: Neighbours, stamp: int) -> None:
+    """Free the paths that kept their rate but have more than the free ones on a link that is now full."""
     start, count, on_link, free_mark, free = (
         near.start,
         near.on_count,
@@ -300,21 +349,21 @@ def _free_those_with_more(near: Neighbours, rate: Floats, stamp: int) -> None:
         near.free_mark,
         near.free,
     )
-    flows = near.size[FREE]
+    rate, paths = near.rate, near.size[FREE]
     for place in range(near.size[TOUCHED]):
         link = near.touched[place]
         full_at = near.full_at[link]
         if full_at >= near.level[link] * (1 - SAME) or near.free_count[link] == count[link]:
             continue
         for at in range(start[link], start[link] + count[link]):
-            message = on_link[at]
-            if rate[message] > full_at * (1 + SAME) and free_mark[message] != stamp:
-                free_mark[message] = stamp
-                free[flows] = message
-                flows += 1
-    if flows > near.size[FREE]:
+            path = on_link[at]
+            if rate[path] > full_at * (1 + SAME) and free_mark[path] != stamp:
+                free_mark[path] = stamp
+                free[paths] = path
+                paths += 1
+    if paths > near.size[FREE]:
         near.share[free[: near.size[FREE]]] = -1.0
-    near.size[FREE] = flows
+    near.size[FREE] = paths
 
 
 @compile_function
@@ -324,20 +373,23 @@ def _keep_levels(near: Neighbours, capacity: Floats) -> None:
     for link in near.touched[: near.size[TOUCHED]]:
         level[link] = full_at[link]
         carried[link] = capacity[link] - room[link]
-        near.free_count[link] = 0
+        near.free_count[link] = near.free_flows[link] = 0
 
 
 @compile_function
 def _set_rates(state: State, near: Neighbours) -> None:
-    """Set the new rates of the free flows, and the ends of those whose rate changes."""
+    """Set the new rates of the free paths, and the ends of the flows whose rate changes."""
     rate, left, since_s, until_s = state.flow_rate, state.flow_left, state.flow_since_s, state.flow_until_s
     place_of, begin_s, rounding, now = state.flow_place, state.flow_begin_s, state.rounding[0], state.clock[0]
-    shares = near.share
-    for message in near.free[: near.size[FREE]]:
-        new = shares[message]
-        if new != rate[message]:
-            left[message] = max(left[message] - rate[message] * (now - since_s[message]), 0.0)
-            since_s[message] = now
-            rate[message] = new
-            end = end_s(now, left[message], new, begin_s[message], rounding)
-            until_s[place_of[message]] = end
+    head, following = near.head, near.following
+    for path in near.free[: near.size[FREE]]:
+        new, message = near.share[path], head[path]
+        near.rate[path], near.load[path] = new, new * near.flow_count[path]
+        while message >= 0:
+            if new != rate[message]:
+                left[message] = max(left[message] - rate[message] * (now - since_s[message]), 0.0)
+                since_s[message] = now
+                rate[message] = new
+                end = end_s(now, left[message], new, begin_s[message], rounding)
+                until_s[place_of[message]] = end
+            message = following[message]

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.models.network.engine.program import DIRTY, FLOWS, SHARES, Floats, Integers, Neighbours, State
+from sim.models.network.engine.program import (
+    DIRTY,
+    FLOWS,
+    SHARES,
+    Floats,
+    Indices,
+    Integers,
+    Neighbours,
+    State,
+)
 from sim.models.network.engine.shares import TOGETHER
 
 
@@ -20,8 +29,9 @@ def leave(state: State, near: Neighbours, end: int) -> None:
 
 def _count(state: State, near: Neighbours, messages: Integers, change: int) -> None:
     for message in messages:
-        links = near.links[near.first[message] : near.first[message + 1]]
-        near.on_count[links] += change
+        path = near.path[message]
+        links = near.links[near.first[path] : near.first[path + 1]]
+        near.on_flows[links] += change
         touched = links[state.dirty_mark[links] == 0]
         begin = state.number[DIRTY]
         state.dirty[begin : begin + touched.size], state.dirty_mark[touched] = touched, 1
@@ -34,7 +44,7 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
     state.number[DIRTY] = 0
     state.dirty_mark[:] = 0
     moving = state.flows[: state.number[FLOWS]]
-    rates = fair_rates(moving, near.first, near.links, capacity)
+    rates = fair_rates(near.path[moving], near.first, near.links, capacity)
     places = np.flatnonzero(rates != state.flow_rate[moving])
     moving, rates, now = moving[places], rates[places], state.clock[0]
     left = state.flow_left[moving] - state.flow_rate[moving] * (now - state.flow_since_s[moving])
@@ -56,12 +66,15 @@ def _round_ends(state: State, places: Integers) -> None:
     state.flow_until_s[places[lasting]] = np.ceil(end_s[lasting] / step_s) * step_s
 
 
-def fair_rates(moving: Integers, first: Integers, links: Integers, capacity: Floats) -> Floats:
-    """Return max-min fair rates (moving,) in bytes/s, by water filling; a flow without links gets infinity."""
-    length = first[moving + 1] - first[moving]
-    flow_of = np.repeat(np.arange(moving.size), length)
+def fair_rates(paths: Integers, first: Integers, links: Indices, capacity: Floats) -> Floats:
+    """Return max-min fair rates (flows,) in bytes/s of flows on `paths` (flows,), by water filling.
+
+    A flow without links gets infinity.
+    """
+    length = first[paths + 1] - first[paths]
+    flow_of = np.repeat(np.arange(paths.size), length)
     offset = np.arange(flow_of.size) - np.repeat(np.cumsum(length) - length, length)
-    link_of = links[first[moving][flow_of] + offset]
+    link_of = links[first[paths][flow_of] + offset]
     rates = np.where(length == 0, np.inf, -1.0)
     room = capacity.copy()
     while flow_of.size:

@@ -26,7 +26,7 @@ from sim.models.network.execution.lowering import Lowered, lower
 from sim.models.network.execution.simulation import Execution, Run, Stalled
 from sim.models.network.fabrics.cost import circuit_switch_cost
 from sim.models.network.fabrics.direct import next_links, path_router
-from sim.models.network.fabrics.model import Fabric, check_sizes
+from sim.models.network.fabrics.model import CyclicRouter, Fabric, check_sizes
 from sim.models.network.fabrics.rails import share_hosts
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
@@ -81,7 +81,7 @@ class CircuitSwitch:
             capacity_bps=np.zeros(pairs),
             lane_bps=np.full(pairs, self.rate_gbps * 1e9),
             never_full=np.zeros(pairs, dtype=bool),
-            router=lambda source, target, _choices: (source * self.nodes + target)[:, None],
+            router=CyclicRouter(lambda source, target, _choices: (source * self.nodes + target)[:, None], 1),
             hosts_forward=True,
             cost=circuit_switch_cost(self.nodes, self.degree, self.rate_gbps),
         )
@@ -210,13 +210,13 @@ def _route(lowered: Lowered, circuits: Integers, domain: int) -> Routes:
     pairs = np.argwhere(circuits > 0)
     link_of = pairs[:, 0] * len(circuits) + pairs[:, 1]
     router = path_router(next_links(len(circuits), pairs, 0), pairs[:, 1], {})
-    messages = lowered.messages
-    sources, targets = messages.source // domain, messages.target // domain
-    padded = router(sources, targets, messages.task)
+    nodes, messages = domain * len(circuits), lowered.messages
+    pair, path = np.unique(messages.source * nodes + messages.target, return_inverse=True)
+    sources, targets = np.divmod(pair, nodes)
+    padded = router(sources // domain, targets // domain, pair)
     padded = np.where(padded >= 0, link_of[padded], -1)
     if domain > 1:
-        up, down = circuits.size + messages.source, circuits.size + domain * len(circuits) + messages.target
-        padded = np.column_stack([up, padded, down])
+        padded = np.column_stack([circuits.size + sources, padded, circuits.size + nodes + targets])
     is_link = padded >= 0
     first = np.concatenate([[0], np.cumsum(is_link.sum(axis=1))])
-    return Routes(first, padded[is_link])
+    return Routes(first, padded[is_link], path)

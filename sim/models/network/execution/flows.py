@@ -17,10 +17,10 @@ from sim.models.network.engine.program import (
     FLOWS,
     Neighbours,
     Program,
-    Routes,
     State,
     fresh_neighbours,
     fresh_state,
+    make_routes,
 )
 from sim.models.network.execution.simulation import Change, Execution, simulate
 from sim.models.network.fabrics.model import Fabric
@@ -127,7 +127,7 @@ def _rates(
         if len(set(path)) != len(path) or not set(path) <= set(range(capacity.size)):
             raise ValueError(f"the path {tuple(path)} must name different links of 0..{capacity.size - 1}")
     first = np.concatenate([[0], np.cumsum([len(path) for path in paths])]).astype(np.int64)
-    routes = Routes(first, np.array([link for path in paths for link in path], dtype=np.int64))
+    routes = make_routes(first, np.array([link for path in paths for link in path], dtype=np.int64))
     state = fresh_state(_program_without_tasks(len(paths)), capacity.size)
     near = fresh_neighbours(routes, np.zeros(capacity.size, dtype=bool), in_proportion=in_proportion)
     on_links = np.flatnonzero(np.diff(first))

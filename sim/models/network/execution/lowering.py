@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.allreduce.algorithms import Algorithm, Chain, exchange
-from sim.models.network.engine.program import Program, Routes
+from sim.models.network.engine.program import Program, Routes, make_routes
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import Kind, TaskGraph
@@ -88,7 +88,7 @@ def lower(
         message_group=group_of,
         message_bytes=latency.wire_bytes(messages.size_bytes // messages.merged) * messages.merged,
     )
-    return Lowered(program, _reorder(routes, order), messages)
+    return Lowered(program, routes._replace(path=routes.path[order]), messages)
 
 
 def _offsets(sorted_owner: Integers, owners: int) -> Integers:
@@ -222,34 +222,32 @@ def _split(messages: Messages, fabric: Fabric, latency: Latency, parts: int) -> 
 
 
 def route_messages(messages: Messages, fabric: Fabric) -> Routes:
-    """Return the links of each message."""
-    return Routes(*fabric.routes(messages.source, messages.target, messages.choice))
+    """Return the paths of the messages; messages between the same nodes that make the same choice share one."""
+    sources, targets, choices = messages.source, messages.target, messages.choice
+    if fabric.choices is None:
+        return make_routes(*fabric.routes(sources, targets, choices))
+    key = (sources * fabric.nodes + targets) * fabric.choices + choices % fabric.choices
+    key, path = np.unique(key, return_inverse=True)
+    pair, choices = np.divmod(key, fabric.choices)
+    return Routes(*fabric.routes(pair // fabric.nodes, pair % fabric.nodes, choices), path)
 
 
 def _latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tuple[Floats, Floats]:
-    """Return the latencies before and after the data of each route, (messages,) each.
+    """Return the latencies before and after the data of each message, (messages,) each.
 
     The time of a packet on the slowest link of its path is part of the data time, so it does not count here.
     """
     hops = np.diff(routes.first)
     fluid = latency.packet_bytes == 1
     packet_s = np.zeros(fabric.links) if fluid else latency.packet_bytes * 8 / fabric.lane_bps
-    relays = fabric.relays(*routes)
+    relays = fabric.relays(routes.first, routes.links)
     has_links = np.flatnonzero(hops)
     begins, on_path_s = routes.first[has_links], packet_s[routes.links]
     crossing = np.zeros(hops.size)
     if has_links.size:
         total, slowest = np.add.reduceat(on_path_s, begins), np.maximum.reduceat(on_path_s, begins)
         crossing[has_links] = np.maximum(total - slowest, 0.0)
-    return latency.head_s(hops, relays), latency.tail_s(hops, relays, crossing)
-
-
-def _reorder(routes: Routes, order: Integers) -> Routes:
-    """Return the routes of the messages in another order."""
-    hops = np.diff(routes.first)[order]
-    first = np.concatenate([[0], np.cumsum(hops)])
-    entry = np.arange(first[-1]) + np.repeat(routes.first[order] - first[:-1], hops)
-    return Routes(first, routes.links[entry])
+    return latency.head_s(hops, relays)[routes.path], latency.tail_s(hops, relays, crossing)[routes.path]
 
 
 def _with_merged_rounds(messages: Messages, head_s: Floats, tail_s: Floats) -> Floats:

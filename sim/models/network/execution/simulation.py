@@ -246,7 +246,8 @@ class Run:
 
     def links_of(self, message: int) -> Integers:
         """Return the links that a message uses now."""
-        return self.routes.links[self.routes.first[message] : self.routes.first[message + 1]]
+        path = self.routes.path[message]
+        return self.routes.links[self.routes.first[path] : self.routes.first[path + 1]]
 
     def progress(self) -> int:
         """Return a number that grows with every round that begins and every task that ends."""

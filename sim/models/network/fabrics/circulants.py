@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.fabrics.cost import patch_panel_cost
-from sim.models.network.fabrics.model import Fabric, Router, check_sizes
+from sim.models.network.fabrics.model import CyclicRouter, Fabric, Router, check_sizes
 
 Integers = NDArray[np.int64]
 
@@ -48,7 +48,7 @@ def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
         capacity_bps=np.repeat(copies, nodes) * rate_gbps * 1e9,
         lane_bps=np.full(host.size, rate_gbps * 1e9),
         never_full=np.zeros(host.size, dtype=bool),
-        router=_router(nodes, np.array([*coins, 0]), moves),
+        router=CyclicRouter(_router(nodes, np.array([*coins, 0]), moves), ROUTE_SETS),
         hosts_forward=True,
         cost=patch_panel_cost(nodes, len(reduced), rate_gbps),
     )

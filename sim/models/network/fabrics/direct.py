@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.fabrics.cost import patch_panel_cost
-from sim.models.network.fabrics.model import Fabric, Floats, Integers, Router, check_sizes, mix
+from sim.models.network.fabrics.model import CyclicRouter, Fabric, Floats, Integers, Router, check_sizes, mix
 
 Path = tuple[int, ...]
 
@@ -47,6 +47,7 @@ def direct_connect(
         for pair, paths_of_pair in (paths or {}).items()
     }
     degree = int(np.bincount([source for source, _ in edges], minlength=nodes).max(initial=0)) if edges else 0
+    router = path_router(next_links(nodes, pairs, seed), pairs[:, 1], fixed_paths)
     return Fabric(
         name=name,
         nodes=nodes,
@@ -55,7 +56,7 @@ def direct_connect(
         capacity_bps=copies * rate_gbps * 1e9,
         lane_bps=np.full(len(pairs), rate_gbps * 1e9),
         never_full=np.zeros(len(pairs), dtype=bool),
-        router=path_router(next_links(nodes, pairs, seed), pairs[:, 1], fixed_paths),
+        router=router if fixed_paths else CyclicRouter(router, 1),
         hosts_forward=True,
         cost=patch_panel_cost(nodes, degree, rate_gbps),
     )
@@ -202,7 +203,7 @@ def make_routed(
         capacity_bps=np.full(len(table), rate_gbps * 1e9),
         lane_bps=np.full(len(table), rate_gbps * 1e9),
         never_full=np.zeros(len(table), dtype=bool),
-        router=_router(nodes, targets, onward, weights),
+        router=CyclicRouter(_router(nodes, targets, onward, weights), len(weights)),
         hosts_forward=True,
         cost=patch_panel_cost(nodes, degree, rate_gbps),
         weights=weights,

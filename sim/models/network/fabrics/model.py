@@ -27,6 +27,23 @@ Rows are padded with -1, also between links. A choice is any integer; it selects
 
 
 @dataclass(frozen=True, slots=True)
+class CyclicRouter:
+    """A router for which choice c takes the path of choice c modulo `choices`, so that messages can share paths."""
+
+    router: Router
+    choices: int
+
+    def __call__(self, sources: Integers, targets: Integers, choices: Integers) -> Integers:
+        """Return the links of each path, as any router does."""
+        return self.router(sources, targets, choices)
+
+    @classmethod
+    def like(cls, model: Router, router: Router) -> Router:
+        """Return `router`, with the number of choices of `model` if that has one."""
+        return cls(router, model.choices) if isinstance(model, cls) else router
+
+
+@dataclass(frozen=True, slots=True)
 class Fabric:
     """Links `sources[l]` -> `targets[l]` of `capacity_bps[l]` bit/s, all (links,), and the paths over them.
 
@@ -58,6 +75,11 @@ class Fabric:
             raise ValueError("sources, targets and capacities of a fabric must have one entry per link")
         if (~np.isfinite(self.capacity_bps) | (self.capacity_bps < 0)).any():
             raise ValueError("a link's capacity must be a finite number of bit/s, 0 or more")
+
+    @property
+    def choices(self) -> int | None:
+        """Number of choices that the router distinguishes; None if it may distinguish all."""
+        return self.router.choices if isinstance(self.router, CyclicRouter) else None
 
     @property
     def links(self) -> int:

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from sim.models.network.fabrics.cost import Cost, fat_tree_cost
-from sim.models.network.fabrics.model import Fabric, Integers, Router, check_sizes
+from sim.models.network.fabrics.model import CyclicRouter, Fabric, Integers, Router, check_sizes
 
 
 def rail_only(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> Fabric:
@@ -54,7 +54,7 @@ def join_domains(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
             paths[near, 0], paths[near, 1] = links + sources[near], links + gpus + targets[near]
             return paths
 
-        return route
+        return CyclicRouter.like(router, route)
 
     count, router = fabric.alternatives or (0, fabric.router)
     return replace(
@@ -89,7 +89,7 @@ def share_hosts(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
             paths = np.where((from_hosts == to_hosts)[:, None], -1, paths)
             return np.column_stack([links + sources, paths, links + gpus + targets])
 
-        return route
+        return CyclicRouter.like(router, route)
 
     count, router = fabric.alternatives or (0, fabric.router)
     return replace(
@@ -125,6 +125,7 @@ def _fabric(
     rate_bps = np.repeat([domain_gbps, rail_gbps, rail_gbps], [gpus, gpus, domain]) * 1e9
     lanes = np.repeat([1, 1, domains], [gpus, gpus, domain])
     kept = lower.size if has_spine else 2 * gpus
+    make_router = _route_over_spine if has_spine else _route_over_domains
     return Fabric(
         name=name,
         nodes=gpus,
@@ -133,9 +134,7 @@ def _fabric(
         capacity_bps=np.tile((rate_bps * lanes)[:kept], 2),
         lane_bps=np.tile(rate_bps[:kept], 2),
         never_full=np.tile(np.arange(kept) >= 2 * gpus, 2),
-        router=_route_over_spine(gpus, domain, kept)
-        if has_spine
-        else _route_over_domains(gpus, domain, kept),
+        router=CyclicRouter(make_router(gpus, domain, kept), 1),
         hosts_forward=False,
         cost=rail_cost(gpus, domain, rail_gbps, has_spine=has_spine),
     )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.fabrics.cost import fat_tree_cost, ideal_switch_cost
-from sim.models.network.fabrics.model import Fabric, Router, check_sizes, mix
+from sim.models.network.fabrics.model import CyclicRouter, Fabric, Router, check_sizes, mix
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -31,7 +31,9 @@ def ideal_switch(nodes: int, rate_gbps: float) -> Fabric:
         capacity_bps=rate_bps,
         lane_bps=rate_bps,
         never_full=np.zeros(2 * nodes, dtype=bool),
-        router=lambda sources, targets, _choices: np.stack([sources, nodes + targets], axis=1),
+        router=CyclicRouter(
+            lambda sources, targets, _choices: np.stack([sources, nodes + targets], axis=1), 1
+        ),
         hosts_forward=False,
         cost=ideal_switch_cost(nodes, rate_gbps),
     )
@@ -65,7 +67,8 @@ def fat_tree(
     narrow = 1.0 if balance == "ideal" else oversubscription
     above = np.where(cables.lower < nodes, 1.0, 1 / narrow) * rate_gbps * 1e9
     never_full = (cables.lower >= nodes) & (balance != "hash") & (narrow == 1)
-    route, one_way = _climb_hashed(seed) if hashed else _spread, cables.lower.size
+    climb, one_way = _climb_hashed(seed) if hashed else _spread, cables.lower.size
+    router = _router(nodes, half, one_way, climb)
     return Fabric(
         name=("fattree" if oversubscription == 1 else f"fattree/{oversubscription:g}") + f"-{balance}",
         nodes=nodes,
@@ -74,7 +77,7 @@ def fat_tree(
         capacity_bps=np.tile(above * cables.lanes, 2),
         lane_bps=np.tile(above, 2),
         never_full=np.tile(never_full, 2),
-        router=_router(nodes, half, one_way, route),
+        router=router if hashed else CyclicRouter(router, 1),
         hosts_forward=False,
         cost=fat_tree_cost(nodes, rate_gbps, oversubscription=oversubscription),
         alternatives=(half**2, _router(nodes, half, one_way, _climb_chosen)) if hashed else None,

@@ -34,7 +34,7 @@ def tax_tensors_once(execution: Execution) -> float:
     messages = lowered.messages
     is_sent = messages.source != messages.target
     wire = (lowered.program.message_bytes * messages.rounds)[is_sent].astype(np.float64)
-    hops = np.diff(lowered.routes.first)[is_sent]
+    hops = lowered.routes.hops[is_sent]
     reduced = execution.graph.group[messages.task[is_sent]] >= 0
     weight = np.where(reduced, 0.5, 1.0)
     return float((wire * hops * weight).sum() / (wire * weight).sum())

@@ -10,7 +10,6 @@ from sim.models.network.engine.program import (
     DIRTY,
     FLOWS,
     FREE,
-    JOINED,
     Routes,
     fresh_neighbours,
     fresh_state,
@@ -22,28 +21,31 @@ shares_numpy = library("sim.models.network.engine.shares_numpy")
 
 
 class Crossing:
-    """Messages on random routes; some move."""
+    """Messages on random paths, several on some; some move."""
 
-    def __init__(self, random, links, messages):
+    def __init__(self, random, links, messages, paths):
         routes = [
-            random.choice(links, random.integers(1, min(links, 5)), replace=False) for _ in range(messages)
+            random.choice(links, random.integers(1, min(links, 5)), replace=False) for _ in range(paths)
         ]
         first = np.concatenate([[0], np.cumsum([route.size for route in routes])])
-        self.near = fresh_neighbours(Routes(first, np.concatenate(routes)), np.zeros(links, dtype=bool))
+        path = np.arange(messages) if paths == messages else random.integers(paths, size=messages)
+        self.near = fresh_neighbours(Routes(first, np.concatenate(routes), path), np.zeros(links, dtype=bool))
         self.state = fresh_state(_program_without_tasks(messages), links)
         self.capacity = random.choice([0.3, 1.0, 1.0, 2.5, 7.0], links)
         self.waiting = list(range(messages))
+        self.fresh = set()
 
     def moving(self):
         return self.state.flows[: self.state.number[FLOWS]]
 
     def ending(self):
         """Return what may end: a flow that has only just begun has no rate as yet."""
-        return np.setdiff1d(self.moving(), self.near.joined[: self.near.size[JOINED]])
+        return np.setdiff1d(self.moving(), list(self.fresh))
 
     def begin(self, message):
         state, place = self.state, self.state.number[FLOWS]
         self.waiting.remove(message)
+        self.fresh.add(message)
         state.flows[place], state.flow_place[message], state.flow_rate[message] = message, place, 0.0
         state.number[FLOWS] += 1
         shares.join(state, self.near, place)
@@ -70,8 +72,9 @@ class Crossing:
 def test_rates_kept_up_are_those_worked_out_anew():
     """Flows come and go in turn and at once, a message that has ended begins again, links die and live again."""
     random, seen = np.random.default_rng(17), Counter()
-    for links, messages in [(3, 8), (12, 30), (40, 60), (30, 200)] * 4:
-        crossing = Crossing(random, links, messages)
+    sizes = [(3, 8, 8), (12, 30, 30), (40, 60, 60), (30, 200, 200), (12, 30, 7), (40, 200, 60)]
+    for links, messages, paths in sizes * 4:
+        crossing = Crossing(random, links, messages, paths)
         for _ in range(80):
             for _ in range(random.integers(1, 4)):
                 ending = crossing.ending()
@@ -85,12 +88,14 @@ def test_rates_kept_up_are_those_worked_out_anew():
             if random.random() < 0.05:
                 crossing.change_capacities(random)
             shares.share(crossing.state, crossing.near, crossing.capacity)
+            crossing.fresh.clear()
             moving = crossing.moving()
-            again = shares_numpy.fair_rates(
-                moving, crossing.near.first, crossing.near.links, crossing.capacity
-            )
+            used = crossing.near.path[moving]
+            again = shares_numpy.fair_rates(used, crossing.near.first, crossing.near.links, crossing.capacity)
             assert crossing.state.flow_rate[moving] == pytest.approx(again, rel=1e-8, abs=1e-12)
-            seen["some rates kept"] += 0 < crossing.near.size[FREE] < moving.size
+            seen["some rates kept"] += 0 < crossing.near.size[FREE] < np.unique(used).size
+            seen["several flows on a path"] += np.unique(used).size < used.size
             seen["dead link"] += bool((again == 0).any())
     assert seen["some rates kept"] > 600, seen
     assert seen["dead link"] > 40, seen
+    assert seen["several flows on a path"] > 300, seen
