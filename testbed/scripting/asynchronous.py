@@ -20,6 +20,7 @@ _COROUTINES = (
     "path",
     "nccl",
     "job",
+    "run",
     "repair",
     "resume",
     "rollback",

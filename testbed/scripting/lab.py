@@ -201,14 +201,16 @@ class Lab:
         """Run the plan in force as a job, and compare it with the prediction (`testbed job`)."""
         return cast("PlanJobDocument", self.command("job", **options))
 
-    def run(self, *command: str, **options: Any) -> ProgramDocument:
+    def run(self, *words: str, hosts: Sequence[str] = (), **options: Any) -> ProgramDocument:
         """Run a command on hosts of the lab, on light of its own (`testbed run`): `lab.run("hostname", nodes=4)`.
 
-        A single text with spaces is split as a shell does it. Ranks that fail are no error: see `exit_code`. Raises
-        `LightDenied`.
+        A single text is split into words as a shell does it. Within a block of `lease`, the light is used as it is.
+        Ranks that fail are no error: see `exit_code`. Raises `LightDenied`.
         """
-        words = shlex.split(command[0]) if len(command) == 1 else list(command)
-        return cast("ProgramDocument", self.command("run", program=words, **options))
+        program = shlex.split(words[0]) if len(words) == 1 else list(words)
+        return cast(
+            "ProgramDocument", self.command("run", program=program, hosts_of=",".join(hosts), **options)
+        )
 
     def repair(self, **options: Any) -> RepairDocument:
         """Find lost fibres and plan how to avoid them; with `apply=True` do so (`testbed repair`)."""
@@ -274,8 +276,7 @@ class Lab:
         known = {
             each.name
             for each in fields_of(declared)
-            if (not each.option.only_with or options.get(each.option.only_with))
-            and not each.has_several  # `hosts` of `run` are names of hosts
+            if not each.option.only_with or options.get(each.option.only_with)
         }
         return {name: value for name, value in self._defaults.items() if name in known} | options
 

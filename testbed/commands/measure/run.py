@@ -98,7 +98,6 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
         int | None,
         option("Number of hosts, any that are free; default: those of the topology, or all.", least=1),
     ] = None
-    hosts: Annotated[tuple[str, ...], option("Run on this host (repeatable).", "--host", metavar="NAME")] = ()
     wait: Annotated[
         float, option("Wait this long for the lease of the hosts.", metavar="SECONDS", least=0, most=86400)
     ] = 0.0
@@ -124,8 +123,6 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             raise UsageError(
                 "testbed run needs a command: write it after `--`, as in `testbed run LAB -- hostname`"
             )
-        if len(set(self.hosts)) < len(self.hosts):
-            raise UsageError("--host names a host twice: name each once")
 
     def run(self, place: Place) -> ProgramDocument:
         """Run the command. Raises `LightDenied`, `RefusedToMove`, `HostError` and the errors of opening a lab."""
@@ -144,7 +141,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
                 f"the hosts of lab '{lab.name}' are only modelled and run no program: start it as root, with "
                 "`testbed sim up --hosts kernel`"
             )
-        request = LightRequest(self.nodes, self.hosts, self.topology_name, self.wait)
+        request = LightRequest(self.nodes, self.topology_name, self.wait)
         with RunStore(runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run:
             reason = f"run {run.run_id}: {self.reason or shlex.join(self.program)}"[:200]
             assert place.lab_file is not None

@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 class Keeper:
     """Starts the process of `give_back` and writes to its input: what there is to give back if this process is killed.
 
-    A context manager: leaving it, also by an error, tells the keeper that nothing is left to do. `reason` is that of
-    our leases, by which the keeper finds one that it has not been told of.
+    A context manager: at its end, the keeper ends if the hosts are settled, and gives them back if not. `reason` is
+    that of our leases, by which the keeper finds one that it does not know.
     """
 
     runs_dir: Path
     lab_file: Path
     run_id: str
     reason: str
+    is_settled: bool = True
 
     def __enter__(self) -> Self:
         from testbed.storage.address import address_in
@@ -59,7 +60,8 @@ class Keeper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with suppress(OSError):
-            self._pipe.write("done\n")
+            if self.is_settled:
+                self._pipe.write("done\n")
             self._pipe.close()
         os.waitpid(self._process, 0)
 
@@ -69,7 +71,12 @@ class Keeper:
 
     def note_state(self, state: LabState, hosts: Sequence[str], lease: str) -> None:
         """Let the keeper restore hosts to this state, under this lease."""
+        self.is_settled = False
         self._write({"state": state.to_json(), "hosts": list(hosts), "under": lease})
+
+    def settle(self) -> None:
+        """Note that the hosts are restored, or that they are marked as faulty."""
+        self.is_settled = True
 
     def _write(self, document: dict[str, Any]) -> None:
         self._pipe.write(json.dumps(document) + "\n")

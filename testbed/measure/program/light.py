@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lightbed.wording import count_noun
@@ -33,6 +33,7 @@ from testbed.measure.program.keeper import Keeper
 from testbed.operate.borrow import HostNeeds, HostRequest, LabState
 from testbed.operate.choice import choose_design, state_design
 from testbed.operate.design import Design, design_of_intent
+from testbed.operate.engine.consent import stop_on_interrupt, stoppable
 from testbed.operate.intent import load_intents, select_in_force
 from testbed.operate.journal import journal_in
 from testbed.operate.named_topology import NamedTopology
@@ -47,10 +48,9 @@ TTL_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class LightRequest:
-    """A request for light: a number of hosts or their names, and the topology; `wait_s` for the lease."""
+    """A request for light: a number of hosts, the topology, which may name hosts, and the wait for the lease."""
 
     nodes: int | None
-    names: tuple[str, ...]
     topology: NamedTopology
     wait_s: float
 
@@ -91,7 +91,7 @@ def open_under_lease(lab: Lab, runs_dir: Path, lease: str, *, partial: bool = Fa
 
 @contextmanager
 def provide_light(
-    lab: Lab, request: LightRequest, runs_dir: Path, keeper: Keeper, note: Callable[[str], object]
+    lab: Lab, request: LightRequest, runs_dir: Path, keeper: Keeper, note: Callable[[str], None]
 ) -> Iterator[Light]:
     """Provide hosts with light, and give them back at the end of the block.
 
@@ -132,7 +132,7 @@ def _lease_hosts(
     runs_dir: Path,
     store: LeaseStore,
     keeper: Keeper,
-    note: Callable[[str], object],
+    note: Callable[[str], None],
 ) -> tuple[str, tuple[str, ...]]:
     """Return a lease and the hosts that it covers: the user's, or one of our own that `stack` ends."""
     selected = get_selected_lease()
@@ -143,42 +143,43 @@ def _lease_hosts(
         return selected, tuple(
             host.name for host in lab.hosts if parts_of(lab, [f"host:{host.name}"]) <= held.parts
         )
-    names = request.names or _hosts_of_topology(lab, request.topology, runs_dir)
+    names = _hosts_of_topology(lab, request.topology, runs_dir)
     needs = HostNeeds(hosts=request.nodes, names=names)
     asking = HostRequest(lab, needs, store, request.wait_s, keeper.reason, TTL_S)
     lease, hosts = asking.acquire(lambda wanted: note(f"waiting for the lease of {wanted}"))
     keeper.note_lease(lease.id)
-    stack.callback(_release, store, lease.id)
+    stack.callback(_release, store, lease.id, keeper)
     stack.enter_context(keep_alive(lambda: store.extend(lease.id), TTL_S / 4))
     note(f"lease {lease.id}: {', '.join(hosts)}")
     return lease.id, hosts
 
 
-def _release(store: LeaseStore, lease: str) -> None:
-    with suppress(LeaseDenied):  # somebody has ended it meanwhile
-        store.release(lease)
+def _release(store: LeaseStore, lease: str, keeper: Keeper) -> None:
+    if keeper.is_settled:  # else the keeper restores the hosts, under this lease
+        with suppress(LeaseDenied):  # somebody has ended it meanwhile
+            store.release(lease)
 
 
 def _hosts_of_topology(lab: Lab, named: NamedTopology, runs_dir: Path) -> tuple[str, ...]:
-    """Return the hosts that a plan file or an epoch names; none if any hosts will do."""
+    """Return the hosts that options, a plan file or an epoch name; none if any hosts will do."""
     if named.plan_file is not None:
         from testbed.design.plans.file import read_plan  # with all workloads that a plan may be for
 
         return tuple(read_plan(named.plan_file).hosts)
     if named.epoch is not None:
         return tuple(host.name for host in choose_design(lab, named, runs_dir).lab.hosts)
-    return ()
+    return named.hosts
 
 
 def _choose_hosts(lab: Lab, request: LightRequest, runs_dir: Path, names: Sequence[str]) -> tuple[str, ...]:
     """Return the hosts of the program among those that are leased."""
-    wanted = request.names or _hosts_of_topology(lab, request.topology, runs_dir)
+    wanted = _hosts_of_topology(lab, request.topology, runs_dir)
     missing = [name for name in wanted if name not in names]
     if missing:
         raise LightDenied(f"the lease does not cover host {', '.join(missing)}: request one that does")
     chosen = wanted or tuple(names[: request.nodes or len(names)])
     if request.nodes not in (None, len(chosen)):
-        where = "the topology or --host names" if wanted else "the lease covers"
+        where = "the topology names" if wanted else "the lease covers"
         raise UsageError(f"--nodes {request.nodes}, but {where} {count_noun(len(chosen), 'host')}")
     if not chosen:
         raise LightDenied("the lease covers no whole host: request one of host:NAME")
@@ -196,7 +197,7 @@ def _find_light(
     if named.epoch is not None:
         choice = choose_design(lab, named, runs_dir)
         return _lit(choice.lab, lease, choice.design, is_patched=True)
-    if named.words:
+    if replace(named, hosts=()).words:
         there, design, _ = state_design(here, named)
         return _lit(there, lease, design, is_patched=True)
     in_force = next(
@@ -226,7 +227,7 @@ def _lit(lab: Lab, lease: str, design: Design, *, is_patched: bool, only: Sequen
 
 @contextmanager
 def _patch(
-    light: Light, leased: Lab, runs_dir: Path, keeper: Keeper, note: Callable[[str], object]
+    light: Light, leased: Lab, runs_dir: Path, keeper: Keeper, note: Callable[[str], None]
 ) -> Iterator[None]:
     """Bring the design into force within the block, and restore the leased hosts after it."""
     begin_s = time.monotonic()
@@ -236,7 +237,10 @@ def _patch(
     try:
         with _deny():
             assert light.design is not None
-            with open_under_lease(light.lab, runs_dir, light.lease) as session:
+            with (
+                stop_on_interrupt(note),
+                open_under_lease(light.lab, runs_dir, light.lease) as session,
+            ):
                 report = session.bring_up(light.design, light.notes.append, take_over=True)
             if not report.verified.ok:
                 details = "; ".join(
@@ -250,10 +254,12 @@ def _patch(
         yield
     finally:
         try:
-            restore_hosts(state, leased, runs_dir, light.lease, this_process(), keeper.reason)
+            with stoppable():  # a cancelled caller must not stop this, too
+                restore_hosts(state, leased, runs_dir, light.lease, this_process(), keeper.reason)
         except (TestbedError, OcsError, OSError) as error:
             light.problem = mark_not_restored(leased, runs_dir, keeper.reason, error)
             note(light.problem)
+        keeper.settle()
 
 
 def restore_hosts(state: LabState, leased: Lab, runs_dir: Path, lease: str, owner: str, reason: str) -> None:

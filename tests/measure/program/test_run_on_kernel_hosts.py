@@ -136,7 +136,7 @@ def test_light_or_lease_that_is_not_to_be_had_is_exit_code_3(lab, up, tmp_path):
         with pytest.raises(LightDenied, match="not granted within 0 s") as denied:
             lab.run("true", hosts=["a", "b"])
         assert denied.value.exit_code == 3
-        command = [sys.executable, "-m", "testbed.cli", "run", up, "--json", "--host", "a", "--", "true"]
+        command = [sys.executable, "-m", "testbed.cli", "run", up, "--json", "--hosts-of", "a", "--", "true"]
         done = subprocess.run(
             command,
             capture_output=True,
