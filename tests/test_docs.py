@@ -38,10 +38,10 @@ def code_in(text: str) -> Iterator[str]:
 
 
 def commands_in(text: str) -> Iterator[list[str]]:
-    """Yield words of every `testbed COMMAND ...` in code; what follows `;`, `#` or `&&` is not part of it."""
+    """Yield words of every `testbed COMMAND ...` in code; what follows `--`, `;`, `#` or `&&` is not part of it."""
     for code in code_in(text):
         if re.match(r"testbed [a-z]", code):
-            yield shlex.split(re.split(r";|#|&&|: |`", code)[0])[1:]
+            yield shlex.split(re.split(r" -- |;|#|&&|: |`", code)[0])[1:]
 
 
 @pytest.fixture(scope="module")

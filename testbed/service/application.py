@@ -24,7 +24,7 @@ from testbed.service.documents import Problem
 from testbed.service.problems import MEDIA_TYPE, answer_error, problem_of, response_of
 from testbed.service.route_table import ROUTES, Route
 
-API_VERSION = "2.6.0"
+API_VERSION = "2.7.0"
 """Version of the interface: incompatible changes raise the first number, additions the second, texts the third."""
 log = logging.getLogger(__name__)
 

@@ -261,6 +261,12 @@ PAGES: dict[str, Page] = {
         places={" LAB": f" {LAB}"},
         teardown=DOWN,
     ),
+    "run-a-program": Page(
+        needs=("kernel",),
+        setup=[HOST_PYTHON],
+        after={"testbed sim examples": [OWN_NET]},
+        teardown=DOWN,
+    ),
     "your-own-programs": Page(
         needs=("kernel",),
         setup=[HOST_PYTHON],

@@ -70,6 +70,7 @@ MOVING = [
     ([], ["confirm", "LAB"]),
     (RING, ["nccl", "LAB", "--sizes", "1KiB:2KiB", *MODEL]),
     (RING, ["job", "LAB", "--iterations", "1", *MODEL]),
+    ([], ["run", "LAB", "--nodes", "2", "--", "hostname"]),
     ([], LEASE[0]),
     (LEASE, ["lease", "extend", "LAB", "LEASE", "--ttl", "2h"]),
     (LEASE, ["lease", "release", "LAB", "LEASE"]),
