@@ -10,8 +10,8 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from testbed.pytest_plugin import MARKERS
 from testbed.operate.borrow import Candidates, join_hosts
+from testbed.pytest_plugin import MARKERS
 from testbed.pytest_plugin.needs import Needs
 
 HOSTS = "abcdefgh"
