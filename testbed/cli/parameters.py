@@ -13,7 +13,7 @@ from time import sleep
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from lightbed.errors import LightbedError
 from testbed.cli import completion
@@ -93,7 +93,10 @@ def add_command(app: typer.Typer, name: str) -> None:
     declared = load_command(name)
     names = [words.removeprefix(f"{name} ") for words in COMMANDS if words.startswith(f"{name} ")]
     if declared is not None and not names:
-        app.command(name, help=_help_of(name, declared), context_settings=_settings_of(declared))(
+        kind = (
+            _CommandWithProgram if any(each.option.follows_dashes for each in fields_of(declared)) else None
+        )
+        app.command(name, cls=kind, help=_help_of(name, declared), context_settings=_settings_of(declared))(
             make_callback(name, declared)
         )
         return
@@ -121,8 +124,9 @@ def _declaration_of(words: str) -> type[Command[Any]]:
 
 
 def _settings_of(command: type[Command[Any]]) -> dict[str, bool] | None:
-    """Return the settings of a command that takes words for another program; None for others."""
-    return _PASSED_ON if any(each.option.is_rest for each in fields_of(command)) else None
+    """Return the settings of a command that takes any words for another program; None for others."""
+    has_rest = any(each.option.is_rest and not each.option.follows_dashes for each in fields_of(command))
+    return _PASSED_ON if has_rest else None
 
 
 def _help_of(words: str, declared: type[Command[Any]]) -> str:
@@ -225,6 +229,17 @@ def _callback_of_group(callback: Callback) -> Callback:
     parameters = [context, *signature.parameters.values()]
     vars(of_group).update(vars(callback), __signature__=signature.replace(parameters=parameters))
     return of_group
+
+
+class _CommandWithProgram(TyperCommand):
+    """A command that takes the words after `--` as they are, and none before."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words before `--`; those after it become `ctx.args`."""
+        at = args.index("--") if "--" in args else len(args)
+        super().parse_args(ctx, args[:at])
+        ctx.args = args[at + 1 :]
+        return list(ctx.args)
 
 
 class _OptionsAnywhere(TyperGroup):

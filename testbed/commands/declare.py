@@ -86,7 +86,7 @@ class Option:
       the client handles it, for example when to repeat a command.
     - `only_with`: it is part of the requests for this variant only.
     - `is_of_group`: it precedes the command's name, and all commands of the group have it.
-    - `is_rest`: it takes all words that are not options of the command.
+    - `is_rest`: it takes all words that are not options of the command; with `follows_dashes`, all words after `--`.
     """
 
     help: str
@@ -107,6 +107,7 @@ class Option:
     is_of_group: bool = False
     must_exist: bool = False
     is_rest: bool = False
+    follows_dashes: bool = False
     has_lines: bool = False
     is_one_line: bool = False
     only_with: str = ""

@@ -6,6 +6,7 @@ The command gets its own session and a pipe that forwards our input. It is kille
 input ends, when the deadline passes, and on SIGTERM, SIGHUP or SIGINT; if we are killed, the kernel kills it. With
 `--renew` any input restarts the deadline. At the end we print one line:
 `{"event": "guard", "reason": "exit"|"deadline"|"input_closed"|"signal", "status", "seconds", "dark_nics"}`.
+`--clean FOLDER` removes a folder at the end, usually the one that this file was copied to.
 Standard library only: this file is copied to the hosts.
 """
 
@@ -17,6 +18,7 @@ import ctypes
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -139,6 +141,7 @@ def main() -> int:
     parser.add_argument("--deadline", type=float, required=True, metavar="SECONDS")
     parser.add_argument("--renew", action="store_true", help="restart the deadline at any input")
     parser.add_argument("--nic", action="append", default=[], help="NIC whose carrier is reported at the end")
+    parser.add_argument("--clean", metavar="FOLDER", help="folder to remove at the end")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
@@ -148,6 +151,8 @@ def main() -> int:
     finally:
         dark = [nic for nic in options.nic if is_dark(nic)]
         guard.end()
+        if options.clean:
+            shutil.rmtree(options.clean, ignore_errors=True)
     status = guard.process.returncode
     seconds = round(time.monotonic() - guard.began, 3)
     line = {"event": "guard", "reason": reason, "status": status, "seconds": seconds, "dark_nics": dark}

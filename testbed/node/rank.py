@@ -2,8 +2,9 @@
 
     python3 guard.py --deadline 30 --renew -- python3 rank.py
 
-The first line of our input that is not empty is JSON: `argv`, `folder`, `variables`, `path` (put before `PATH`) and
-`nics`. Empty lines are heartbeats for the guard. Each line that we print is JSON: `out` holds a piece of the program's
+The first line of our input that is not empty is JSON: `argv`, `folder` (with `needs_folder`, the program does not start
+without it; else it starts in the home directory), `variables`, `path` (put before `PATH`) and `nics`. Empty lines are
+heartbeats for the guard; `stop` ends the program. Each line that we print is JSON: `out` holds a piece of the program's
 output, `rank` its exit code and the counters of the NICs, and `spawn` a command that Open MPI wants on another host.
 
 Open MPI calls this file in place of ssh, as `rank.py --spawn HOST WORD ...`; it reaches us through the socket whose
@@ -12,8 +13,10 @@ path is in `TESTBED_SPAWN`. Standard library only: this file is copied to the ho
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -29,6 +32,9 @@ LIMIT = 1 << 16
 WINDOW_S = 0.1
 MAX_WINDOWS = 20_000
 """Windows kept; beyond these, two become one. So a program may run for weeks."""
+PR_SET_PDEATHSIG = 1
+TERM_S = 2.0
+"""Time between SIGTERM and SIGKILL for a program that is stopped."""
 DRAIN_S = 1.0
 """Time for the output to arrive after the end of the program; a process that it left behind may hold the pipe."""
 COUNTERS = (
@@ -116,8 +122,10 @@ def forward(stream: IO[bytes], name: str) -> None:
 
 
 def read_spec() -> dict[str, Any] | None:
-    """Return what to run; None if the input ended before."""
+    """Return what to run; None if the input ends before, or says `stop`."""
     for line in sys.stdin:
+        if line.strip() == "stop":
+            return None
         if line.strip():
             spec: dict[str, Any] = json.loads(line)
             return spec
@@ -156,63 +164,110 @@ def make_environment(spec: dict[str, Any]) -> dict[str, str]:
     return environment
 
 
-def run(spec: dict[str, Any], scratch: str) -> int:
-    """Run the program of a spec to its end, and send its events; return its exit code."""
-    folder = spec["folder"] if os.path.isdir(spec["folder"]) else str(Path.home())  # noqa: PTH112 - "" is none
-    environment, nics = make_environment(spec), spec["nics"]
-    if spec.get("spawns"):
-        environment[SPAWN] = f"{scratch}/spawn"
-        agent = f"{sys.executable} {Path(__file__).absolute()} --spawn"
-        environment |= {"OMPI_MCA_plm_rsh_agent": agent, "PRTE_MCA_plm_ssh_agent": agent}
-        hostfile = Path(scratch, "hosts")
-        hostfile.write_text(spec["hostfile"], encoding="ascii")
-        environment |= dict.fromkeys(
-            ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"), str(hostfile)
-        )
-        serve_spawns(environment[SPAWN])
-    before, again, begin = read_counters(nics), read_retransmissions(), time.monotonic()
-    try:
-        process = subprocess.Popen(
+class Program:
+    """The program of a spec: started, watched, and stopped on request."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        self.folder = spec["folder"] if os.path.isdir(spec["folder"]) else str(Path.home())  # noqa: PTH112 - "" is none
+        self.is_stopped = False
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the program. Raises `OSError`."""
+        spec, environment = self.spec, make_environment(self.spec)
+        if spec.get("needs_folder") and self.folder != spec["folder"]:
+            raise NotADirectoryError(0, f"no folder {spec['folder']} on this host")
+        if spec.get("spawns"):
+            # Beside this file, where the fleet removes what it has copied.
+            scratch = tempfile.mkdtemp(dir=Path(__file__).absolute().parent)
+            agent = f"{sys.executable} {Path(__file__).absolute()} --spawn"
+            hostfile = Path(scratch, "hosts")
+            hostfile.write_text(spec["hostfile"], encoding="ascii")
+            environment |= {
+                SPAWN: f"{scratch}/spawn",
+                "OMPI_MCA_plm_rsh_agent": agent,
+                "OMPI_MCA_orte_default_hostfile": str(hostfile),
+            }
+            serve_spawns(environment[SPAWN])
+        libc = ctypes.CDLL(None)
+        self.process = subprocess.Popen(
             spec["argv"],
-            cwd=folder,
+            cwd=self.folder,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            start_new_session=True,
+            # If we are killed, so is the program. Safe: no other thread of ours holds a lock here.
+            preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),  # noqa: PLW1509
         )
+
+    def obey(self) -> None:
+        """Read our input to its end, and stop the program at the line `stop`."""
+        for line in sys.stdin:
+            if line.strip() == "stop" and self.process is not None:
+                self.is_stopped = True
+                for number, patience_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, 0.0)):
+                    with suppress(ProcessLookupError):
+                        os.killpg(self.process.pid, number)
+                    deadline = time.monotonic() + patience_s
+                    while self.process.poll() is None and time.monotonic() < deadline:
+                        time.sleep(0.02)
+
+    def watch(self) -> int:
+        """Forward the output until the program ends, send its `rank` event, and return its exit code."""
+        process, nics = self.process, self.spec["nics"]
+        assert process is not None
+        before, again, begin = read_counters(nics), read_retransmissions(), time.monotonic()
+        readers = [
+            threading.Thread(target=forward, args=(stream, name), daemon=True)
+            for stream, name in ((process.stdout, "stdout"), (process.stderr, "stderr"))
+        ]
+        for reader in readers:
+            reader.start()
+        rates = Rates(nics)
+        while True:
+            try:
+                process.wait(rates.window_s)
+                break
+            except subprocess.TimeoutExpired:
+                rates.add_window()
+        rates.add_window()
+        seconds = time.monotonic() - begin
+        for reader in readers:
+            reader.join(DRAIN_S)
+        code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        after = read_counters(nics)
+        send(
+            event="rank",
+            exit_code=code,
+            stopped=self.is_stopped,
+            seconds=round(seconds, 3),
+            folder=self.folder,
+            nics={
+                nic: {name: after[nic][name] - old for name, old in counters.items() if name in after[nic]}
+                for nic, counters in before.items()
+            },
+            rates=rates.describe(),
+            retransmitted=read_retransmissions() - again,
+        )
+        return code
+
+
+def run(spec: dict[str, Any]) -> int:
+    """Run the program of a spec to its end, and send its events; return its exit code."""
+    program = Program(spec)
+    try:
+        program.start()
     except OSError as error:
         code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUNNABLE
         send(event="out", stream="stderr", text=f"{spec['argv'][0]}: {error.strerror}\n")
-        send(event="rank", exit_code=code, seconds=0.0, folder=folder, nics={}, rates={}, retransmitted=0)
+        nothing: dict[str, Any] = {"nics": {}, "rates": {}, "retransmitted": 0, "seconds": 0.0}
+        send(event="rank", exit_code=code, stopped=False, folder=program.folder, **nothing)
         return code
-    readers = [
-        threading.Thread(target=forward, args=(stream, name), daemon=True)
-        for stream, name in ((process.stdout, "stdout"), (process.stderr, "stderr"))
-    ]
-    for reader in readers:
-        reader.start()
-    rates = Rates(nics)
-    while True:
-        try:
-            process.wait(rates.window_s)
-            break
-        except subprocess.TimeoutExpired:
-            rates.add_window()
-    seconds = time.monotonic() - begin
-    for reader in readers:
-        reader.join(DRAIN_S)
-    code = process.returncode if process.returncode >= 0 else 128 - process.returncode
-    after = read_counters(nics)
-    send(
-        event="rank",
-        exit_code=code,
-        seconds=round(seconds, 3),
-        folder=folder,
-        nics={nic: {name: after[nic][name] - old for name, old in before[nic].items()} for nic in nics},
-        rates=rates.describe(),
-        retransmitted=read_retransmissions() - again,
-    )
-    return code
+    threading.Thread(target=program.obey, daemon=True).start()
+    return program.watch()
 
 
 def main() -> int:
@@ -223,10 +278,7 @@ def main() -> int:
     spec = read_spec()
     if spec is None:
         return 0
-    # Heartbeats are for the guard; we only keep the pipe empty.
-    threading.Thread(target=sys.stdin.read, daemon=True).start()
-    with tempfile.TemporaryDirectory(prefix="testbed-") as scratch:
-        return run(spec, scratch)
+    return run(spec)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 
 from ocs_drivers.model import CrossConnects
 from testbed.design.model import Wiring
-from testbed.errors import LeaseDenied, LeaseImpossible, UnderMaintenance, VerifyFailed
+from testbed.errors import HostError, LeaseDenied, LeaseImpossible, UnderMaintenance, VerifyFailed
 from testbed.lab.model import Lab, shard_of
 from testbed.leases.listing import read_leases, read_maintenance
 from testbed.leases.model import Lease, parts_of
@@ -31,7 +31,8 @@ from testbed.operate.recovery.records import operations_of
 from testbed.operate.session import Change, LabSession, open_lab
 from testbed.storage.looking import read_rows
 
-POLL_S = 0.5
+POLL_S = (0.5, 5.0)
+"""First and longest pause between two looks at the switches and leases, in seconds."""
 _APPLIED = frozenset({"applied", "verified"})
 OpenSession = Callable[[Lab], AbstractContextManager[LabSession]]
 """Opens a lab, or a shard of it, for changes under the borrower's lease."""
@@ -67,8 +68,8 @@ class Candidates:
         wanted = self._count_wanted(needs)
         fitting = [host for host in self.nics if self._fits(host, needs)]
         if len(fitting) < wanted or not set(needs.names) <= set(fitting):
-            what = f"{wanted} hosts of {needs.degree or 1} NICs and {needs.gpus} GPUs"
-            return f"it has not {what}: {len(fitting)} of {len(self.nics)} hosts are so"
+            what = f"{wanted} hosts with {needs.degree or 1} NICs and {needs.gpus} GPUs"
+            return f"it does not have {what}: {len(fitting)} of {len(self.nics)} hosts fit"
         usable = {host for group in self._usable(needs) for host in group}
         if usable.issuperset(needs.names) and len(usable) >= wanted:
             return ""
@@ -154,6 +155,7 @@ class HostRequest:
         deadline = time.monotonic() + self.wait_s
         request: Lease | None = None
         chosen: tuple[str, ...] = ()
+        pause_s = POLL_S[0]
         try:
             while True:
                 candidates = self._read_candidates()
@@ -179,7 +181,8 @@ class HostRequest:
                     raise LeaseDenied(f"{what} within {self.wait_s:g} s; see `testbed lease list`")
                 if is_new:
                     on_wait(", ".join(chosen))
-                time.sleep(POLL_S)
+                time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
+                pause_s = min(1.5 * pause_s, POLL_S[1])
         finally:
             if request is not None:
                 with suppress(LeaseDenied):
@@ -291,7 +294,7 @@ class LabState:
         """
         lab = session.lab
         if owner:
-            _settle_killed(session, owner, reason)
+            _conclude_operations(session, owner, reason)
         parts = (
             _plan_return(session, name, held)
             for name, held in self.circuits.items()
@@ -317,6 +320,9 @@ def _bring_back(intent: Intent, lab: Lab, reopen: OpenSession, reason: str) -> N
     here, design = design_of_intent(whole, intent)
     change = Change("rollback", f"back to epoch {intent.epoch}: {reason}")
     with reopen(here) as session:
+        if session.off:
+            what = "; ".join(f"{name}: {why}" for name, why in session.off.items())
+            raise HostError(f"epoch {intent.epoch} of lab '{lab.name}' is not installed again: {what}")
         brought = session.carry_out(design, session.plan(design), stated=intent.stated, change=change)
     if intent.state == "verified" and not brought.verified.ok:
         details = "; ".join(finding.detail for finding in brought.verified.findings)
@@ -325,21 +331,22 @@ def _bring_back(intent: Intent, lab: Lab, reopen: OpenSession, reason: str) -> N
         )
 
 
-def _settle_killed(session: LabSession, owner: str, reason: str) -> None:
-    """Conclude the operations without an epoch of a process that was killed: what they sent is undone now.
+def _conclude_operations(session: LabSession, owner: str, reason: str) -> None:
+    """Conclude the operations without an epoch of a process that were not completed: what they sent is undone now.
 
     Open steps of switches are judged by a read, those of hosts count as unknown.
     """
     journal, lab = session.writable, session.lab
     with_epoch = {intent.operation for intent in load_intents(journal.directory, lab.name)}
     for record in operations_of(journal.directory, lab.name):
-        if record.row["owner"] != owner or record.state != "killed" or record.id in with_epoch:
+        if record.row["owner"] != owner or record.state in ("running", "done") or record.id in with_epoch:
             continue
         for switch in session.switches.values():
             journal.settle(lab.name, switch.address, switch.read())
         journal.steps.for_all(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], reason)
         journal.steps.give_up(record.id, reason)
-        journal.note(record.id, state="failed", finished=now(), reason=f"killed; undone: {reason}")
+        if record.state == "killed":
+            journal.note(record.id, state="failed", finished=now(), reason=f"killed; undone: {reason}")
 
 
 def _select_ours(lab: Lab, switch: str, held: CrossConnects) -> CrossConnects:

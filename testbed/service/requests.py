@@ -55,6 +55,7 @@ class Request(BaseModel):
     writes: ClassVar[Mapping[str, str]] = {}
     options: ClassVar[Mapping[str, str]] = {}
     is_lab_last: ClassVar[bool] = False
+    has_program: ClassVar[bool] = False
     names_lab_file: ClassVar[bool] = True
     has_runs_dir: ClassVar[bool] = True
 
@@ -86,9 +87,11 @@ class Request(BaseModel):
         values = {name: self._values(name, folder) for name in type(self).model_fields}
         positional = [str(one) for name in self.positional for one in values[name]]
         labs = [str(lab_files[name]) for name in self.named_labs() if self.names_lab_file]
-        ends = [*positional, *labs] if self.is_lab_last else [*labs, *positional]
         options = [*self._options(values), *([f"--runs-dir={runs_dir}"] if self.has_runs_dir else [])]
-        return [*self.words(lab_files), *options, *([] if self.text else ["--json"]), "--", *ends]
+        front = [*self.words(lab_files), *options, *([] if self.text else ["--json"])]
+        if self.has_program:
+            return [*front, *labs, "--", *positional]
+        return [*front, "--", *([*positional, *labs] if self.is_lab_last else [*labs, *positional])]
 
     def words(self, lab_files: Mapping[str, Path]) -> list[str]:
         """Return the words with which the command begins."""
@@ -184,6 +187,7 @@ def _model_of(words: str, command: type[Command[Any]], variant: str) -> type[Req
     model.lane = command.variants.get(variant, command.lane)
     model.is_lab_last, model.has_runs_dir = command.is_lab_last, command.has_runs_dir
     model.names_lab_file = command.needs not in ("nothing", "switch")
+    model.has_program = any(each.option.follows_dashes for each in included)
     model.positional = tuple(each.name for each in included if each.option.is_argument)
     model.files = tuple(each.name for each in included if each.option.reads)
     model.writes = {each.name: each.option.writes for each in included if each.option.writes}

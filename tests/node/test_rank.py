@@ -76,6 +76,7 @@ def test_the_program_gets_its_folder_variables_path_and_no_input(tmp_path):
 
     assert output(events) == [f"{tmp_path} 3\n"]
     missing = run("pwd", folder=str(tmp_path / "missing"))
+    assert run("pwd", folder=str(tmp_path / "missing"), needs_folder=True)[-1]["exit_code"] == 126
     assert output(missing) == [f"{Path.home()}\n"] == [missing[-1]["folder"] + "\n"]
 
 
@@ -98,6 +99,18 @@ def test_a_command_for_another_host_is_handed_on():
     (spawn,) = (each for each in events if each["event"] == "spawn")
     assert spawn == {"event": "spawn", "host": "b", "command": "PATH=x; orted -mca y 1"}
     assert events[-1]["exit_code"] == 0
+
+
+def test_stop_ends_the_program_which_still_reports():
+    process = subprocess.Popen(
+        [sys.executable, "-IS", RANK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+    document = {"argv": ["sh", "-c", "trap '' TERM; echo on; sleep 60"], "folder": "", "variables": {}}
+    process.stdin.write(json.dumps(document | {"path": [], "nics": ["lo"]}) + "\n")
+    assert [json.loads(process.stdout.readline())["event"] for _ in range(2)] == ["ready", "out"]
+    process.stdin.write("stop\n")
+    event = json.loads(process.communicate(timeout=20)[0])
+    assert (event["event"], event["stopped"], event["exit_code"]) == ("rank", True, 128 + signal.SIGKILL)
 
 
 def test_rates_keep_a_bounded_number_of_windows(monkeypatch):

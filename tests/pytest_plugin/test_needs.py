@@ -81,8 +81,8 @@ def test_hosts_that_circuits_join_are_taken_together():
 
 
 def test_a_lab_that_is_too_small_is_told_from_one_that_is_broken():
-    assert "0 of 8 hosts are so" in lab().explain_lack(Needs(hosts=2, degree=3))
-    assert "0 of 8 hosts are so" in lab().explain_lack(Needs(hosts=2, gpus=1))
+    assert "0 of 8 hosts fit" in lab().explain_lack(Needs(hosts=2, degree=3))
+    assert "0 of 8 hosts fit" in lab().explain_lack(Needs(hosts=2, gpus=1))
     assert lab(gpus=2).explain_lack(Needs(hosts=8, gpus=2)) == ""
     assert lab(faults="ab").explain_lack(Needs(hosts=6)) == ""
     assert "marked broken (a: no_light, b: no_light)" in lab(faults="ab").explain_lack(Needs(hosts=7))

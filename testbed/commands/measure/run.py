@@ -15,10 +15,11 @@ from testbed.commands.documents import ERROR, Document, key
 from testbed.commands.groups import MovingCommand, TopologyCommand
 from testbed.commands.place import Place
 from testbed.errors import UsageError
+from testbed.storage.owner import RUN
 
 if TYPE_CHECKING:
     from testbed.measure.program.light import Light
-    from testbed.measure.program.ranks import Output, ProgramResult, RankResult
+    from testbed.measure.program.ranks import Output, RankResult, Ranks
 
 PHASE = "program"
 
@@ -38,7 +39,7 @@ class ProgramRank:
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramLink:
-    """Traffic of one direction of a link: bytes, mean rate, and the 95th percentile of the rates in 0.1 s.
+    """Traffic of one direction of a link: bytes, mean rate, and as peak the 95th percentile of the rates in 0.1 s.
 
     `retransmitted` counts the TCP segments that the sending host sent again, over all of its links.
     """
@@ -57,8 +58,8 @@ class ProgramLink:
 class ProgramDocument(Document):
     """Outcome of a program. `code` is the exit code of the rank that failed first, 0 if none did.
 
-    `patched` is False if the circuits were in place before; `restored` is False if the hosts could not be given back as
-    they were, which `problem` explains.
+    `failed_rank` is None also for mpirun, whose exit code does not say which rank it was. `patched` is False if no
+    circuit was changed; `restored` is False if the hosts could not be restored, which `problem` explains.
     """
 
     run_id: str
@@ -76,6 +77,17 @@ class ProgramDocument(Document):
     seconds: float
     restored: bool
     problem: str
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the JSON object that the run keeps: without output, which files hold, and without secrets."""
+        from testbed.measure.results.run import redact_arguments
+
+        document = self.to_json()
+        ranks = [
+            {name: value for name, value in rank.items() if name not in ("stdout", "stderr")}
+            for rank in document["ranks"]
+        ]
+        return document | {"ranks": ranks, "command": list(redact_arguments(self.command))}
 
     @property
     def exit_code(self) -> int:
@@ -101,19 +113,20 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
     wait: Annotated[
         float, option("Wait this long for the lease of the hosts.", metavar="SECONDS", least=0, most=86400)
     ] = 0.0
-    reason: Annotated[
-        str, option("Reason, which lease and run record.", metavar="TEXT", is_one_line=True)
-    ] = ""
+    reason: Annotated[str, option("Reason, stored with the lease.", metavar="TEXT", is_one_line=True)] = ""
     folder: Annotated[
         str,
         option(
-            "Working directory on the hosts; default: this one, where it exists, else the home directory.",
+            "Working directory on the hosts; default: this folder if the host has it, else the home directory.",
             "--chdir",
             metavar="FOLDER",
         ),
     ] = ""
     program: Annotated[
-        tuple[str, ...], argument("Command and its arguments.", "-- COMMAND...", is_rest=True)
+        tuple[str, ...],
+        argument(
+            "Command and its arguments, after `--`.", "-- COMMAND...", is_rest=True, follows_dashes=True
+        ),
     ] = REQUIRED
 
     def validate(self) -> None:
@@ -129,7 +142,9 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
         from testbed.errors import HostError
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.measure.program.keeper import Keeper
-        from testbed.measure.program.light import LightRequest, provide_light
+        from testbed.measure.program.light import LightRequest, deny_light, provide_light
+        from testbed.measure.program.ranks import start_guards
+        from testbed.measure.results.run import redact_arguments
         from testbed.measure.results.store import RunStore
         from testbed.operate.apply import check_permission
 
@@ -142,8 +157,9 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
                 "`testbed sim up --hosts kernel`"
             )
         request = LightRequest(self.nodes, self.topology_name, self.wait)
+        text = " ".join(shlex.join(redact_arguments(self.program)).split())
         with RunStore(runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run:
-            reason = f"run {run.run_id}: {self.reason or shlex.join(self.program)}"[:200]
+            reason = f"run {run.run_id}: {self.reason or text}"[:200]
             assert place.lab_file is not None
 
             def note(line: str) -> None:
@@ -152,43 +168,54 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
 
             with Keeper(runs_dir, place.lab_file, run.run_id, reason) as keeper:
                 with provide_light(lab, request, runs_dir, keeper, note) as light:
-                    result = self._run_on(light, run.run_id, run.directory, place)
-                document = self._describe(run.run_id, light, result)
-            run.add_phase(PHASE, _without_output(document.to_json()))
-        for line in _summary_lines(document, result):
+                    ranks = self._make_ranks(light, run.run_id, place)
+                    try:
+                        with deny_light():
+                            launch = start_guards(light.fleet, light.hosts)
+                        ranks.run(launch, run.directory / "ranks")
+                    except BaseException:
+                        run.add_phase(PHASE, self._describe(run.run_id, light, ranks).to_record())
+                        raise
+                document = self._describe(run.run_id, light, ranks)
+            run.add_phase(PHASE, document.to_record())
+        if RUN in os.environ and not place.is_quiet:  # a service keeps the end of the output only
+            for each in document.ranks:
+                place.say(*(f"[{each.rank}:{each.host}] {line}" for line in each.stdout.splitlines()))
+        for line in _summarise(document, ranks):
             note(line)
         return document
 
-    def _run_on(self, light: Light, run_id: str, directory: Path, place: Place) -> ProgramResult:
-        from testbed.lab.hosts.environment import variables_for
-        from testbed.lab.hosts.fleet import SshFleet
-        from testbed.measure.program.ranks import Program, run_program
+    def _make_ranks(self, light: Light, run_id: str, place: Place) -> Ranks:
+        from testbed.measure.program.ranks import Program, Ranks
 
+        is_in_service = RUN in os.environ
         program = Program(
             argv=self.program,
             hosts=light.hosts,
-            variables=variables_for(light.hosts),
+            variables=light.variables,
             run_id=run_id,
-            folder=self.folder or ("" if "LIGHTBED_RUN" in os.environ else str(Path.cwd())),
+            folder=self.folder or ("" if is_in_service else str(Path.cwd())),
+            needs_folder=bool(self.folder),
         )
 
-        def show(output: Output) -> None:
-            if not place.is_quiet:
-                _print_output(output)
+        def find_problem() -> str:
+            return light.watch.problem
 
-        with SshFleet(light.lab) as fleet:
-            return run_program(fleet, program, directory / "ranks", show)
+        if place.is_quiet or is_in_service:
+            return Ranks(program, find_problem=find_problem)
+        return Ranks(program, _print_output, find_problem)
 
-    def _describe(self, run_id: str, light: Light, result: ProgramResult) -> ProgramDocument:
+    def _describe(self, run_id: str, light: Light, ranks: Ranks) -> ProgramDocument:
+        failure = ranks.failure
         return ProgramDocument(
             run_id=run_id,
             lab=light.lab.name,
             simulated=light.lab.simulated,
             command=self.program,
             reason=self.reason,
-            lease=light.lease,
-            code=(result.failure.exit_code or 0) if result.failure else 0,
-            failed_rank=result.failure.rank if result.failure else None,
+            lease=light.watch.lease,
+            code=(failure.exit_code or 0) if failure else 0,
+            failed_rank=None if failure is None or ranks.program.is_mpi else failure.rank,
             ranks=tuple(
                 ProgramRank(
                     rank=each.rank,
@@ -199,18 +226,18 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
                     stdout=each.stdout,
                     stderr=each.stderr,
                 )
-                for each in result.ranks
+                for each in ranks.results
             ),
-            links=tuple(link for each in result.ranks for link in _links_of(light, each)),
-            patched=light.is_patched,
+            links=tuple(link for each in ranks.results for link in _list_links(light, each)),
+            patched=light.was_patched,
             patch_s=light.patch_s,
-            seconds=max((each.seconds for each in result.ranks), default=0.0),
+            seconds=max((each.seconds for each in ranks.results), default=0.0),
             restored=not light.problem,
             problem=light.problem,
         )
 
 
-def _links_of(light: Light, rank: RankResult) -> Iterator[ProgramLink]:
+def _list_links(light: Light, rank: RankResult) -> Iterator[ProgramLink]:
     """Yield the traffic of a host's NICs; a NIC without a link of the topology is named alone."""
     from testbed.design.model import Nic
 
@@ -241,23 +268,15 @@ def _print_output(output: Output) -> None:
         print(f"[{output.rank}:{output.host}] {line}", file=stream, flush=True)
 
 
-def _without_output(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document as the run keeps it: the output stands in files."""
-    ranks = [
-        {name: value for name, value in rank.items() if name not in ("stdout", "stderr")}
-        for rank in document["ranks"]
-    ]
-    return document | {"ranks": ranks}
-
-
-def _summary_lines(document: ProgramDocument, result: ProgramResult) -> Iterator[str]:
+def _summarise(document: ProgramDocument, ranks: Ranks) -> Iterator[str]:
     """Yield how a program ended, as lines for people."""
-    if result.failure is not None:
-        failure = result.failure
+    if ranks.failure is not None:
+        failure = ranks.failure
+        who = "mpirun" if ranks.program.is_mpi else f"rank {failure.rank}"
         why = f" ({failure.problem})" if failure.problem else ""
-        others = [each.host.name for each in result.ranks if each.exit_code is None]
+        others = [each.host.name for each in ranks.results if each.exit_code is None]
         rest = f"; stopped: {', '.join(others)}" if others else ""
-        yield f"rank {failure.rank} on host {failure.host.name} ended first with {failure.exit_code}{why}{rest}"
+        yield f"{who} on host {failure.host.name} ended first with {failure.exit_code}{why}{rest}"
     if document.links:
         busiest = max(document.links, key=lambda link: link.mean_mbps)
         total = sum(link.sent_bytes for link in document.links)

@@ -65,8 +65,11 @@ class Fleet(Protocol):
         """
         ...
 
-    def start(self, commands: Mapping[str, str]) -> Launch:
-        """Start one long-running command per host (`{host: command}`)."""
+    def start(self, commands: Mapping[str, str], *, keep_output: bool = True) -> Launch:
+        """Start one long-running command per host (`{host: command}`).
+
+        Without `keep_output`, results hold the last lines only: a program may print for weeks.
+        """
         ...
 
 
@@ -87,9 +90,9 @@ class PartOfFleet:
         """Copy files to the hosts of this part, or to `hosts`."""
         return self.whole.put(files, hosts=[host.name for host in self.hosts] if hosts is None else hosts)
 
-    def start(self, commands: Mapping[str, str]) -> Launch:
+    def start(self, commands: Mapping[str, str], *, keep_output: bool = True) -> Launch:
         """Start one command per host."""
-        return self.whole.start(commands)
+        return self.whole.start(commands, keep_output=keep_output)
 
 
 class SshFleet:
@@ -162,9 +165,9 @@ class SshFleet:
             raise HostError(f"copying files failed on {where}", reasons=reasons)
         return directory
 
-    def start(self, commands: Mapping[str, str]) -> SshLaunch:
+    def start(self, commands: Mapping[str, str], *, keep_output: bool = True) -> SshLaunch:
         """Start one command per host. Raises `HostError` naming every host on which that fails."""
-        launch = SshLaunch(self._loop)
+        launch = SshLaunch(self._loop, keep_output=keep_output)
         try:
             self._loop.call(launch.open({host: self._connection(host) for host in commands}, commands))
         except BaseException:

@@ -6,6 +6,7 @@ import asyncio
 import queue
 import secrets
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 10.0
 END_TIMEOUT_S = 3.0
+POLL_S = 0.02
 MARK = "LIGHTBED_COMMAND"
+MAX_QUEUED_LINES = 10_000
+TAIL_LINES = 20
+"""Last lines of a command whose output is not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,10 @@ class Launch(Protocol):
         """Return the result of each command. Raises `HostError` naming hosts whose command runs after `timeout_s`."""
         ...
 
+    def result(self, host: str) -> Completed:
+        """Return the result of a command that has ended."""
+        ...
+
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *exception: object) -> None:
@@ -69,8 +78,9 @@ class Launch(Protocol):
 class SshLaunch:
     """A `Launch` over the connections of an `SshFleet`, created by `SshFleet.start`."""
 
-    def __init__(self, loop: LoopThread) -> None:
+    def __init__(self, loop: LoopThread, *, keep_output: bool = True) -> None:
         self._loop = loop
+        self._kept_lines = None if keep_output else TAIL_LINES
         self._lines: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
         self._processes: dict[str, asyncssh.SSHClientProcess[str]] = {}
         self._followers: dict[str, asyncio.Task[Completed]] = {}
@@ -99,9 +109,12 @@ class SshLaunch:
         import asyncssh
 
         errors = asyncio.create_task(_read_all(process.stderr))
-        stdout: list[str] = []
+        stdout: deque[str] = deque(maxlen=self._kept_lines)
         try:
             while line := await process.stdout.readline():  # iterating gives an empty line at the end
+                # Hosts wait while nobody takes their lines; the queue is of threads, and has no event to wait for.
+                while self._lines.qsize() > MAX_QUEUED_LINES:  # noqa: ASYNC110
+                    await asyncio.sleep(POLL_S)
                 stdout.append(line)
                 self._lines.put((host, line.rstrip("\n")))
         except (asyncssh.Error, OSError) as error:
@@ -140,6 +153,10 @@ class SshLaunch:
     def wait(self, timeout_s: float) -> dict[str, Completed]:
         """Return the results by host. Raises `HostError` naming hosts whose command runs after `timeout_s`."""
         return self._loop.call(self._wait(timeout_s))
+
+    def result(self, host: str) -> Completed:
+        """Return the result of a command that has ended."""
+        return self._followers[host].result()
 
     async def _wait(self, timeout_s: float) -> dict[str, Completed]:
         if self._followers:

@@ -85,7 +85,6 @@ def _give_back(debts: Debts, runs_dir: Path, lab_file: Path, run_id: str, reason
 
 def _restore(debts: Debts, lab: Lab, runs_dir: Path, reason: str, owner: str, store: LeaseStore) -> str:
     """Restore the hosts; return why that failed, or an empty text."""
-    from lightbed.errors import LightbedError
     from testbed.lab.model import shard_of
     from testbed.leases.heartbeat import keep_alive
     from testbed.measure.program.light import TTL_S, mark_not_restored, restore_hosts
@@ -98,7 +97,7 @@ def _restore(debts: Debts, lab: Lab, runs_dir: Path, reason: str, owner: str, st
         with keep_alive(lambda: store.extend(debts.under), TTL_S / 4):
             store.extend(debts.under)
             restore_hosts(state, leased, runs_dir, debts.under, owner, reason)
-    except (LightbedError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - the lease is released, whatever the error
         return mark_not_restored(leased, runs_dir, reason, error)
     return ""
 

@@ -1,4 +1,4 @@
-"""The keeper of a program, seen from the process that runs it: it learns what to give back if we are killed."""
+"""The keeper of a program: a process that gives back lease and light if ours is killed."""
 
 from __future__ import annotations
 
@@ -7,30 +7,32 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 from lightbed.children import child_environment, module_command
 
 if TYPE_CHECKING:
     from testbed.operate.borrow import LabState
 
+Debt = Literal["lease", "hosts"]
+
 
 @dataclass
 class Keeper:
-    """Starts the process of `give_back` and writes to its input: what there is to give back if this process is killed.
+    """Starts the process of `give_back`, and writes to its input what there is to give back. A context manager.
 
-    A context manager: at its end, the keeper ends if the hosts are settled, and gives them back if not. `reason` is
-    that of our leases, by which the keeper finds one that it does not know.
+    At its end, the keeper ends if we have no debts, and pays them if we do. `reason` is that of our lease, by which the
+    keeper finds it if it was granted just before we were killed.
     """
 
     runs_dir: Path
     lab_file: Path
     run_id: str
     reason: str
-    is_settled: bool = True
+    debts: set[Debt] = field(default_factory=set)
 
     def __enter__(self) -> Self:
         from testbed.storage.address import address_in
@@ -60,10 +62,11 @@ class Keeper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with suppress(OSError):
-            if self.is_settled:
+            if not self.debts:
                 self._pipe.write("done\n")
             self._pipe.close()
-        os.waitpid(self._process, 0)
+        if not self.debts:  # else it needs the lock of our run
+            os.waitpid(self._process, 0)
 
     def note_lease(self, lease: str) -> None:
         """Let the keeper release this lease."""
@@ -71,12 +74,9 @@ class Keeper:
 
     def note_state(self, state: LabState, hosts: Sequence[str], lease: str) -> None:
         """Let the keeper restore hosts to this state, under this lease."""
-        self.is_settled = False
+        self.debts.add("hosts")
         self._write({"state": state.to_json(), "hosts": list(hosts), "under": lease})
 
-    def settle(self) -> None:
-        """Note that the hosts are restored, or that they are marked as faulty."""
-        self.is_settled = True
-
     def _write(self, document: dict[str, Any]) -> None:
-        self._pipe.write(json.dumps(document) + "\n")
+        with suppress(BrokenPipeError):  # a keeper that has died is no reason to stop
+            self._pipe.write(json.dumps(document) + "\n")

@@ -5,24 +5,21 @@ A program on a lease of its user gets the circuits as they are, unless a topolog
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 
+from lightbed.errors import LightbedError
 from lightbed.wording import count_noun
 from ocs_drivers.errors import OcsError
-from testbed.errors import (
-    ApplyFailed,
-    DriftError,
-    LeaseDenied,
-    LightDenied,
-    PlanStale,
-    TestbedError,
-    UsageError,
-)
-from testbed.lab.hosts.environment import program_environment
+from testbed.errors import LeaseDenied, LightDenied, TestbedError, UsageError
+from testbed.lab.hosts.environment import program_environment, variables_for
+from testbed.lab.hosts.fleet import Fleet, SshFleet
 from testbed.lab.model import Lab, LabHost, shard_of
 from testbed.leases.choice import get_selected_lease, select_lease
 from testbed.leases.fence import database_errors
@@ -39,11 +36,12 @@ from testbed.operate.journal import journal_in
 from testbed.operate.named_topology import NamedTopology
 from testbed.operate.session import LabSession, open_lab
 from testbed.storage.address import address_in
-from testbed.storage.database import Database
+from testbed.storage.database import DATABASE_ERRORS, Database
 from testbed.storage.owner import this_process
 
 TTL_S = 60.0
 """Duration of the lease without a heartbeat: it expires so long after its machine has died."""
+Note = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +54,48 @@ class LightRequest:
 
 
 @dataclass(slots=True)
-class Light:
-    """The hosts that a program has, in the order of its ranks.
+class LeaseWatch:
+    """Extends a lease while a program runs. `problem` is empty until the lease has ended."""
 
-    `design` is the topology in force on them, None if nobody knows one; its node i is `lab.hosts[i]`. `is_patched` is
-    False if it was there before. `problem` says after the end why the hosts could not be restored.
+    store: LeaseStore
+    lease: str
+    problem: str = ""
+
+    def beat(self) -> None:
+        """Extend the lease, or note why that is refused. Raises what the database raises."""
+        try:
+            self.store.extend(self.lease)
+        except LeaseDenied as error:
+            self.problem = str(error)
+
+
+@dataclass(slots=True)
+class Light:
+    """The hosts that a program has, in the order of its ranks, open in `fleet`, with the `variables` of programs.
+
+    `design` is the topology in force on them, None if nobody knows one; its node i is `lab.hosts[i]`. `was_patched` is
+    True if a circuit was changed for the program. `problem` says after the end why the hosts could not be restored.
     """
 
     lab: Lab
     hosts: tuple[LabHost, ...]
-    lease: str
+    watch: LeaseWatch
+    fleet: Fleet
+    variables: dict[str, str]
     design: Design | None = None
-    is_patched: bool = False
+    was_patched: bool = False
     patch_s: float = 0.0
-    outage_s: float = 0.0
     problem: str = ""
-    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Hosts of a program in the order of its ranks, and the design of `lab`, which `must_be_patched` or is there."""
+
+    lab: Lab
+    hosts: tuple[LabHost, ...]
+    design: Design | None = None
+    must_be_patched: bool = False
 
 
 @contextmanager
@@ -91,22 +115,27 @@ def open_under_lease(lab: Lab, runs_dir: Path, lease: str, *, partial: bool = Fa
 
 @contextmanager
 def provide_light(
-    lab: Lab, request: LightRequest, runs_dir: Path, keeper: Keeper, note: Callable[[str], None]
+    lab: Lab, request: LightRequest, runs_dir: Path, keeper: Keeper, note: Note
 ) -> Iterator[Light]:
     """Provide hosts with light, and give them back at the end of the block.
 
-    Raises `LightDenied` if the lease or the light is not to be had, and `UsageError`, `PlanFileError`, `IntentError`
-    and `TopologyError` for a request that cannot be met.
+    Raises `LightDenied` if the lease or the light is not available, and errors of the user for a request that cannot be
+    met, such as `UsageError` and `TopologyError`.
     """
     database = Database(address_in(runs_dir))
     try:
         with ExitStack() as stack:
-            with _deny(), database_errors(database):
+            with deny_light(), database_errors(database):
                 store = LeaseStore(database, lab.name)
                 lease, names = _lease_hosts(stack, lab, request, runs_dir, store, keeper, note)
+                watch = LeaseWatch(store, lease)
+                stack.enter_context(keep_alive(watch.beat, TTL_S / 4))
                 chosen = _choose_hosts(lab, request, runs_dir, names)
-                light = _find_light(lab, request, runs_dir, lease, chosen)
-            if light.is_patched:
+                choice = _choose_light(lab, request, runs_dir, lease, chosen)
+                variables = variables_for(choice.hosts)
+                fleet = stack.enter_context(SshFleet(shard_of(lab, [host.name for host in choice.hosts])))
+            light = Light(choice.lab, choice.hosts, watch, fleet, variables, choice.design)
+            if choice.must_be_patched:
                 leased = shard_of(lab, names) if len(names) < len(lab.hosts) else lab
                 stack.enter_context(_patch(light, leased, runs_dir, keeper, note))
             yield light
@@ -115,13 +144,15 @@ def provide_light(
 
 
 @contextmanager
-def _deny() -> Iterator[None]:
-    """Convert errors of leases, switches and proofs into `LightDenied`."""
+def deny_light() -> Iterator[None]:
+    """Convert errors before the start of a program into `LightDenied`, except those that the user has to correct."""
     try:
         yield
     except LightDenied:
         raise
-    except (LeaseDenied, ApplyFailed, DriftError, PlanStale, OcsError) as error:
+    except (TestbedError, OcsError) as error:
+        if error.who == "user" and not isinstance(error, LeaseDenied):
+            raise
         raise LightDenied(f"no light: {error}") from error
 
 
@@ -132,35 +163,41 @@ def _lease_hosts(
     runs_dir: Path,
     store: LeaseStore,
     keeper: Keeper,
-    note: Callable[[str], None],
+    note: Note,
 ) -> tuple[str, tuple[str, ...]]:
-    """Return a lease and the hosts that it covers: the user's, or one of our own that `stack` ends."""
+    """Return a lease and the hosts that it covers: the user's, or one of our own that `stack` releases."""
     selected = get_selected_lease()
     if selected:
-        held = store.get(selected)
+        held = store.extend(selected)  # raises if it is somebody else's
         if held.state != "granted":
             raise LightDenied(f"lease {selected} is {held.state}: wait until it is granted")
         return selected, tuple(
             host.name for host in lab.hosts if parts_of(lab, [f"host:{host.name}"]) <= held.parts
         )
-    names = _hosts_of_topology(lab, request.topology, runs_dir)
+    names = _list_hosts_of_topology(lab, request.topology, runs_dir)
     needs = HostNeeds(hosts=request.nodes, names=names)
-    asking = HostRequest(lab, needs, store, request.wait_s, keeper.reason, TTL_S)
-    lease, hosts = asking.acquire(lambda wanted: note(f"waiting for the lease of {wanted}"))
-    keeper.note_lease(lease.id)
+    host_request = HostRequest(lab, needs, store, request.wait_s, keeper.reason, TTL_S)
+    keeper.debts.add("lease")
+    try:
+        lease, hosts = host_request.acquire(lambda wanted: note(f"waiting for the lease of {wanted}"))
+    except (LightbedError, *DATABASE_ERRORS):
+        keeper.debts.discard("lease")  # `acquire` has withdrawn the request
+        raise
     stack.callback(_release, store, lease.id, keeper)
-    stack.enter_context(keep_alive(lambda: store.extend(lease.id), TTL_S / 4))
+    keeper.note_lease(lease.id)
     note(f"lease {lease.id}: {', '.join(hosts)}")
     return lease.id, hosts
 
 
 def _release(store: LeaseStore, lease: str, keeper: Keeper) -> None:
-    if keeper.is_settled:  # else the keeper restores the hosts, under this lease
-        with suppress(LeaseDenied):  # somebody has ended it meanwhile
-            store.release(lease)
+    if "hosts" in keeper.debts:
+        return  # the keeper restores the hosts, under this lease
+    with suppress(LeaseDenied):  # somebody has ended it meanwhile
+        store.release(lease)
+    keeper.debts.discard("lease")
 
 
-def _hosts_of_topology(lab: Lab, named: NamedTopology, runs_dir: Path) -> tuple[str, ...]:
+def _list_hosts_of_topology(lab: Lab, named: NamedTopology, runs_dir: Path) -> tuple[str, ...]:
     """Return the hosts that options, a plan file or an epoch name; none if any hosts will do."""
     if named.plan_file is not None:
         from testbed.design.plans.file import read_plan  # with all workloads that a plan may be for
@@ -173,7 +210,7 @@ def _hosts_of_topology(lab: Lab, named: NamedTopology, runs_dir: Path) -> tuple[
 
 def _choose_hosts(lab: Lab, request: LightRequest, runs_dir: Path, names: Sequence[str]) -> tuple[str, ...]:
     """Return the hosts of the program among those that are leased."""
-    wanted = _hosts_of_topology(lab, request.topology, runs_dir)
+    wanted = _list_hosts_of_topology(lab, request.topology, runs_dir)
     missing = [name for name in wanted if name not in names]
     if missing:
         raise LightDenied(f"the lease does not cover host {', '.join(missing)}: request one that does")
@@ -186,20 +223,20 @@ def _choose_hosts(lab: Lab, request: LightRequest, runs_dir: Path, names: Sequen
     return chosen
 
 
-def _find_light(
+def _choose_light(
     lab: Lab, request: LightRequest, runs_dir: Path, lease: str, chosen: tuple[str, ...]
-) -> Light:
-    """Return the light for the hosts: the topology that is named, else the one in force, else the default.
+) -> _Choice:
+    """Return the topology of the hosts: the one that is named, else the one in force, else the default.
 
-    Without a named topology, a lease of the user and a single host need no patch.
+    Without a named topology, hosts on a lease of the user, and a single host, are not patched.
     """
     here, named = shard_of(lab, chosen), request.topology
     if named.epoch is not None:
-        choice = choose_design(lab, named, runs_dir)
-        return _lit(choice.lab, lease, choice.design, is_patched=True)
+        stored = choose_design(lab, named, runs_dir)
+        return _order_ranks(stored.lab, stored.design, must_be_patched=True)
     if replace(named, hosts=()).words:
         there, design, _ = state_design(here, named)
-        return _lit(there, lease, design, is_patched=True)
+        return _order_ranks(there, design, must_be_patched=True)
     in_force = next(
         (
             intent
@@ -211,61 +248,76 @@ def _find_light(
     is_own = lease != get_selected_lease()
     if in_force is not None and (not is_own or set(in_force.hosts) == set(chosen)):
         there, design = design_of_intent(lab, in_force)
-        return _lit(there, lease, design, is_patched=is_own, only=chosen)
+        return _order_ranks(there, design, must_be_patched=is_own, only=chosen)
     if not is_own or len(chosen) == 1:
-        return Light(here, here.hosts, lease)
+        return _Choice(here, here.hosts)
     there, design, _ = state_design(here, named)
-    return _lit(there, lease, design, is_patched=True)
+    return _order_ranks(there, design, must_be_patched=True)
 
 
-def _lit(lab: Lab, lease: str, design: Design, *, is_patched: bool, only: Sequence[str] = ()) -> Light:
-    """Return the light of a design; its ranks follow a ring of the topology."""
+def _order_ranks(lab: Lab, design: Design, *, must_be_patched: bool, only: Sequence[str] = ()) -> _Choice:
+    """Return the choice of a design whose ranks follow a ring of the topology."""
     ranks = program_environment(lab, design.topology).ranks
     hosts = tuple(host for host in ranks if not only or host.name in only)
-    return Light(lab, hosts, lease, design, is_patched)
+    return _Choice(lab, hosts, design, must_be_patched)
 
 
 @contextmanager
-def _patch(
-    light: Light, leased: Lab, runs_dir: Path, keeper: Keeper, note: Callable[[str], None]
-) -> Iterator[None]:
+def _patch(light: Light, leased: Lab, runs_dir: Path, keeper: Keeper, note: Note) -> Iterator[None]:
     """Bring the design into force within the block, and restore the leased hosts after it."""
-    begin_s = time.monotonic()
-    with _deny(), open_under_lease(leased, runs_dir, light.lease) as session:
+    lease, begin_s = light.watch.lease, time.monotonic()
+    with deny_light(), open_under_lease(leased, runs_dir, lease) as session:
         state = LabState.read(session)
-        keeper.note_state(state, [host.name for host in leased.hosts], light.lease)
+        keeper.note_state(state, [host.name for host in leased.hosts], lease)
     try:
-        with _deny():
+        with deny_light():
             assert light.design is not None
-            with (
-                stop_on_interrupt(note),
-                open_under_lease(light.lab, runs_dir, light.lease) as session,
-            ):
-                report = session.bring_up(light.design, light.notes.append, take_over=True)
+            with stop_on_interrupt(note), open_under_lease(light.lab, runs_dir, lease) as session:
+                report = session.bring_up(light.design, take_over=True)
             if not report.verified.ok:
                 details = "; ".join(
                     f"{each.kind}: {each.subject}: {each.detail}" for each in report.verified.findings[:5]
                 )
                 raise LightDenied(f"no light: the proof after patching has findings: {details}")
-        light.patch_s, light.outage_s = time.monotonic() - begin_s, report.apply.outage_s
-        circuits = count_noun(len(report.plan.circuits), "circuit")
-        change = "patched" if report.plan.has_changes else "in place"
-        note(f"{circuits} {change} and verified in {light.patch_s:.1f} s")
+        light.patch_s, light.was_patched = time.monotonic() - begin_s, report.plan.has_changes
+        change = "patched" if light.was_patched else "in place"
+        note(
+            f"{count_noun(len(report.plan.circuits), 'circuit')} {change} and verified in {light.patch_s:.1f} s"
+        )
         yield
     finally:
-        try:
-            with stoppable():  # a cancelled caller must not stop this, too
-                restore_hosts(state, leased, runs_dir, light.lease, this_process(), keeper.reason)
-        except (TestbedError, OcsError, OSError) as error:
-            light.problem = mark_not_restored(leased, runs_dir, keeper.reason, error)
-            note(light.problem)
-        keeper.settle()
+        with _ignore_first_interrupt(note):
+            try:
+                with stoppable():  # a cancelled caller must not stop this, too
+                    restore_hosts(state, leased, runs_dir, lease, this_process(), keeper.reason)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the hosts are not restored
+                light.problem = mark_not_restored(leased, runs_dir, keeper.reason, error)
+                note(light.problem)
+            keeper.debts.discard("hosts")
+
+
+@contextmanager
+def _ignore_first_interrupt(note: Note) -> Iterator[None]:
+    """Let the first Ctrl-C in the block pass; the second leaves the rest to the keeper."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def pass_over(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        note("restoring the hosts; press Ctrl-C again to leave that to the keeper, a process of its own")
+
+    before = signal.signal(signal.SIGINT, pass_over)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def restore_hosts(state: LabState, leased: Lab, runs_dir: Path, lease: str, owner: str, reason: str) -> None:
     """Restore leased hosts to an earlier state; `owner` is the process that changed them.
 
-    Devices that do not answer are left out. Raises what `LabState.restore` raises.
+    Circuits are restored even if a host does not answer. Raises what `LabState.restore` raises.
     """
 
     def reopen(lab: Lab) -> AbstractContextManager[LabSession]:
@@ -276,8 +328,13 @@ def restore_hosts(state: LabState, leased: Lab, runs_dir: Path, lease: str, owne
 
 
 def mark_not_restored(leased: Lab, runs_dir: Path, reason: str, error: Exception) -> str:
-    """Mark hosts that could not be restored as faulty, so that they are not granted; return why."""
+    """Mark hosts that could not be restored as faulty, so that they are not granted; return why.
+
+    If the lease has ended, others may have the hosts: then they are not marked.
+    """
     problem = f"the hosts are not restored after {reason}: {error}"
+    if isinstance(error, LeaseDenied):
+        return problem
     database = Database(address_in(runs_dir))
     try:
         store = LeaseStore(database, leased.name)

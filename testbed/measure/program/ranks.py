@@ -1,6 +1,6 @@
 """A program on hosts of a lab, one rank per host: its environment, its start under guards, its output and its end.
 
-A guard on each host ends the program there if our connection breaks, or if no heartbeat arrives for `DEADLINE_S`. Open
+A guard on each host ends the rank there if our connection breaks, or if no heartbeat arrives for `DEADLINE_S`. Open
 MPI's `mpirun` is started on the first host only. It reaches the other hosts through us instead of ssh, so that guards
 watch its ranks, too.
 """
@@ -11,8 +11,8 @@ import json
 import re
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -21,17 +21,21 @@ from typing import IO, Any
 from testbed.errors import Interrupted
 from testbed.lab.hosts.fleet import Fleet, Launch
 from testbed.lab.model import LabHost
+from testbed.leases.heartbeat import keep_alive
 from testbed.operate.engine.consent import is_interrupted
 
-MPI_LAUNCHERS = frozenset({"mpirun", "mpiexec", "orterun", "prterun"})
+MPI_LAUNCHERS = frozenset({"mpirun", "mpiexec", "orterun"})
 MASTER_PORT = 29500
 DEADLINE_S = 20.0
 """Time without a heartbeat after which a guard ends its rank."""
 BEAT_S = 2.0
+POLL_S = 0.2
+STOP_S = 4.0
+"""Time that ranks have to report after they were told to stop."""
 LOST = 255
 """Exit code of a rank whose host was lost, as ssh has it."""
-TAIL_BYTES = 1 << 16
-"""The end of a rank's output that its document holds; files hold all of it."""
+TAIL_LENGTH = 1 << 16
+"""Characters of a rank's output that its result holds, the last ones; files hold all of it."""
 _MPI_TAG = re.compile(r"\[\d+,(\d+)\]<(stdout|stderr)>:")
 
 
@@ -49,8 +53,9 @@ class Output:
 class RankResult:
     """Result of one rank: its exit code (None if it was stopped), seconds, and what the NICs of its host carried.
 
-    `counters` are increments of the kernel's counters during the program; `rates` are the number of windows of 0.1 s
-    and the 95th percentile of the rates in them, in bytes/s. `problem` says why a rank without an exit code ended.
+    `counters` are increments of the kernel's counters during the program; `rates` are the number of windows, of 0.1 s
+    or of more in a program of hours, and the 95th percentile of the rates in them, in bytes/s. `problem` says why a
+    rank has no exit code of its own.
     """
 
     rank: int
@@ -63,22 +68,16 @@ class RankResult:
     problem: str = ""
     stdout: str = ""
     stderr: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramResult:
-    """Results of the ranks, and the rank that failed first, None if none did."""
-
-    ranks: tuple[RankResult, ...]
-    failure: RankResult | None
+    has_started: bool = False
+    has_ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
     """A command and the environment of its ranks.
 
-    `folder` is the working directory on the hosts; the home directory is used on a host that does not have it.
-    `master` is the address of rank 0.
+    `folder` is the working directory on the hosts. A host that does not have it uses the home directory, unless
+    `needs_folder`: then the rank fails.
     """
 
     argv: tuple[str, ...]
@@ -86,7 +85,7 @@ class Program:
     variables: Mapping[str, str]
     run_id: str
     folder: str = ""
-    master: str = ""
+    needs_folder: bool = False
 
     @property
     def is_mpi(self) -> bool:
@@ -100,13 +99,17 @@ class Program:
         spec: dict[str, Any] = {
             "argv": list(argv),
             "folder": self.folder,
-            "variables": {**self.variables, **rank_variables(rank, self.hosts, self.run_id, self.master)},
+            "needs_folder": self.needs_folder,
+            "variables": {**self.variables, **make_rank_variables(rank, self.hosts, self.run_id)},
             "path": [str(python.parent)] if python.is_absolute() else [],
             "nics": [nic.name for nic in host.nics],
         }
         if self.is_mpi:
-            variables = {"OMPI_MCA_orte_leave_session_attached": "1", "OMPI_MCA_orte_tag_output": "1"}
-            spec["variables"] |= variables
+            spec["variables"] |= {
+                "OMPI_MCA_orte_leave_session_attached": "1",
+                "OMPI_MCA_orte_tag_output": "1",
+                "OMPI_MCA_plm_rsh_no_tree_spawn": "1",  # only the first host can hand commands on
+            }
             spec |= {
                 "spawns": rank == 0,
                 "hostfile": "".join(f"{each.name} slots=1\n" for each in self.hosts),
@@ -114,32 +117,33 @@ class Program:
         return spec
 
 
-def rank_variables(rank: int, hosts: Sequence[LabHost], run_id: str, master: str) -> dict[str, str]:
+def make_rank_variables(rank: int, hosts: Sequence[LabHost], run_id: str) -> dict[str, str]:
     """Return the variables that tell a rank its number: plain ones, those of torchrun, and those of Open MPI.
 
-    `PET_*` are the options of torchrun, so that `torchrun train.py` needs none.
+    `PET_*` are the options of torchrun, so that `torchrun train.py` needs none. The first host is named by its address,
+    because the hosts of a real lab need not resolve the names of the lab file.
     """
-    size, master = len(hosts), master or hosts[0].name
+    size, master = str(len(hosts)), str(hosts[0].management)
     return {
         "TESTBED_RANK": str(rank),
-        "TESTBED_SIZE": str(size),
+        "TESTBED_SIZE": size,
         "TESTBED_HOST": hosts[rank].name,
         "TESTBED_HOSTS": ",".join(host.name for host in hosts),
         "TESTBED_RUN": run_id,
         "RANK": str(rank),
-        "WORLD_SIZE": str(size),
+        "WORLD_SIZE": size,
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",
         "GROUP_RANK": str(rank),
         "NODE_RANK": str(rank),
         "MASTER_ADDR": master,
         "MASTER_PORT": str(MASTER_PORT),
-        "PET_NNODES": str(size),
+        "PET_NNODES": size,
         "PET_NODE_RANK": str(rank),
         "PET_MASTER_ADDR": master,
         "PET_MASTER_PORT": str(MASTER_PORT),
         "OMPI_COMM_WORLD_RANK": str(rank),
-        "OMPI_COMM_WORLD_SIZE": str(size),
+        "OMPI_COMM_WORLD_SIZE": size,
         "OMPI_COMM_WORLD_LOCAL_RANK": "0",
         "OMPI_COMM_WORLD_LOCAL_SIZE": "1",
         "OMPI_COMM_WORLD_NODE_RANK": "0",
@@ -147,95 +151,109 @@ def rank_variables(rank: int, hosts: Sequence[LabHost], run_id: str, master: str
     }
 
 
-def run_program(
-    fleet: Fleet, program: Program, folder: Path, on_output: Callable[[Output], object]
-) -> ProgramResult:
-    """Run a program to its end and return its result; if one rank fails, the others are stopped.
-
-    `folder` receives the output of each rank, as `RANK-HOST.out` and `RANK-HOST.err`. Raises `HostError` if the program
-    cannot be started on a host, and `Interrupted` if the caller is cancelled.
-    """
-    names = ("guard.py", "rank.py")
-    remote = fleet.put({name: resources.files("testbed.node").joinpath(name).read_bytes() for name in names})
-    commands = {host.name: _guard(host, remote) for host in program.hosts}
-    folder.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        ranks = _Ranks(program, on_output, _open_files(stack, program.hosts, folder))
-        launch = stack.enter_context(fleet.start(commands))
-        ranks.follow(launch)
-        ranks.await_daemons(launch)
-        launch.close_input()
-        for host, line in launch.lines(DEADLINE_S):
-            ranks.receive(launch, host, line)
-        for each in ranks.results:
-            if each.exit_code is None and not each.problem:
-                each.problem = "stopped, because another rank had failed" if ranks.failed else "not started"
-    return ProgramResult(tuple(ranks.results), ranks.failed)
-
-
-def _guard(host: LabHost, remote: str) -> str:
-    guard = [host.python, "-IS", f"{remote}/guard.py", "--deadline", f"{DEADLINE_S:g}", "--renew", "--"]
-    return shlex.join([*guard, host.python, "-IS", f"{remote}/rank.py"])
-
-
-Files = Mapping[tuple[int, bool], IO[bytes]]
-
-
-def _open_files(stack: ExitStack, hosts: Sequence[LabHost], folder: Path) -> Files:
-    width = len(str(len(hosts) - 1))
-    return {
-        (rank, is_error): stack.enter_context(
-            (folder / f"{rank:0{width}}-{host.name}.{'err' if is_error else 'out'}").open("wb", buffering=0)
-        )
-        for rank, host in enumerate(hosts)
-        for is_error in (False, True)
+def start_guards(fleet: Fleet, hosts: Sequence[LabHost]) -> Launch:
+    """Start a guard on each host, whose rank waits for its command. Raises `HostError`."""
+    files = {
+        name: resources.files("testbed.node").joinpath(name).read_bytes() for name in ("guard.py", "rank.py")
     }
+    remote = fleet.put(files)
+    return fleet.start({host.name: _make_command(host, remote) for host in hosts}, keep_output=False)
 
 
-@dataclass
-class _Ranks:
-    """The ranks of a program while they run."""
+def _make_command(host: LabHost, remote: str) -> str:
+    guard = [host.python, "-IS", f"{remote}/guard.py", "--deadline", f"{DEADLINE_S:g}", "--renew"]
+    return shlex.join([*guard, "--clean", remote, "--", host.python, "-IS", f"{remote}/rank.py"])
 
-    program: Program
-    on_output: Callable[[Output], object]
-    files: Files
 
-    def __post_init__(self) -> None:
-        self.results = [RankResult(rank, host) for rank, host in enumerate(self.program.hosts)]
-        self.rank_of = {host.name: rank for rank, host in enumerate(self.program.hosts)}
-        self.failed: RankResult | None = None
-        self.is_complete = False
+class Ranks:
+    """The ranks of a program.
 
-    def follow(self, launch: Launch) -> None:
+    `failure` is the rank that failed first, None if none did. `on_output` gets the output as it comes; `find_problem`
+    returns why the program must stop, or an empty text.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        on_output: Callable[[Output], object] = lambda _output: None,
+        find_problem: Callable[[], str] = lambda: "",
+    ) -> None:
+        self.program = program
+        self.results = [RankResult(rank, host) for rank, host in enumerate(program.hosts)]
+        self.failure: RankResult | None = None
+        self._on_output = on_output
+        self._find_problem = find_problem
+        self._rank_of = {host.name: rank for rank, host in enumerate(program.hosts)}
+        self._files: dict[tuple[int, bool], IO[bytes]] = {}
+        self._has_ended = False
+
+    def run(self, launch: Launch, folder: Path) -> None:
+        """Run the program to its end; if a rank fails, stop the others. All ranks have ended when this returns.
+
+        `folder` receives the output of each rank, as `RANK-HOST.out` and `RANK-HOST.err`. Raises `Interrupted` if the
+        caller is cancelled or there is a problem.
+        """
+        with launch, self._open_files(folder):
+            try:
+                # In a thread, so that slow output delays no heartbeat.
+                with keep_alive(lambda: launch.send("\n"), BEAT_S):
+                    self._follow(launch)
+                    self._stop(launch)
+            finally:
+                launch.close_input()
+        for each in self.results:
+            if each.exit_code is None and not each.problem:
+                each.problem = "stopped, because another rank had failed" if self.failure else "not started"
+
+    @contextmanager
+    def _open_files(self, folder: Path) -> Iterator[None]:
+        folder.mkdir(parents=True, exist_ok=True)
+        width = len(str(len(self.results) - 1))
+        for each in self.results:
+            for is_error in (False, True):
+                name = f"{each.rank:0{width}}-{each.host.name}.{'err' if is_error else 'out'}"
+                self._files[each.rank, is_error] = (folder / name).open("wb", buffering=0)
+        try:
+            yield
+        finally:
+            for file in self._files.values():
+                file.close()
+
+    def _follow(self, launch: Launch) -> None:
         """Receive events until all ranks have ended, or one has failed."""
-        beat_s = time.monotonic()
-        running = set(launch.running)
-        while launch.running and not (self.failed or self.is_complete):
-            for host, line in launch.lines(min(BEAT_S, 0.2)):
-                self.receive(launch, host, line)
-                if self.failed or self.is_complete:
-                    return
-            if time.monotonic() - beat_s >= BEAT_S:
-                beat_s = time.monotonic()
-                launch.send("\n")
+        while not (self.failure or self._has_ended):
+            ended = [host for host in self._rank_of if host not in launch.running]
+            # What a host has sent before its end is in the queue by now.
+            self._receive_for(launch, 0.0 if ended else POLL_S)
+            for host in ended:
+                self._judge_end(launch, self.results[self._rank_of[host]])
             if is_interrupted():
                 raise Interrupted("the program was cancelled, and its ranks were stopped")
-            for host in running - set(launch.running):
-                self._note_lost(host)
-            running = set(launch.running)
+            if problem := self._find_problem():
+                raise Interrupted(f"{problem}: the ranks of the program were stopped")
 
-    def await_daemons(self, launch: Launch) -> None:
-        """Give the daemons of Open MPI time to end by themselves after mpirun, so that they report their counters."""
-        deadline_s = time.monotonic() + BEAT_S
-        while self.program.is_mpi and self.is_complete and time.monotonic() < deadline_s:
-            for host, line in launch.lines(0.1):
-                self.receive(launch, host, line)
-            if all(each.exit_code is not None for each in self.results):
+    def _receive_for(self, launch: Launch, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        for host, line in launch.lines(seconds):
+            self._receive(launch, host, line)
+            if self.failure or self._has_ended or (seconds and time.monotonic() > deadline):
                 return
 
-    def receive(self, launch: Launch, host: str, line: str) -> None:
+    def _stop(self, launch: Launch) -> None:
+        """Stop the ranks that still run, and wait for what they counted."""
+        if not self.program.is_mpi or self.failure:
+            launch.send("stop\n")  # the daemons of Open MPI end by themselves after mpirun
+        deadline = time.monotonic() + STOP_S
+        while time.monotonic() < deadline and any(
+            each.has_started and not each.has_ended and each.host.name in launch.running
+            for each in self.results
+        ):
+            for host, line in launch.lines(0.1):
+                self._receive(launch, host, line)
+
+    def _receive(self, launch: Launch, host: str, line: str) -> None:
         """Handle one line of `rank.py`, or of its guard."""
-        result = self.results[self.rank_of[host]]
+        result = self.results[self._rank_of[host]]
         try:
             event = json.loads(line)
             kind = event["event"]
@@ -244,10 +262,8 @@ class _Ranks:
         if kind == "ready":
             if not self.program.is_mpi or result.rank == 0:
                 self._start(launch, result, self.program.argv)
-        elif kind == "spawn" and event["host"] in self.rank_of:
-            self._start(
-                launch, self.results[self.rank_of[event["host"]]], ("/bin/sh", "-c", event["command"])
-            )
+        elif kind == "spawn":
+            self._spawn(launch, result, event)
         elif kind == "out":
             self._forward(result, event["text"], is_error=event["stream"] == "stderr")
         elif kind == "rank":
@@ -256,34 +272,53 @@ class _Ranks:
             result.problem = f"host {host} received no heartbeat for {DEADLINE_S:g} s"
 
     def _start(self, launch: Launch, result: RankResult, argv: Sequence[str]) -> None:
+        result.has_started = True
         launch.send(json.dumps(self.program.make_spec(result.rank, argv)) + "\n", result.host.name)
 
+    def _spawn(self, launch: Launch, launcher: RankResult, event: Mapping[str, Any]) -> None:
+        """Run a command of mpirun on another host; the program fails if that host is not waiting for one."""
+        target = self.results[self._rank_of.get(event["host"], launcher.rank)]
+        if target.has_started:
+            launcher.problem = (
+                f"mpirun wants to start ranks on {event['host']}, which is no other host of the program"
+            )
+            self._fail(launcher, 1)
+            return
+        self._start(launch, target, ("/bin/sh", "-c", event["command"]))
+
     def _forward(self, result: RankResult, text: str, *, is_error: bool) -> None:
-        if self.program.is_mpi and (tag := _MPI_TAG.match(text)):
-            result, is_error = self.results[int(tag[1]) % len(self.results)], tag[2] == "stderr"
+        if self.program.is_mpi and (tag := _MPI_TAG.match(text)) and int(tag[1]) < len(self.results):
+            result, is_error = self.results[int(tag[1])], tag[2] == "stderr"
             text = text[tag.end() :]
-        self.files[result.rank, is_error].write(text.encode(errors="surrogateescape"))
+        self._files[result.rank, is_error].write(text.encode(errors="surrogateescape"))
         if is_error:
-            result.stderr = (result.stderr + text)[-TAIL_BYTES:]
+            result.stderr = (result.stderr + text)[-TAIL_LENGTH:]
         else:
-            result.stdout = (result.stdout + text)[-TAIL_BYTES:]
-        self.on_output(Output(result.rank, result.host.name, text, is_error))
+            result.stdout = (result.stdout + text)[-TAIL_LENGTH:]
+        self._on_output(Output(result.rank, result.host.name, text, is_error))
 
     def _end(self, result: RankResult, event: Mapping[str, Any]) -> None:
-        result.exit_code, result.seconds = event["exit_code"], event["seconds"]
-        result.counters, result.rates = event["nics"], event["rates"]
+        result.has_ended = True
+        result.exit_code = None if event["stopped"] else event["exit_code"]
+        result.seconds, result.counters, result.rates = event["seconds"], event["nics"], event["rates"]
         result.retransmitted = event["retransmitted"]
-        if result.exit_code and self.failed is None and not self.is_complete:
-            self.failed = result
-        if (self.program.is_mpi and result.rank == 0) or all(
-            each.exit_code is not None for each in self.results
-        ):
-            self.is_complete = True
+        is_launcher = self.program.is_mpi and result.rank == 0
+        self._has_ended |= is_launcher or all(each.has_ended for each in self.results)
+        if result.exit_code and (is_launcher or not self.program.is_mpi):
+            self._fail(result, result.exit_code)
 
-    def _note_lost(self, host: str) -> None:
-        """Count a rank as failed whose connection ended without its exit code."""
-        result = self.results[self.rank_of[host]]
-        if result.exit_code is None and self.failed is None:
-            result.exit_code = LOST
-            result.problem = result.problem or f"the connection to host {host} was lost"
-            self.failed = result
+    def _fail(self, result: RankResult, code: int) -> None:
+        if self.failure is None:
+            result.exit_code, self.failure = code, result
+
+    def _judge_end(self, launch: Launch, result: RankResult) -> None:
+        """Count a rank as failed whose command has ended without an event."""
+        if result.has_ended or self._has_ended:
+            return
+        done = launch.result(result.host.name)
+        last = (done.stderr.strip() or "no message").splitlines()[-1]
+        lost = f"the connection to host {result.host.name} was lost"
+        result.problem = result.problem or (
+            lost if done.exit_status == -1 else f"the rank did not start: {last}"
+        )
+        self._fail(result, LOST)

@@ -17,9 +17,10 @@ from libraries import skip_without
 skip_without("asyncssh")
 
 from testbed.errors import Interrupted
+from testbed.lab.hosts.launch import Completed
 from testbed.lab.inventory import load_lab
-from testbed.measure.program import ranks
-from testbed.measure.program.ranks import LOST, Program, rank_variables, run_program
+from testbed.measure.program import ranks as ranks_module
+from testbed.measure.program.ranks import LOST, Program, Ranks, make_rank_variables, start_guards
 from testbed.operate.engine.consent import stoppable
 
 pytestmark = pytest.mark.process
@@ -29,11 +30,12 @@ LAB = Path(__file__).parents[3] / "labs" / "testbed12.yaml"
 class ProcessLaunch:
     """A `Launch` of processes of this machine instead of commands over SSH; guards and ranks are the real ones."""
 
-    def __init__(self, commands):
+    def __init__(self, commands, folder):
         self.events = queue.SimpleQueue()
+        self.errors = {host: folder / f"{host}.stderr" for host in commands}
         self.processes = {
             host: subprocess.Popen(
-                ["/bin/sh", "-c", f"exec {command}"],
+                ["/bin/sh", "-c", f"exec {command} 2>{self.errors[host]}"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -71,6 +73,12 @@ class ProcessLaunch:
                 with suppress(OSError, ValueError):
                     process.stdin.write(text)
 
+    def result(self, host):
+        process = self.processes[host]
+        process.wait(10)
+        status = -1 if process.returncode < 0 else process.returncode
+        return Completed(host, status, "", self.errors[host].read_text())
+
     def close_input(self):
         for process in self.processes.values():
             with suppress(OSError):
@@ -93,12 +101,21 @@ class ProcessFleet:
         self.folder, self.lost = folder, dict(lost)
 
     def put(self, files):
-        for name, content in files.items():
-            (self.folder / name).write_bytes(content)
-        return str(self.folder)
+        # A folder for each host, since each guard removes its own at the end.
+        self.copies = {}
+        for host in "abcd":
+            folder = self.copies[host] = self.folder / host
+            folder.mkdir(parents=True)
+            for name, content in files.items():
+                (folder / name).write_bytes(content)
+        return "FOLDER"
 
-    def start(self, commands):
-        launch = ProcessLaunch(commands)
+    def start(self, commands, *, keep_output):
+        assert not keep_output
+        commands = {
+            host: command.replace("FOLDER", str(self.copies[host])) for host, command in commands.items()
+        }
+        launch = ProcessLaunch(commands, self.folder.parent)
         for host, after_s in self.lost.items():
             threading.Timer(after_s, launch.processes[host].kill).start()
         return launch
@@ -107,25 +124,26 @@ class ProcessFleet:
 @pytest.fixture
 def run(tmp_path):
     hosts = tuple(replace(host, python=sys.executable) for host in load_lab(LAB).hosts[:4])
-    (tmp_path / "fleet").mkdir()
 
-    def start(script, lost=(), **more):
-        program = Program(("/bin/sh", "-c", script), hosts, {"SHARED": "yes"}, "run-1", **more)
+    def start(script, lost=(), *, python=(), find_problem=lambda: "", **more):
+        here = tuple(replace(host, python=dict(python).get(host.name, host.python)) for host in hosts)
+        program = Program(("/bin/sh", "-c", script), here, {"SHARED": "yes"}, "run-1", **more)
         outputs = []
-        result = run_program(
-            ProcessFleet(tmp_path / "fleet", lost), program, tmp_path / "ranks", outputs.append
-        )
-        return result, outputs
+        ranks = Ranks(program, outputs.append, find_problem)
+        fleet = ProcessFleet(tmp_path / "fleet", lost)
+        ranks.run(start_guards(fleet, here), tmp_path / "ranks")
+        assert not any(folder.exists() for folder in fleet.copies.values()) or lost or python
+        return ranks, outputs
 
     return start
 
 
 def test_every_rank_knows_its_number_and_its_output_is_kept(run, tmp_path):
-    result, outputs = run('echo "$SHARED $RANK/$WORLD_SIZE on $TESTBED_HOST"; echo oops >&2')
+    ranks, outputs = run('echo "$SHARED $RANK/$WORLD_SIZE on $TESTBED_HOST"; echo oops >&2')
 
-    assert result.failure is None
-    assert [each.exit_code for each in result.ranks] == [0, 0, 0, 0]
-    assert [each.stdout for each in result.ranks] == [f"yes {n}/4 on {'abcd'[n]}\n" for n in range(4)]
+    assert ranks.failure is None
+    assert [each.exit_code for each in ranks.results] == [0, 0, 0, 0]
+    assert [each.stdout for each in ranks.results] == [f"yes {n}/4 on {'abcd'[n]}\n" for n in range(4)]
     assert (tmp_path / "ranks" / "2-c.out").read_text() == "yes 2/4 on c\n"
     assert (tmp_path / "ranks" / "2-c.err").read_text() == "oops\n"
     assert {(each.host, each.is_error) for each in outputs} == {(h, e) for h in "abcd" for e in (False, True)}
@@ -133,19 +151,52 @@ def test_every_rank_knows_its_number_and_its_output_is_kept(run, tmp_path):
 
 def test_the_first_failure_stops_the_others(run):
     begin = time.monotonic()
-    result, _ = run('test $RANK = 2 && exit 9; trap "" TERM HUP; sleep 60')
+    ranks, _ = run('trap "" TERM HUP; test $RANK = 2 && sleep 0.5 && exit 9; sleep 60')
 
-    assert (result.failure.rank, result.failure.exit_code) == (2, 9)
-    assert [each.exit_code for each in result.ranks] == [None, None, 9, None]
-    assert result.ranks[0].problem == "stopped, because another rank had failed"
+    assert (ranks.failure.rank, ranks.failure.exit_code) == (2, 9)
+    assert [each.exit_code for each in ranks.results] == [None, None, 9, None]
+    # Those that were stopped report what they carried, too.
+    assert all(set(each.counters) == {"nic1", "nic2", "nic3", "nic4"} for each in ranks.results)
+    assert ranks.results[0].problem == "stopped, because another rank had failed"
     assert time.monotonic() - begin < 30
 
 
 def test_a_lost_host_counts_as_failed(run):
-    result, _ = run("sleep 60", lost={"b": 0.5})
+    ranks, _ = run("sleep 60", lost={"b": 0.5})
 
-    assert (result.failure.rank, result.failure.exit_code) == (1, LOST)
-    assert result.failure.problem == "the connection to host b was lost"
+    assert (ranks.failure.rank, ranks.failure.exit_code) == (1, LOST)
+    assert ranks.failure.problem == "the connection to host b was lost"
+
+
+def test_a_rank_that_does_not_start_says_why(run):
+    ranks, _ = run("sleep 60", python={"c": "/nowhere/python"})
+
+    assert (ranks.failure.rank, ranks.failure.exit_code) == (2, LOST)
+    assert "the rank did not start" in ranks.failure.problem
+    assert "/nowhere/python" in ranks.failure.problem
+
+
+def test_a_folder_that_is_named_and_missing_fails_the_rank(run, tmp_path):
+    ranks, _ = run("pwd", folder=str(tmp_path / "missing"), needs_folder=True)
+
+    assert ranks.failure.exit_code == 126
+    assert "no folder" in ranks.failure.stderr
+    assert ranks.failure.stdout == ""
+
+
+def test_much_output_delays_neither_heartbeats_nor_the_end(run, monkeypatch):
+    monkeypatch.setattr(ranks_module, "DEADLINE_S", 2.0)
+    ranks, outputs = run("i=0; while [ $i -lt 20000 ]; do echo $i; i=$((i+1)); done")
+
+    assert ranks.failure is None
+    assert len(outputs) == 4 * 20_000
+    assert all(each.stdout.endswith("\n19999\n") for each in ranks.results)
+
+
+def test_a_problem_such_as_a_lost_lease_stops_the_program(run):
+    begin = time.monotonic()
+    with pytest.raises(Interrupted, match="lease 1 has ended: the ranks of the program were stopped"):
+        run("sleep 60", find_problem=lambda: "lease 1 has ended" if time.monotonic() > begin + 0.5 else "")
 
 
 def test_a_program_whose_caller_is_cancelled_is_stopped(run):
@@ -157,21 +208,20 @@ def test_a_program_whose_caller_is_cancelled_is_stopped(run):
 
 
 def test_heartbeats_keep_quiet_ranks_alive(run, monkeypatch):
-    monkeypatch.setattr(ranks, "DEADLINE_S", 1.0)
-    monkeypatch.setattr(ranks, "BEAT_S", 0.1)
-    result, _ = run("sleep 1.8; echo done")
+    monkeypatch.setattr(ranks_module, "DEADLINE_S", 1.0)
+    monkeypatch.setattr(ranks_module, "BEAT_S", 0.1)
+    ranks, _ = run("sleep 1.5; echo done")
 
-    assert [each.stdout for each in result.ranks] == ["done\n"] * 4
+    assert [each.stdout for each in ranks.results] == ["done\n"] * 4
 
 
 def test_launchers_find_the_rank_in_the_variables_that_they_know():
     hosts = load_lab(LAB).hosts[:3]
-    variables = rank_variables(1, hosts, "run-1", "10.0.0.1")
+    variables = make_rank_variables(1, hosts, "run-1")
 
-    assert variables["MASTER_ADDR"] == variables["PET_MASTER_ADDR"] == "10.0.0.1"
+    assert variables["MASTER_ADDR"] == variables["PET_MASTER_ADDR"] == str(hosts[0].management)
     assert {variables[name] for name in ("RANK", "NODE_RANK", "PET_NODE_RANK", "OMPI_COMM_WORLD_RANK")} == {
         "1"
     }
     assert {variables[name] for name in ("WORLD_SIZE", "PET_NNODES", "OMPI_COMM_WORLD_SIZE")} == {"3"}
     assert variables["TESTBED_HOSTS"] == "a,b,c"
-    assert rank_variables(0, hosts, "run-1", "")["MASTER_ADDR"] == "a"
