@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lightbed.wording import count_noun
@@ -197,7 +197,7 @@ def _find_light(
     if named.epoch is not None:
         choice = choose_design(lab, named, runs_dir)
         return _lit(choice.lab, lease, choice.design, is_patched=True)
-    if replace(named, hosts=()).words:
+    if named.has_topology:
         there, design, _ = state_design(here, named)
         return _lit(there, lease, design, is_patched=True)
     in_force = next(
