@@ -136,9 +136,9 @@ def choose_design(
 ) -> DesignChoice:
     """Return the design that the options name; without options the stored one, and if none is stored the default.
 
-    If only hosts are named, the stored one is that in force on exactly these hosts. With `before_repair`, a stored repair
-    yields the topology that the repair replaced. Raises `PlanFileError`, `IntentError`, `TopologyError`, and
-    `JournalError` if no topology is named and the stored one cannot be read.
+    If only hosts are named, the stored one is that in force on exactly these hosts, in any order. With `before_repair`,
+    a stored repair yields the topology that the repair replaced. Raises `PlanFileError`, `IntentError`,
+    `TopologyError`, and `JournalError` if no topology is named and the stored one cannot be read.
     """
     stored: tuple[Intent, ...] = ()
     note = ""
@@ -218,9 +218,7 @@ def state_design(lab: Lab, named: NamedTopology) -> tuple[Lab, Design, Stated]:
     return here, design_of_plan(here, plan), Stated(named.words, plan_text=text)
 
 
-def _find_stored(
-    lab: Lab, named: NamedTopology, stored: tuple[Intent, ...], runs_dir: Path
-) -> Intent | None:
+def _find_stored(lab: Lab, named: NamedTopology, stored: tuple[Intent, ...], runs_dir: Path) -> Intent | None:
     """Return the epoch that the options mean; None if they name a topology, or none is stored. Raises `IntentError`."""
     if named.epoch is not None:
         return _epoch(lab, named.epoch, stored, runs_dir)

@@ -12,6 +12,7 @@ import pytest
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import HostsChoice
 
+
 @dataclass(frozen=True, slots=True)
 class LabOptions:
     """The lab options of pytest."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+
 import pytest
 
 from testbed.lab.inventory import load_lab, parse_lab, render_lab

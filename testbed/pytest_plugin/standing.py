@@ -29,9 +29,10 @@ from testbed.storage.database import Database
 def standing_lab(
     lab: Lab, lab_file: Path, needs: Needs, options: LabOptions, test: str
 ) -> Iterator[LabOfTest]:
-    """Lease what the test needs of a running lab, and restore it after the test. Raises `RefusedToMove` and `LeaseDenied`.
+    """Lease what the test needs of a running lab, and restore it after the test.
 
-    A lab that cannot be restored is marked broken: the error is reported once, and later tests are skipped.
+    Raises `RefusedToMove` and `LeaseDenied`. A lab that cannot be restored is marked broken: the error is
+    reported once, and later tests are skipped.
     """
     check_permission(lab, options.really_move)
     if needs.board and not options.board:

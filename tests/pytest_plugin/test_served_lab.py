@@ -58,7 +58,9 @@ class Service:
         if words == "history":
             return SimpleNamespace(epochs=tuple(self.epochs))
         changed = [each for each in fields_of(type(command)) if getattr(command, each.name) != each.default]
-        self.diary.append((words, {each.name: getattr(command, each.name) for each in changed}, get_selected_lease()))
+        self.diary.append(
+            (words, {each.name: getattr(command, each.name) for each in changed}, get_selected_lease())
+        )
         if words.startswith("lease"):
             lease = SimpleNamespace(id="L1", state=self.grant, waits_for="lease L0", resources=("lab",))
             return SimpleNamespace(leases=(lease,))
@@ -66,7 +68,9 @@ class Service:
             epoch = SimpleNamespace(id=self.epochs[0].id + 1, verified=words != self.fails, state="x")
             self.epochs.insert(0, epoch)
         finding = SimpleNamespace(kind="no_light", subject="a", detail="dark")
-        return SimpleNamespace(verified=words != self.fails, ok=True, findings=(finding,) * (words == self.fails))
+        return SimpleNamespace(
+            verified=words != self.fails, ok=True, findings=(finding,) * (words == self.fails)
+        )
 
 
 @pytest.fixture

@@ -62,7 +62,10 @@ def test_commands_compare_with_what_the_test_applied(lab_for, circuits):
 
 def test_modelled_hosts_run_no_program(lab_for, circuits):
     for hosts in ("model", "auto"):
-        with lab_for(TWO, lab_hosts=hosts) as lab, pytest.raises(HostError, match="only modelled and run no program"):
+        with (
+            lab_for(TWO, lab_hosts=hosts) as lab,
+            pytest.raises(HostError, match="only modelled and run no program"),
+        ):
             lab.run("hostname", hosts=["a"])
 
 
