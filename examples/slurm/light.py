@@ -240,7 +240,8 @@ def bring_light(job: Job, request: Request, deadline: float) -> str:
     Circuits between the job's hosts and idle ones are in the way. They are removed under a lease that also covers
     their ports of the idle hosts, and is short: the lease of the job must not keep other jobs from these hosts.
     """
-    topology = {"hosts_of": ",".join(job.hosts), "demand": request.demand}
+    # A named method: otherwise a job without a demand would get what an earlier job left on the same hosts.
+    topology = {"hosts_of": ",".join(job.hosts), "method": "geometric", "demand": request.demand}
     resources = [f"host:{host}" for host in job.hosts]
     applied = None
     while True:

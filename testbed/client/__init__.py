@@ -1,10 +1,4 @@
-"""The client of the service, for scripts and notebooks: `connect`, and `connect_async` for coroutines.
-
-    from testbed.client import connect
-
-    with connect("http://lab:8080", token) as client:
-        run = client.submit("testbed12", "apply", simplex=True, why="one-way rings")
-        print(client.wait(run).result["verified"])
+"""The client of the service, which carries `testbed.Lab` and `--server` to it; scripts use `testbed.open_lab`.
 
 Default token and URL are those of the environment variables LIGHTBED_TOKEN and LIGHTBED_SERVER.
 """

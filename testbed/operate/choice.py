@@ -136,19 +136,20 @@ def choose_design(
 ) -> DesignChoice:
     """Return the design that the options name; without options the stored one, and if none is stored the default.
 
-    With `before_repair`, a stored repair yields the topology that the repair replaced. Raises `PlanFileError`,
-    `IntentError`, `TopologyError`, and `JournalError` if nothing is named and the stored topology cannot be read.
+    If only hosts are named, the stored one is that in force on exactly these hosts, in any order. With `before_repair`,
+    a stored repair yields the topology that the repair replaced. Raises `PlanFileError`, `IntentError`,
+    `TopologyError`, and `JournalError` if no topology is named and the stored one cannot be read.
     """
     stored: tuple[Intent, ...] = ()
     note = ""
     try:
         stored = load_intents(runs_dir, lab.name)
     except JournalError as error:
-        if not named.words:
+        if not named.has_topology:
             raise
         note = str(error)
-    if named.epoch is not None or (stored and not named.words):
-        intent = _epoch(lab, named.epoch, stored, runs_dir)
+    intent = _find_stored(lab, named, stored, runs_dir)
+    if intent is not None:
         if before_repair and intent.stated.repairs is not None:
             intent = _epoch(lab, intent.stated.repairs, stored, runs_dir)
         here, design = design_of_intent(lab, intent)
@@ -158,8 +159,9 @@ def choose_design(
             here, design, intent.stated, intent, _find_current(stored, here), beside, left=unfinished
         )
     here, design, stated = state_design(lab, named)
-    if not (named.words or note):
-        note = f"no topology of lab '{lab.name}' is stored in {runs_dir}: the default one is used"
+    if not (named.has_topology or note):
+        whose = f"hosts {', '.join(named.hosts)} of " if named.hosts else ""
+        note = f"no topology of {whose}lab '{lab.name}' is stored in {runs_dir}: the default one is used"
     current = _find_current(stored, here)
     repaired = current.stated.repairs if current else None
     candidates = [one for one in stored if one is current or one.epoch == repaired]
@@ -183,7 +185,7 @@ def design_to_apply(lab_file: Path, named: NamedTopology, runs_dir: Path) -> Des
     """
     lab = find_running(load_lab(lab_file))
     load_intents(runs_dir, lab.name)  # fail before anything is planned: an apply writes to this journal
-    if named.epoch is None and named.words:
+    if named.epoch is None and named.has_topology:
         here, design, stated = state_design(lab, named)
         return DesignChoice(here, design, stated)
     return choose_design(lab, named, runs_dir)
@@ -192,9 +194,9 @@ def design_to_apply(lab_file: Path, named: NamedTopology, runs_dir: Path) -> Des
 def describe_apply_effect(choice: DesignChoice, named: NamedTopology, runs_dir: Path) -> list[str]:
     """Return a line that says which epoch an apply installs again or replaces; no line if it does neither."""
     current = _find_current(load_intents(runs_dir, choice.lab.name), choice.lab)
-    if choice.intent and named == NamedTopology():
-        another = "another one is named by --epoch, --method, --simplex, --demand, --hosts-of or --plan"
-        return [f"installs {choice.intent.describe()} again, since nothing is named; {another}"]
+    if choice.intent and not named.has_topology:
+        another = "another one is named by --epoch, --method, --simplex, --demand or --plan"
+        return [f"installs {choice.intent.describe()} again, since no topology is named; {another}"]
     if current is None or _is_same(current, choice.lab, choice.design):
         return []
     return [f"replaces {current.describe()}; `testbed apply --epoch {current.epoch}` brings it back"]
@@ -216,9 +218,21 @@ def state_design(lab: Lab, named: NamedTopology) -> tuple[Lab, Design, Stated]:
     return here, design_of_plan(here, plan), Stated(named.words, plan_text=text)
 
 
-def _epoch(lab: Lab, epoch: int | None, stored: tuple[Intent, ...], runs_dir: Path) -> Intent:
-    """Return the epoch with this number, or the newest if `epoch` is None. Raises `IntentError`."""
-    intent = next((one for one in stored if epoch in (None, one.epoch)), None)
+def _find_stored(lab: Lab, named: NamedTopology, stored: tuple[Intent, ...], runs_dir: Path) -> Intent | None:
+    """Return the epoch that the options mean; None if they name a topology, or none is stored. Raises `IntentError`."""
+    if named.epoch is not None:
+        return _epoch(lab, named.epoch, stored, runs_dir)
+    if named.has_topology or not stored:
+        return None
+    if not named.hosts:
+        return stored[0]
+    hosts = sorted(named.hosts)
+    return next((one for one in select_in_force(stored) if sorted(one.hosts) == hosts), None)
+
+
+def _epoch(lab: Lab, epoch: int, stored: tuple[Intent, ...], runs_dir: Path) -> Intent:
+    """Return the epoch with this number. Raises `IntentError`."""
+    intent = next((one for one in stored if one.epoch == epoch), None)
     if intent is None:
         known = f"they are 1 to {stored[0].epoch}" if stored else "none was stored yet"
         hint = "leave out --epoch, or give the --runs-dir of its apply"

@@ -165,7 +165,7 @@ def read_journal(runs_dir: str | Path, query: str, lab: str) -> list[Mapping[str
         if not is_database_error(error):
             raise
         what = why_unreadable(address, error)
-        hint = f"{hint_for(error)}, or name the topology (--method, --simplex, --demand, --hosts-of, --plan)"
+        hint = f"{hint_for(error)}, or name the topology (--method, --simplex, --demand, --plan)"
         raise JournalError(f"cannot read the stored topology of lab '{lab}': {what}; {hint}") from error
 
 

@@ -11,7 +11,7 @@ from testbed.errors import IntentError, PlanFileError
 
 @dataclass(frozen=True, slots=True)
 class NamedTopology:
-    """Options that name a topology; without any, the stored topology is used.
+    """Options that name a topology; without any, the stored topology is used. With `hosts` alone, that of these hosts.
 
     Raises `PlanFileError` and `IntentError` for options that exclude each other.
     """
@@ -36,6 +36,11 @@ class NamedTopology:
                 f"--epoch {self.epoch} already sets the topology: leave out --simplex, --method, --demand, "
                 "--hosts-of and --plan"
             )
+
+    @property
+    def has_topology(self) -> bool:
+        """True if the options name a topology, not only its hosts."""
+        return bool(self.simplex or self.demand or self.method or self.plan_file or self.epoch)
 
     @property
     def words(self) -> str:

@@ -2,7 +2,7 @@
 
     @pytest.mark.testbed_hosts(4)
     def test_a_ring_carries_light(testbed_lab):
-        assert testbed_lab.apply().verified.ok
+        assert testbed_lab.apply().verified
 
 Without options it is a simulated lab that ends with the test. With `--lab FILE` or `--lab-server URL` it is part of a
 running lab, leased for the test and restored after it. pytest loads this module in every session of an environment
@@ -18,7 +18,6 @@ import pytest
 
 if TYPE_CHECKING:
     from testbed.pytest_plugin.lab_of_test import LabOfTest
-    from testbed.pytest_plugin.served import LabOfService
 
 MARKERS = {
     "testbed_hosts(count)": "the test needs a lab with at least this number of hosts",
@@ -73,8 +72,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def testbed_lab(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LabOfTest | LabOfService]:
-    """Provide a lab for one test, a `LabOfTest` or with --lab-server a `LabOfService`, and restore it afterwards."""
+) -> Iterator[LabOfTest]:
+    """Provide a lab for one test, leased for it, and restore it afterwards."""
     from testbed.pytest_plugin.provision import lab_for
 
     with lab_for(request.node, tmp_path_factory.mktemp("testbed")) as lab:

@@ -17,7 +17,7 @@ from testbed.lab.simulated.lifecycle import HostsChoice
 class LabOptions:
     """The lab options of pytest."""
 
-    file: str | None
+    file: Path | None
     server: str | None
     name: str | None
     hosts: HostsChoice
@@ -39,11 +39,11 @@ class LabOptions:
                 f"--lab-board {board}: write NAME=ADDRESS, for example kit1=qick://10.0.0.7"
             )
         return cls(
-            file=config.option.lab,
+            file=Path(config.option.lab).absolute() if config.option.lab else None,
             server=config.option.lab_server,
             name=config.option.lab_name,
             hosts=config.option.lab_hosts,
-            runs_dir=Path(config.option.lab_runs_dir or os.environ.get("LIGHTBED_RUNS", "runs")),
+            runs_dir=Path(config.option.lab_runs_dir or os.environ.get("LIGHTBED_RUNS", "runs")).absolute(),
             wait_s=config.option.lab_wait,
             really_move=config.option.lab_really_move,
             board=board,

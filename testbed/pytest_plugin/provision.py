@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from testbed.lab.inventory import load_lab, parse_lab, render_lab
-from testbed.lab.model import Lab, shard_of
-from testbed.lab.simulated.lifecycle import HostsChoice, find_running, is_up, start_lab
+from testbed.lab.model import Lab
+from testbed.lab.simulated.lifecycle import find_running, is_up, start_lab
+from testbed.leases.heartbeat import TTL_S
 from testbed.pytest_plugin.lab_of_test import LabOfTest
 from testbed.pytest_plugin.needs import DEFAULT_DEGREE, DEFAULT_HOSTS, Needs
 from testbed.pytest_plugin.options import LabOptions, skip
-
-if TYPE_CHECKING:
-    from testbed.pytest_plugin.served import LabOfService
+from testbed.scripting.carriers import LocalCarrier
 
 SIMULATED_BOARD = "sim://kit"
 
 
-def lab_for(item: pytest.Item, scratch: Path) -> AbstractContextManager[LabOfTest | LabOfService]:
+def lab_for(item: pytest.Item, scratch: Path) -> AbstractContextManager[LabOfTest]:
     """Return the lab of a test as a context manager; `scratch` is a directory for its files.
 
     A test is skipped if the lab does not meet its needs, or is marked broken.
@@ -37,14 +35,14 @@ def lab_for(item: pytest.Item, scratch: Path) -> AbstractContextManager[LabOfTes
 
         return lease_served_lab(needs, options, item.nodeid)
     if options.file is None:
-        return _own_lab(_generate_lab(needs, scratch), needs, options.hosts, scratch)
+        return _own_lab(_generate_lab(needs, scratch), needs, options, scratch, item.nodeid)
     lab = load_lab(options.file)
     running = find_running(lab)
     if lab.simulated and not is_up(running):
-        return _own_lab(lab, needs, options.hosts, scratch)
+        return _own_lab(lab, needs, options, scratch, item.nodeid)
     from testbed.pytest_plugin.standing import standing_lab
 
-    return standing_lab(running, needs, options, scratch, item.nodeid)
+    return standing_lab(running, options.file, needs, options, item.nodeid)
 
 
 def _generate_lab(needs: Needs, scratch: Path) -> Lab:
@@ -55,23 +53,26 @@ def _generate_lab(needs: Needs, scratch: Path) -> Lab:
 
 
 @contextmanager
-def _own_lab(lab: Lab, needs: Needs, hosts: HostsChoice, scratch: Path) -> Iterator[LabOfTest]:
-    """Start a simulated lab in the first free subnet, and stop it at the end of the block."""
+def _own_lab(lab: Lab, needs: Needs, options: LabOptions, scratch: Path, test: str) -> Iterator[LabOfTest]:
+    """Start a simulated lab in the first free subnet, lease it, and stop it at the end of the block."""
     if needs.gpus:
         skip(lab, "it is simulated, and its hosts have no GPUs: name a real lab by --lab")
     names = [host.name for host in lab.hosts if len(host.nics) >= (needs.degree or 1)]
     wanted = needs.hosts or len(lab.hosts)
     if len(names) < wanted:
         skip(lab, f"it has {len(names)} hosts of {needs.degree or 1} NICs, and {wanted} are needed")
-    with start_lab(lab, hosts=hosts, move=True) as started:
+    with start_lab(lab, hosts=options.hosts, move=True) as started:
         file = scratch / "lab.yaml"
         file.write_text(render_lab(started.lab), encoding="utf-8")
-        yield LabOfTest(
-            lab=shard_of(started.lab, names[:wanted]) if wanted < len(lab.hosts) else started.lab,
-            file=file,
-            runs_dir=scratch / "runs",
-            hosts=started.hosts,
-            degree=needs.degree,
+        part = names[:wanted] if wanted < len(lab.hosts) else []
+        lab_of_test = LabOfTest(
+            LocalCarrier(file, scratch / "runs"),
+            started.hosts,
+            hosts_of=part,
             board=SIMULATED_BOARD if needs.board else "",
             control=started.control,
         )
+        # Nobody else uses the lab, but a program under a lease gets the circuits as they are.
+        resources = [f"host:{host}" for host in part]
+        with lab_of_test.lease(resources, ttl=f"{TTL_S:g}s", reason=f"pytest: {test}"):
+            yield lab_of_test

@@ -4,44 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 from ocs_drivers.errors import OcsError
 from testbed.errors import LeaseDenied, LeaseImpossible, TestbedError, UnderMaintenance
-from testbed.lab.inventory import render_lab
 from testbed.lab.model import Lab, shard_of
-from testbed.lab.simulated.lifecycle import HostsInUse, hosts_of
+from testbed.lab.simulated.lifecycle import hosts_of
 from testbed.leases.fence import database_errors
 from testbed.leases.heartbeat import TTL_S, keep_alive
 from testbed.leases.store import LeaseStore
 from testbed.operate.apply import check_permission
-from testbed.operate.borrow import HostRequest, LabState
+from testbed.operate.borrow import HostRequest, LabState, OpenSession
+from testbed.operate.journal import journal_in
+from testbed.operate.session import LabSession, open_lab
 from testbed.pytest_plugin.lab_of_test import LabOfTest
 from testbed.pytest_plugin.needs import Needs
 from testbed.pytest_plugin.options import LabOptions, skip
+from testbed.scripting.carriers import LocalCarrier, use_lease
 from testbed.storage.address import address_in
 from testbed.storage.database import Database
 
 
 @contextmanager
 def standing_lab(
-    lab: Lab, needs: Needs, options: LabOptions, scratch: Path, test: str
+    lab: Lab, lab_file: Path, needs: Needs, options: LabOptions, test: str
 ) -> Iterator[LabOfTest]:
-    """Lease what the test needs, and restore it after the test. Raises `RefusedToMove` and `LeaseDenied`.
+    """Lease what the test needs of a running lab, and restore it after the test.
 
-    A lab that cannot be restored is marked broken: the error is reported once, and later tests are skipped.
+    Raises `RefusedToMove` and `LeaseDenied`. A lab that cannot be restored is marked broken: the error is
+    reported once, and later tests are skipped.
     """
     check_permission(lab, options.really_move)
     if needs.board and not options.board:
         skip(lab, "the test needs a board, and --lab-board NAME=ADDRESS names none")
     name, _, address = (options.board or "").partition("=")
     boards = (f"board:{name}",) if needs.board else ()
-    hosts: HostsInUse = "model" if options.hosts == "model" else hosts_of(lab)
+    are_modelled = hosts_of(lab, options.hosts) == "model"
     database = Database(address_in(options.runs_dir))
     store = LeaseStore(database, lab.name)
-    file = scratch / "lab.yaml"
-    file.write_text(render_lab(lab), encoding="utf-8")
     try:
         request = HostRequest(
             lab,
@@ -51,37 +51,46 @@ def standing_lab(
             f"pytest: {test}",
             TTL_S,
             boards,
-            reads_gpus=bool(needs.gpus) and hosts != "model",
+            reads_gpus=bool(needs.gpus) and not are_modelled,
         )
         with database_errors(database), hold_lease(request) as (lease, names):
+            part = shard_of(lab, names)
+
+            @contextmanager
+            def reopen(shard: Lab) -> Iterator[LabSession]:
+                with (
+                    use_lease(lease),
+                    journal_in(options.runs_dir) as journal,
+                    open_lab(shard, journal, model_hosts=are_modelled) as session,
+                ):
+                    yield session
+
+            with reopen(part) as session:
+                before = LabState.read(session)
             lab_of_test = LabOfTest(
-                lab=shard_of(lab, names) if len(names) < len(lab.hosts) else lab,
-                file=file,
-                runs_dir=options.runs_dir,
-                hosts=hosts,
-                lease=lease,
-                degree=needs.degree,
+                LocalCarrier(lab_file, options.runs_dir),
+                options.hosts,
+                options.really_move,
+                # Also if they are all: the newest epoch may be that of a test with fewer hosts.
+                hosts_of=names,
                 board=address if needs.board else "",
             )
-            with lab_of_test.session() as session:
-                before = LabState.read(session)
+            lab_of_test.lease_in_use.set(lease)
             try:
                 yield lab_of_test
             finally:
-                _restore(before, lab_of_test, store, test)
+                _restore(before, part, reopen, store, test)
     finally:
         database.close()
 
 
-def _restore(before: LabState, lab_of_test: LabOfTest, store: LeaseStore, test: str) -> None:
+def _restore(before: LabState, part: Lab, reopen: OpenSession, store: LeaseStore, test: str) -> None:
     try:
-        with lab_of_test.session() as session:
-            before.restore(
-                session, lambda lab: replace(lab_of_test, lab=lab).session(), f"restore after {test}"
-            )
+        with reopen(part) as session:
+            before.restore(session, reopen, f"restore after {test}")
     except (TestbedError, OcsError) as error:
         fault = f"not restored after {test}: {error}"
-        store.write_checks({f"host:{host.name}": fault for host in lab_of_test.lab.hosts})
+        store.write_checks({f"host:{host.name}": fault for host in part.hosts})
         raise
 
 

@@ -20,7 +20,7 @@ from testbed.commands.groups import HostsChoice, parse_interval
 from testbed.commands.place import DEFAULT_RUNS
 from testbed.commands.progress import Progress
 from testbed.commands.table import load_command
-from testbed.errors import LabStartError, LeaseDenied, UsageError
+from testbed.errors import HostError, LabStartError, LeaseDenied, UsageError
 from testbed.leases.heartbeat import keep_alive
 from testbed.scripting.carriers import (
     Carrier,
@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from testbed.commands.measure.nccl import MeasurementDocument
     from testbed.commands.measure.run import ProgramDocument
     from testbed.commands.share.lease import Lease, LeaseDocument
+
+
+WHOLE_TOPOLOGY = frozenset({"change", "epoch", "plan_file"})
+"""Options that name a topology with its hosts."""
 
 
 def _ignore(_done: int, _total: int, _text: str) -> None:
@@ -142,10 +146,20 @@ class Lab:
     """
 
     def __init__(
-        self, carrier: Carrier, hosts: HostsChoice, really_move: str | None, progress: Progress | None
+        self,
+        carrier: Carrier,
+        hosts: HostsChoice,
+        really_move: str | None,
+        progress: Progress | None = _ignore,
+        *,
+        hosts_of: Sequence[str] = (),
     ) -> None:
+        """Take the way to the lab, defaults for options of commands, and the hosts; by default all."""
         self._carrier = carrier
+        self._hosts = tuple(hosts_of)
         self._defaults: dict[str, Any] = {"hosts": hosts, "really_move": really_move}
+        if hosts_of:
+            self._defaults["hosts_of"] = ",".join(hosts_of)
         self._progress = progress
         selected = os.environ.get("LIGHTBED_LEASE", "")
         self.lease_in_use = ContextVar("lease of a lab", default=selected)
@@ -167,7 +181,7 @@ class Lab:
     @property
     def hosts(self) -> tuple[str, ...]:
         """The names of the hosts, in the order of the lab file."""
-        return self._carrier.list_hosts()
+        return self._hosts or self._carrier.list_hosts()
 
     def optimise(self, workload: str, **options: Any) -> OptimiseDocument:
         """Find a strategy and a topology for a workload, and write a plan to `out` (`testbed optimise`).
@@ -205,8 +219,13 @@ class Lab:
         """Run a command on hosts of the lab, on light of its own (`testbed run`): `lab.run("hostname", nodes=4)`.
 
         A single text is split into words as a shell does it. Within a block of `lease`, the light is used as it is.
-        Ranks that fail are no error: see `exit_code`. Raises `LightDenied`.
+        Ranks that fail are no error: see `exit_code`. Raises `LightDenied`, and `HostError` for modelled hosts.
         """
+        if self._defaults["hosts"] == "model":  # the hosts of the lab itself may be namespaces
+            raise HostError(
+                "the hosts are only modelled and run no program: open the lab with hosts='kernel' "
+                "(tests: --lab-hosts kernel)"
+            )
         program = shlex.split(words[0]) if len(words) == 1 else list(words)
         return cast(
             "ProgramDocument", self.command("run", program=program, hosts_of=",".join(hosts), **options)
@@ -278,6 +297,8 @@ class Lab:
             for each in fields_of(declared)
             if not each.option.only_with or options.get(each.option.only_with)
         }
+        if not WHOLE_TOPOLOGY.isdisjoint(options):
+            known.discard("hosts_of")
         return {name: value for name, value in self._defaults.items() if name in known} | options
 
 

@@ -83,7 +83,7 @@ def test_a_bare_apply_installs_the_stored_topology_again_and_says_so(testbed, la
     said, planned, *_ = again.out.splitlines()
     assert again.code == 0
     assert said.startswith("installs epoch 2 (verified, ")
-    assert "): --simplex again, since nothing is named; another one is named by --epoch, " in said
+    assert "): --simplex again, since no topology is named; another one is named by --epoch, " in said
     assert planned == "48 circuits planned, nothing to change"
     assert "48 one-way links" in again.out
     verified = testbed("verify", lab_file, "--json").json
@@ -231,6 +231,22 @@ def test_jobs_on_separate_hosts_keep_their_circuits(testbed, lab_file):
     refused = testbed("apply", lab_file, "--hosts-of", "d,e", "--json")
     assert (refused.code, refused.json["error"]["code"]) == (1, "ocs.port.busy")
     assert testbed("apply", lab_file, "--hosts-of", "d,e", "--take-over").code == 0
+
+
+def test_hosts_alone_mean_the_topology_in_force_on_exactly_these(testbed, lab_file):
+    assert testbed("apply", lab_file, "--hosts-of", "a,b,c,d", "--simplex").code == 0
+    assert testbed("apply", lab_file, "--hosts-of", "e,f").code == 0
+    for hosts in ("a,b,c,d", "d,c,b,a"):
+        proof = testbed("verify", lab_file, "--hosts-of", hosts, "--json")
+        assert (proof.code, proof.json["epoch"], proof.json["stored_epoch"]) == (0, 1, 1)
+    part = testbed("verify", lab_file, "--hosts-of", "a,b,c", "--json").json
+    assert (part["epoch"], part["stored_epoch"]) == (None, 1)
+    dark = testbed("plan", lab_file, "--hosts-of", "g,h")
+    assert "no topology of hosts g, h of lab " in dark.out
+    again = testbed("apply", lab_file, "--hosts-of", "a,b,c,d", "--json").json
+    assert (again["epoch"], again["changed"]) == (3, False)
+    assert "--hosts-of a,b,c,d again, since no topology is named" in again["notes"][0]
+    assert testbed("verify", lab_file).out.splitlines()[0].endswith(" UTC): --simplex --hosts-of a,b,c,d")
 
 
 @pytest.mark.parametrize(

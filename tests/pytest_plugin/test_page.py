@@ -27,10 +27,12 @@ TOGETHER = """
 import os, time
 from pathlib import Path
 import pytest
+from testbed.lab.inventory import load_lab
 
 @pytest.fixture(autouse=True)
 def both_have_a_lab(testbed_lab, request):
-    folder, mine = Path(os.environ["MEETING"]), str(testbed_lab.lab.management).replace("/", "_")
+    network = load_lab(testbed_lab.lab_file).management
+    folder, mine = Path(os.environ["MEETING"]), str(network).replace("/", "_")
     (folder / f"{mine}.lab").touch()
     deadline = time.monotonic() + 200
     while len(list(folder.glob("*.lab"))) < 2:

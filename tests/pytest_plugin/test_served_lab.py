@@ -1,4 +1,4 @@
-"""The lab of a service: leased, run through its client, put back by a rollback; told from one that is broken."""
+"""The lab of a service: leased, used through runs, restored by a rollback; told from one that is broken."""
 
 from __future__ import annotations
 
@@ -11,75 +11,77 @@ from libraries import skip_without
 skip_without("sqlalchemy")
 skip_without("pydantic")
 
+from testbed.commands.declare import fields_of
 from testbed.errors import LeaseDenied, VerifyFailed
+from testbed.leases.choice import get_selected_lease
 from testbed.pytest_plugin import served
 from testbed.pytest_plugin.needs import Needs
 from testbed.pytest_plugin.options import LabOptions
 
 
-class Lab:
-    """A lab as the client shows it, with a service behind it that keeps a diary."""
+class Service:
+    """A service with one lab, as its client and its carrier show it. It keeps a diary of commands."""
 
     name = "shared"
 
     def __init__(self):
-        self.diary, self.epochs = [], [{"id": 1, "verified": True, "state": "verified"}]
-        self.maintenance, self.states, self.fails = None, ["granted"], ""
+        self.diary, self.epochs = [], [SimpleNamespace(id=1, verified=True, state="verified")]
+        self.maintenance, self.grant, self.fails = None, "granted", ""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.diary.append("closed")
+
+    def list_labs(self):
+        return [{"name": self.name}]
+
+    def lab(self, name):
+        assert name == self.name
+        return self
 
     def read_state(self):
         return {"maintenance": self.maintenance}
 
     def read(self, document):
-        hosts = [{"name": name, "nics": [{}, {}]} for name in "abcd"]
-        return {"hosts": {"hosts": hosts}, "history": {"epochs": self.epochs}}[document]
+        assert document == "hosts"
+        return {"hosts": [{"name": name, "nics": [{}, {}]} for name in "abcd"]}
 
-    def request_lease(self, resources, **options):
-        self.diary.append(("request", tuple(resources), options["reason"]))
-        return {"id": "L1", "state": self.states[0]}
+    def list_hosts(self):
+        return tuple("abcd")
 
-    def extend_lease(self, lease, ttl_s=None):
-        self.states = self.states[1:] or self.states
-        return {"id": lease, "state": self.states[0]}
+    def extend_lease(self, lease):
+        pass
 
-    def release_lease(self, lease):
-        self.diary.append(("release", lease))
-
-    def run(self, command, **options):
-        self.diary.append((command, options))
-        if command != "verify":
-            number = self.epochs[0]["id"] + 1
-            self.epochs = [{"id": number, "verified": command != self.fails, "state": "x"}, *self.epochs]
-        finding = {"kind": "no_light", "subject": "a", "detail": "dark", "hint": "", "more": 1}
-        result = {
-            "verified": command != self.fails,
-            "ok": True,
-            "findings": [finding] * (command == self.fails),
-        }
-        return SimpleNamespace(id="r1", state="done", exit_code=0, messages="", result=result)
+    def run(self, words, command, progress):
+        if words == "history":
+            return SimpleNamespace(epochs=tuple(self.epochs))
+        changed = [each for each in fields_of(type(command)) if getattr(command, each.name) != each.default]
+        self.diary.append(
+            (words, {each.name: getattr(command, each.name) for each in changed}, get_selected_lease())
+        )
+        if words.startswith("lease"):
+            lease = SimpleNamespace(id="L1", state=self.grant, waits_for="lease L0", resources=("lab",))
+            return SimpleNamespace(leases=(lease,))
+        if words in ("apply", "rollback"):
+            epoch = SimpleNamespace(id=self.epochs[0].id + 1, verified=words != self.fails, state="x")
+            self.epochs.insert(0, epoch)
+        finding = SimpleNamespace(kind="no_light", subject="a", detail="dark")
+        return SimpleNamespace(
+            verified=words != self.fails, ok=True, findings=(finding,) * (words == self.fails)
+        )
 
 
 @pytest.fixture
-def lab(monkeypatch):
-    """Provide the lab of a service, and a `testbed.client` that leads to it."""
-    one = Lab()
-
-    class Client:
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *exception):
-            one.diary.append("closed")
-
-        def list_labs(self):
-            return [{"name": "shared"}]
-
-        def lab(self, name):
-            return one
-
+def service(monkeypatch):
+    """Provide a service, and a `testbed.client` that leads to it."""
+    one = Service()
     module = ModuleType("testbed.client")
-    module.connect = lambda url, token=None: Client()
+    module.connect = module.connect_async = lambda url, token=None: one
     monkeypatch.setitem(sys.modules, "testbed.client", module)
-    monkeypatch.setattr(served, "POLL_S", 0.0)
+    monkeypatch.setattr(served, "ServiceCarrier", lambda client, lab, connect_async: client)
+    monkeypatch.delenv("LIGHTBED_LEASE", raising=False)
     return one
 
 
@@ -91,60 +93,51 @@ def enter(needs=None, **more):
     return served.lease_served_lab(needs or Needs(), LabOptions(**given | more), "test_x.py::test_it")
 
 
-def test_a_lab_is_leased_moved_under_the_lease_and_put_back(lab):
-    lab.states = ["queued", "queued", "granted"]
-    with enter() as given:
-        assert given.hosts == ["a", "b", "c", "d"]
-        assert given.apply(simplex=True).verified.ok
-        assert given.verify().ok
+REQUEST = ("lease request", {"ttl": "300s", "wait": 9.0, "reason": "pytest: test_x.py::test_it"}, "")
 
-    assert lab.diary == [
-        ("request", (), "pytest: test_x.py::test_it"),
-        ("apply", {"lease": "L1", "hosts": "model", "simplex": True}),
-        ("verify", {}),
-        ("rollback", {"lease": "L1", "hosts": "model", "epoch": 1}),
-        ("release", "L1"),
+
+def test_a_lab_is_leased_moved_under_the_lease_and_put_back(service):
+    with enter(really_move="shared") as lab:
+        assert lab.hosts == ("a", "b", "c", "d")
+        assert lab.apply(simplex=True).verified
+        assert lab.verify().ok
+
+    rings = {"hosts": "model", "simplex": True, "method": "geometric", "really_move": "shared"}
+    assert service.diary == [
+        REQUEST,
+        ("apply", rings, "L1"),
+        ("verify", {"hosts": "model"}, "L1"),
+        ("rollback", {"hosts": "model", "really_move": "shared", "epoch": 1}, "L1"),
+        ("lease release", {"lease": "L1"}, ""),
         "closed",
     ]
 
 
-def test_a_test_that_applies_nothing_needs_no_rollback(lab):
-    with enter(name="shared", really_move="shared"):
+def test_a_test_that_applies_nothing_needs_no_rollback(service):
+    with enter(name="shared"):
         pass
 
-    assert [entry[0] for entry in lab.diary[:-1]] == ["request", "release"]
+    assert [entry[0] for entry in service.diary[:-1]] == ["lease request", "lease release"]
 
 
-def test_findings_of_the_service_are_findings(lab):
-    lab.fails = "apply"
-    with enter() as given:
-        proof = given.apply().verified
-        assert not proof.ok
-        assert [(one.kind, one.subject) for one in proof.findings] == [("no_light", "a")]
+def test_findings_of_the_service_are_findings(service):
+    service.fails = "apply"
+    with enter() as lab:
+        applied = lab.apply()
+        assert not applied.verified
+        assert [(one.kind, one.subject) for one in applied.findings] == [("no_light", "a")]
 
 
-def test_a_run_that_fails_is_told_with_its_reason(lab):
-    error = {"error": {"code": "refused", "message": "lab 'shared' is real"}}
-    lab.run = lambda command, **options: SimpleNamespace(
-        id="r7", state="failed", exit_code=1, messages="", result=error
-    )
-    with (
-        pytest.raises(VerifyFailed, match=r"run r7 \(apply\) .* is failed: lab 'shared' is real"),
-        enter() as given,
-    ):
-        given.apply()
-
-
-def test_a_rollback_that_is_not_proven_is_an_error_and_the_next_test_is_skipped(lab):
-    lab.fails = "rollback"
+def test_a_rollback_that_is_not_proven_is_an_error_and_the_next_test_is_skipped(service):
+    service.fails = "rollback"
     with (
         pytest.raises(VerifyFailed, match="epoch 1 of lab 'shared' is restored, but not verified"),
-        enter() as given,
+        enter() as lab,
     ):
-        given.apply()
+        lab.apply()
     with pytest.raises(pytest.skip.Exception, match="marked broken: epoch 3"), enter():
         pass
-    assert lab.diary.count(("release", "L1")) == 2
+    assert [entry[0] for entry in service.diary].count("lease release") == 2
 
 
 @pytest.mark.parametrize(
@@ -155,22 +148,22 @@ def test_a_rollback_that_is_not_proven_is_an_error_and_the_next_test_is_skipped(
         (Needs(gpus=1), "does not report GPUs"),
     ],
 )
-def test_what_the_lab_does_not_have_skips(lab, needs, words):
+def test_what_the_lab_does_not_have_skips(service, needs, words):
     with pytest.raises(pytest.skip.Exception, match=words), enter(needs):
         pass
-    assert lab.diary == ["closed"]
+    assert service.diary == ["closed"]
 
 
-def test_maintenance_and_a_dark_lab_skip(lab):
-    lab.maintenance = {"reason": "a fan"}
+def test_maintenance_and_a_dark_lab_skip(service):
+    service.maintenance = {"reason": "a fan"}
     with pytest.raises(pytest.skip.Exception, match="under maintenance: a fan"), enter():
         pass
-    lab.maintenance, lab.epochs = None, []
+    service.maintenance, service.epochs = None, []
     with pytest.raises(pytest.skip.Exception, match="no epoch is in force"), enter():
         pass
 
 
-def test_what_cannot_be_is_told(lab):
+def test_what_cannot_be_is_told(service):
     with (
         pytest.raises(
             pytest.UsageError, match="--lab-server http://lab has the labs shared: choose one with --lab-name"
@@ -178,10 +171,10 @@ def test_what_cannot_be_is_told(lab):
         enter(name="other"),
     ):
         pass
-    lab.states = ["queued"]
-    with pytest.raises(LeaseDenied, match="not granted within 0 s"), enter(wait_s=0.0):
+    service.grant = "queued"
+    with pytest.raises(LeaseDenied, match="not granted within 0 s: lease L0"), enter(wait_s=0.0):
         pass
-    assert ("release", "L1") in lab.diary
+    assert [entry[0] for entry in service.diary[-2:-1]] == ["lease release"]
 
 
 def test_a_heartbeat_goes_on_until_it_is_left_whatever_it_meets():

@@ -9,7 +9,7 @@ skip_without("asyncssh")
 skip_without("sqlalchemy")
 
 from testbed.client.calls import ServiceUnreachable
-from testbed.errors import LeaseDenied, RefusedToMove, VerifyFailed
+from testbed.errors import HostError, LeaseDenied, RefusedToMove, VerifyFailed
 from testbed.leases.model import parts_of
 
 TWO = pytest.mark.testbed_hosts(2)
@@ -17,7 +17,7 @@ FOUR = pytest.mark.testbed_hosts(4)
 
 
 def names(lab):
-    return [host.name for host in lab.lab.hosts]
+    return list(lab.hosts)
 
 
 def test_a_test_gets_hosts_under_a_lease_and_the_circuits_are_put_back(lab_for, store, circuits, standing):
@@ -26,22 +26,47 @@ def test_a_test_gets_hosts_under_a_lease_and_the_circuits_are_put_back(lab_for, 
 
     with lab_for(FOUR) as lab:
         assert names(lab) == ["a", "b", "c", "d"]
-        lease = store.get(lab.lease)
+        lease = store.get(lab.lease_in_use.get())
         assert lease.state == "granted"
         assert lease.reason == "pytest: test_x.py::test_it"
-        assert lab.apply().verified.ok
+        assert lab.apply().verified
         assert lab.verify().ok
         assert len(circuits()) == len(foreign) + 8
         # Hosts e and f are joined, and the only ones that are left.
         with lab_for(TWO, test="test_x.py::test_other") as other:
             assert names(other) == ["e", "f"]
-            assert other.apply().verified.ok
-            assert other.lease != lab.lease
+            assert other.apply().verified
+            assert other.lease_in_use.get() != lease.id
         assert {i: o for i, o in circuits().items() if i in foreign} == foreign
 
     assert circuits() == foreign
     with pytest.raises(LeaseDenied, match="released"):
         store.extend(lease.id)
+
+
+def test_commands_compare_with_what_the_test_applied(lab_for, circuits):
+    with lab_for(FOUR) as lab:
+        applied = lab.apply(simplex=True)
+        proof = lab.verify()
+        assert (proof.ok, proof.epoch) == (True, applied.epoch)
+        assert not lab.verify(method="geometric").ok
+        assert lab.verify(epoch=applied.epoch).ok
+        assert not lab.plan().has_changes
+        assert lab.path("a", "d").hops
+        assert lab.nccl(sizes="1KiB:1KiB").results
+    with lab_for(FOUR, test="test_x.py::test_next") as lab:
+        applied = lab.apply()
+        assert applied.verified
+        assert not lab.plan(method="geometric").has_changes
+
+
+def test_modelled_hosts_run_no_program(lab_for, circuits):
+    for hosts in ("model", "auto"):
+        with (
+            lab_for(TWO, lab_hosts=hosts) as lab,
+            pytest.raises(HostError, match="only modelled and run no program"),
+        ):
+            lab.run("hostname", hosts=["a"])
 
 
 def test_an_epoch_that_was_in_force_is_brought_into_force_again(lab_for, standing, circuits, tmp_path):
@@ -52,13 +77,13 @@ def test_an_epoch_that_was_in_force_is_brought_into_force_again(lab_for, standin
 
     runs = tmp_path / "runs"
     with journal_in(runs) as journal, open_lab(standing.lab, journal, model_hosts=True) as session:
-        assert session.bring_up(design_for(standing.lab)).verified.ok
+        assert session.bring_up(design_for(standing.lab)).verified
     before = circuits()
 
     with lab_for(TWO) as lab:
         # All hosts are joined: two of them cannot be moved alone.
         assert len(names(lab)) == 6
-        assert lab.apply(simplex=True).verified.ok
+        assert lab.apply(simplex=True).verified
         assert circuits() != before
 
     assert circuits() == before
@@ -123,7 +148,7 @@ def test_needs_that_the_lab_does_not_meet_skip(lab_for, circuits):
 def test_a_board_is_leased_by_its_name(lab_for, store, circuits):
     with lab_for(TWO, pytest.mark.testbed_board, lab_board="kit1=qick://10.0.0.7") as lab:
         assert lab.board == "qick://10.0.0.7"
-        assert "board:kit1" in store.get(lab.lease).parts
+        assert "board:kit1" in store.get(lab.lease_in_use.get()).parts
 
 
 def test_a_test_waits_for_its_lease_no_longer_than_it_may(lab_for, store, standing, circuits):
@@ -139,18 +164,22 @@ def test_a_test_waits_for_its_lease_no_longer_than_it_may(lab_for, store, standi
         assert len(names(lab)) == 6
 
 
-def test_a_real_lab_is_moved_only_by_its_name(lab_for, standing, circuits, tmp_path):
+def test_a_real_lab_is_moved_only_by_its_name(lab_for, standing, circuits, tmp_path, monkeypatch):
     from dataclasses import replace
 
     from testbed.lab.inventory import render_lab
+    from testbed.lab.simulated import lifecycle
+    from testbed.pytest_plugin import standing as plugin
 
     file = tmp_path / "real.yaml"
     file.write_text(render_lab(replace(standing.lab, simulated=False, twins={})))
     with pytest.raises(RefusedToMove), lab_for(TWO, lab=str(file)):
         pass
+    for module in (lifecycle, plugin):  # its hosts are modelled, whatever its file says
+        monkeypatch.setattr(module, "hosts_of", lambda _lab, _hosts="auto": "model")
     with lab_for(TWO, lab=str(file), lab_really_move=standing.lab.name) as lab:
-        assert not lab.lab.simulated
-        assert lab.apply().verified.ok
+        applied = lab.apply()
+        assert (applied.simulated, applied.verified) == (False, True)
         assert len(circuits()) == 4
     assert circuits() == {}
 

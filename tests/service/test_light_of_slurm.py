@@ -110,11 +110,24 @@ def test_jobs_hold_their_hosts_and_circuits_of_idle_hosts_give_way(slurm):
     }
     with slurm.light.open_job_lab() as lab:
         assert not lab.plan(hosts_of="a,b,c,d", demand=("2:67108864",)).has_changes
+        # Without a topology, hosts mean the one that is in force on exactly these.
+        stored = lab.plan(hosts_of="a,b,c,d")
+        assert (stored.epoch is None, stored.has_changes) == (False, False)
     assert slurm.run("1", "release") == 0
     assert set(find_leases(slurm)) == {"Slurm job 2 of cluster bench"}
     assert slurm.run("2", "release") == 0
     assert slurm.run("2", "release") == 0
     assert find_leases(slurm) == {}
+
+
+def test_a_job_without_a_demand_gets_rings_not_what_an_earlier_job_left(slurm):
+    assert slurm.run("8", "acquire", "testbed: nodes=4 demand=2:64MiB", "a,b,c,d") == 0
+    assert slurm.run("8", "release") == 0
+    assert slurm.run("9", "acquire", "testbed: nodes=4", "a,b,c,d") == 0
+    with slurm.light.open_job_lab() as lab:
+        assert not lab.plan(hosts_of="a,b,c,d", method="geometric").has_changes
+        assert lab.plan(hosts_of="a,b,c,d", demand=("2:67108864",)).has_changes
+    assert slurm.run("9", "release") == 0
 
 
 def test_a_job_waits_for_a_lease_of_others_and_is_cancelled(slurm):

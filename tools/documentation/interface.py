@@ -21,7 +21,7 @@ PUBLIC = {
     "lightning.training": "training with noise",
     "lightning.serving": "inference over HTTP and UDP",
     "lightning.costs": "latency and energy",
-    "testbed.client": "the client of the service",
+    "testbed": "a lab as a Python object, through its file or a service",
     "testbed.errors": "errors of the testbed",
     "testbed.offload": "input pipelines that run partly on other hosts",
     "testbed.design.matching": "heaviest matchings",

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -234,7 +234,7 @@ def _choose_light(
     if named.epoch is not None:
         stored = choose_design(lab, named, runs_dir)
         return _order_ranks(stored.lab, stored.design, must_be_patched=True)
-    if replace(named, hosts=()).words:
+    if named.has_topology:
         there, design, _ = state_design(here, named)
         return _order_ranks(there, design, must_be_patched=True)
     in_force = next(
