@@ -159,7 +159,7 @@ class UnderMaintenance(LeaseDenied, code="maintenance"):
 
 
 class LightDenied(LeaseDenied, code="light.denied"):
-    """A program was not started: its lease or its light was not to be had. The exit code is 3."""
+    """A program was not started: its lease or its light is not available. The exit code is 3."""
 
     exit_code: ClassVar[int] = 3
 

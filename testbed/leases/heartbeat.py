@@ -10,7 +10,7 @@ from lightbed.errors import LightbedError
 from testbed.storage.database import DATABASE_ERRORS
 
 TTL_S = 300.0
-"""Duration of the lease of a test: it expires so long after its pytest session was killed."""
+"""Duration of a lease that a heartbeat extends: it expires so long after its process was killed."""
 
 
 @contextmanager
