@@ -43,7 +43,9 @@ FABRICS = {
     "rail-optimized": lambda: rail_optimized(16, 4, 100, 900),
     "circuits": lambda: CircuitSwitch(16, 4, 100).fabric(),
     "domains": lambda: join_domains(fat_tree(16, 100), 4, 900),
-    "direct": lambda: direct_connect(16, [(node, node ^ bit) for node in range(16) for bit in (1, 2, 4, 8)], 100),
+    "direct": lambda: direct_connect(
+        16, [(node, node ^ bit) for node in range(16) for bit in (1, 2, 4, 8)], 100
+    ),
     "routed": route_both_ways,
     "shared hosts": lambda: share_hosts(circulant(8, (1, 7, 3, 5), 100), 2, 900),
 }
