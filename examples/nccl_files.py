@@ -159,15 +159,18 @@ def report(folder: Path, graph: str, scratch: Path, rank: int) -> bool:
     return all(line.is_as_asked is not False for line in lines)
 
 
+def read_settings(text: str) -> dict[str, str]:
+    """Return NCCL's variables in the text of `env.sh`, but those with paths."""
+    lines = (line for line in text.splitlines() if line.startswith("export NCCL_"))
+    return dict(shlex.split(line)[1].split("=", 1) for line in lines)
+
+
 def run_rank(folder: Path, graph: str) -> int:
     """Run one rank of an AllReduce, which the environment names as torchrun does."""
     rank, size, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
-        for line in (folder / "env.sh").read_text().splitlines():
-            key, _, value = shlex.split(line)[1].partition("=")
-            if key.startswith("NCCL_"):
-                os.environ[key] = value
+        os.environ |= read_settings((folder / "env.sh").read_text())
         os.environ |= {
             "NCCL_TOPO_FILE": str(folder / "topology.xml"),
             "NCCL_GRAPH_FILE": str(folder / graph),
@@ -228,9 +231,10 @@ def main(arguments: list[str]) -> int:
     folder = Path(arguments[0]).absolute()
     if not (folder / "topology.xml").exists():
         sys.exit(f"{folder}: no topology.xml: write it with `testbed env LAB --nccl DIR`, and give DIR/HOST")
-    lines = (folder / "env.sh").read_text().splitlines()
-    default = next(line.rpartition("/")[2] for line in lines if line.startswith("export NCCL_GRAPH_FILE="))
-    graph = arguments[1] if len(arguments) > 1 else default.strip("'")
+    match = re.search(r"^NCCL_GRAPH_FILE=.*/(ring-\d+\.xml);", (folder / "env.sh").read_text(), re.MULTILINE)
+    if match is None:
+        sys.exit(f"{folder}/env.sh: no NCCL_GRAPH_FILE: write it with `testbed env LAB --nccl DIR`")
+    graph = arguments[1] if len(arguments) > 1 else match[1]
     return run_rank(folder, graph) if "RANK" in os.environ else run_all(folder, graph)
 
 

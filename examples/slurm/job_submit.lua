@@ -30,7 +30,11 @@ end
 
 -- Return the number of nodes and the request without its status; nil and the fault of a request that is not valid.
 local function parse(comment)
-   local request = comment:match("^([^;]*)"):gsub("%s+$", "")
+   local request = comment:match("^([^;]*)")
+   if request:find("%c") then
+      return nil, "characters include a line end, a tab or another control character: separate words by blanks"
+   end
+   request = request:gsub("%s+$", "")
    local nodes, demands = nil, {}
    for word in request:sub(#MARK + 1):gmatch("%S+") do
       local key, value = word:match("^(%a+)=(.*)$")

@@ -5,9 +5,10 @@ it. `release` (EpilogSlurmctld) ends the lease. `watch` runs beside slurmctld, a
 current.
 
 A comment is a request and a status: `testbed: nodes=4 demand=4:64MiB; waits for light: lease 7 of ann holds host:a`.
-Leases of a job are found by their reason, so nothing is stored beside Slurm and the lab.
+Leases of a job are found by reason and owner, so nothing is stored beside Slurm and the lab.
 """
 
+import math
 import os
 import re
 import subprocess
@@ -15,8 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
 from lightbed.errors import LightbedError
 from testbed import Lab, open_lab
@@ -24,6 +24,8 @@ from testbed.errors import LeaseDenied, UsageError, VerifyFailed
 
 MARK = "testbed:"
 POLL_S = 2.0
+SLURM_TIMEOUT_S = 60.0
+"""Time for a command of Slurm."""
 MARGIN_MINUTES = 10
 """Time of a lease beyond the job's limit: for starting the job, and for ending it."""
 UNLIMITED_MINUTES = 30 * 24 * 60
@@ -33,6 +35,7 @@ WAITING = ("Resources", "Priority", "ReqNodeNotAvail")
 """Reasons of Slurm for a job that waits for hosts; other reasons say enough by themselves."""
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _DEMAND = re.compile(r"(\d{1,4}):([1-9]\d*?)(e\d\d?|[KMGT]iB)?", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _COUNT = re.compile(r"[1-9]\d{0,3}", re.ASCII)
 _TIME = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d\d)", re.ASCII)
 
@@ -57,6 +60,10 @@ def parse_request(comment: str) -> Request:
     Request(nodes=4, demand=('4:67108864',))
     """
     nodes, demands = 0, []
+    if _CONTROL.search(comment.partition(";")[0]):
+        raise UsageError(
+            "characters include a line end, a tab or another control character: separate words by blanks"
+        )
     for word in request_of(comment).removeprefix(MARK).split():
         key, _, value = word.partition("=")
         if key == "nodes" and not nodes:
@@ -99,12 +106,12 @@ def write_status(comment: str, status: str) -> str:
     return f"{request_of(comment)}; {' '.join(status.split())}"
 
 
-def lease_minutes(limit: str) -> int:
-    """Return the duration of the lease for the time limit of a job, as squeue prints it: `10:00`, `1-02:00:00`.
+def count_lease_minutes(limit: str) -> int:
+    """Return the minutes of the lease for the time limit of a job, as squeue prints it: `10:00`, `1-02:00:00`.
 
     A job without a limit gets a lease of 30 days.
 
-    >>> lease_minutes("30:01")
+    >>> count_lease_minutes("30:01")
     41
     """
     match = _TIME.fullmatch(limit)
@@ -126,7 +133,7 @@ def find_foreign_ports(switches: Sequence[object], hosts: Sequence[str]) -> tupl
     return tuple(sorted(set(ports)))
 
 
-def describe_queue(nodes: int, idle: int, running: Sequence[tuple[str, str, str, str]]) -> str:
+def describe_queue(nodes: int, idle: int, running: Sequence[tuple[str, ...]]) -> str:
     """Return the status of a job that waits for hosts; `running` are id, user, hosts and end of the others.
 
     >>> describe_queue(
@@ -144,22 +151,46 @@ def describe_queue(nodes: int, idle: int, running: Sequence[tuple[str, str, str,
 # Slurm, by its commands: they are the interface that its versions keep.
 
 
+class SlurmError(LightbedError, code="slurm", who="conflict"):
+    """A command of Slurm failed or did not end in time; slurmctld may be busy or restarting, so try again later."""
+
+
 def ask_slurm(*command: str) -> str:
-    """Return what a command of Slurm prints. Raises `subprocess.CalledProcessError`."""
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+    """Return what a command of Slurm prints. Raises `SlurmError`."""
+    text = " ".join(command[:2])
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=SLURM_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SlurmError(f"`{text}` did not run: {error}; see the log of slurmctld") from error
+    if done.returncode:
+        why = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise SlurmError(f"`{text}` failed: {why}; see the log of slurmctld")
+    return done.stdout.strip()
+
+
+def ask_squeue(job: str, *options: str) -> str:
+    """Return what squeue prints of a job. Raises `SlurmError`, and `JobCancelled` for a job that Slurm has removed."""
+    try:
+        return ask_slurm("squeue", "--noheader", f"--jobs={job}", *options)
+    except SlurmError as error:
+        if "Invalid job id" in str(error):
+            raise JobCancelled(job) from error
+        raise
 
 
 def set_comment(job: str, comment: str) -> None:
-    """Set the comment of a job. A job that has just ended is no error: nobody reads its comment."""
-    done = subprocess.run(
-        ["scontrol", "update", f"JobId={job}", f"Comment={comment}"],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    if done.returncode:
-        log(f"job {job}: its comment was not set to {comment!r}: {done.stderr.strip()}")
+    """Set the comment of a job, or log why not: a job that has just ended needs none."""
+    try:
+        ask_slurm("scontrol", "update", f"JobId={job}", f"Comment={comment}")
+    except SlurmError as error:
+        log(f"job {job}: its comment was not set to {comment!r}: {error}")
 
 
 def log(text: str) -> None:
@@ -168,7 +199,7 @@ def log(text: str) -> None:
 
 
 class JobCancelled(Exception):
-    """A job was cancelled while its prolog ran."""
+    """A job no longer starts: it was cancelled while its prolog ran."""
 
 
 @dataclass(frozen=True)
@@ -189,24 +220,30 @@ class Job:
         cluster, user = get("SLURM_CLUSTER_NAME", "slurm"), get("SLURM_JOB_USER", "")
         return cls(os.environ["SLURM_JOB_ID"], cluster, user, get("SLURM_JOB_COMMENT", ""))
 
-    def with_hosts(self) -> "Job":
-        """Return the job with its hosts and the duration of its lease, from Slurm."""
+    def find_hosts(self) -> "Job":
+        """Return the job with its hosts and the minutes of its lease. Raises `SlurmError` and `JobCancelled`."""
         hosts = ask_slurm("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]).split()
-        limit = ask_slurm("squeue", "--noheader", f"--jobs={self.id}", "--format=%l")
-        return Job(self.id, self.cluster, self.user, self.comment, tuple(hosts), lease_minutes(limit))
+        limit = ask_squeue(self.id, "--format=%l")
+        if not limit:
+            raise JobCancelled(self.id)
+        return replace(self, hosts=tuple(hosts), minutes=count_lease_minutes(limit))
 
     @property
     def reason(self) -> str:
-        """The reason of its leases, by which they are found."""
+        """The reason of its leases, by which they are found among those of the same owner."""
         return f"Slurm job {self.id} of cluster {self.cluster}, user {self.user}"
 
     def say(self, status: str) -> None:
-        """Write a status into the comment. Raises `JobCancelled` for a job that no longer starts.
+        """Write a status into the comment, or log why not. Raises `JobCancelled` for a job that no longer starts.
 
         Slurm lets the prolog of a cancelled job run on, and its epilog waits for it.
         """
-        ask = ("squeue", "--noheader", f"--jobs={self.id}", "--states=CF", "--format=%A")
-        if not ask_slurm(*ask):
+        try:
+            is_starting = bool(ask_squeue(self.id, "--states=CF", "--format=%A"))
+        except SlurmError as error:
+            log(f"job {self.id}: its comment was not set to {status!r}: {error}")
+            return
+        if not is_starting:
             raise JobCancelled(self.id)
         set_comment(self.id, write_status(self.comment, status))
 
@@ -282,34 +319,43 @@ def describe_light(applied: object, lease: str) -> str:
 
 
 def release_leases(job: Job) -> int:
-    """Release all leases and requests of a job, and return their number. Waits while one is in use."""
+    """Release all leases and requests of a job, and return their number. Waits while one is in use.
+
+    Anybody may request a lease with the reason of a job. The lab releases a lease for its owner and for those whom the
+    owner allows; leases of jobs allow nobody. So a lease is the job's if it allows nobody and the lab releases it.
+    """
     count = 0
     deadline = time.monotonic() + 60
     with open_job_lab() as lab:
         for lease in lab.command("lease list").leases:
-            if lease.reason != job.reason:
-                continue
-            while True:
+            while lease.reason == job.reason and not lease.allowed:
                 try:
                     lab.command("lease release", lease.id)
                     count += 1
                     break
-                except (
-                    LeaseDenied
-                ):  # its prolog was killed while it was patching, or the lease has just ended
-                    if lease.id not in {one.id for one in lab.command("lease list").leases}:
+                except LeaseDenied as error:
+                    if error.code == LeaseDenied.code:  # it has just ended, or is somebody else's
+                        log(f"job {job.id}: left alone: {error}")
                         break
-                    if time.monotonic() >= deadline:
+                    if (
+                        time.monotonic() >= deadline
+                    ):  # in use by its prolog, which was killed while it patched
                         raise
                     time.sleep(POLL_S)
     return count
 
 
 def bring_light_until(job: Job, deadline: float) -> str:
-    """Return what `bring_light` returns; try again after conflicts, until the deadline. Raises `LightbedError`."""
+    """Find the hosts of a job and return what `bring_light` returns; try again after conflicts, until the deadline.
+
+    Raises `LightbedError` and `JobCancelled`.
+    """
     while True:
         try:
             release_leases(job)  # of a prolog that was killed with its slurmctld, or of the last attempt
+            if not job.hosts:
+                job = job.find_hosts()
+                log(f"job {job.id} on {','.join(job.hosts)}: {request_of(job.comment)}")
             request = parse_request(job.comment)
             if request.nodes != len(job.hosts):
                 raise UsageError(f"nodes={request.nodes}, but Slurm chose {len(job.hosts)} nodes")
@@ -322,12 +368,23 @@ def bring_light_until(job: Job, deadline: float) -> str:
         time.sleep(POLL_S)
 
 
+def read_patience() -> float:
+    """Return the seconds within which a job must get light, from the settings. Raises `UsageError`."""
+    text = os.environ.get("TESTBED_PATIENCE_S", "600")
+    with suppress(ValueError):
+        patience_s = float(text)
+        if 0 <= patience_s < math.inf:
+            return patience_s
+    raise UsageError(f"TESTBED_PATIENCE_S={text} is not a number of seconds: correct light.env")
+
+
 def acquire() -> int:
     """Get light for the job of this prolog. Return 0, or 1 if Slurm must not start the job now."""
-    job = Job.from_environment().with_hosts()
-    patience_s = float(os.environ.get("TESTBED_PATIENCE_S", "600"))
-    log(f"job {job.id} on {','.join(job.hosts)}: {request_of(job.comment)}")
+    job = Job.from_environment()
+    within = ""
     try:
+        patience_s = read_patience()
+        within = f" within {patience_s:g} s"
         status = bring_light_until(job, time.monotonic() + patience_s)
         job.say(status)
     except JobCancelled:
@@ -335,8 +392,7 @@ def acquire() -> int:
         return 1  # its epilog releases the leases
     except LightbedError as error:
         must_wait = error.who == "conflict"
-        within = f" within {patience_s:g} s" if must_wait else ""
-        fail(job, f"got no light{within}: {error}", must_hold=not must_wait)
+        fail(job, f"got no light{within if must_wait else ''}: {error}", must_hold=not must_wait)
         return 1
     log(f"job {job.id}: {status}")
     return 0
@@ -344,12 +400,17 @@ def acquire() -> int:
 
 def fail(job: Job, status: str, *, must_hold: bool) -> None:
     """Say why a job gets no light. Slurm puts it back into the queue; with `must_hold` somebody has to act first."""
+    log(f"job {job.id}: {status}")
     with suppress(LightbedError):
         release_leases(job)
-    with suppress(JobCancelled):
+    try:
         job.say(status)
         if must_hold:
             ask_slurm("scontrol", "requeuehold", job.id)
+    except JobCancelled:
+        log(f"job {job.id}: cancelled")
+    except SlurmError as error:  # jobs of srun and salloc cannot be requeued: Slurm cancels them
+        log(f"job {job.id}: not held: {error}")
 
 
 def release() -> int:
@@ -365,20 +426,37 @@ def release() -> int:
 
 
 def explain_queue() -> None:
-    """Write into the comment of every queued job what it waits for."""
-    ask = partial(ask_slurm, "squeue", "--noheader")
-    queued = [line.split("|", 3) for line in ask("--states=PD", "--format=%A|%D|%r|%k").splitlines()]
-    queued = [one for one in queued if is_for_light(one[3]) and one[2] in WAITING]
-    if not queued:
+    """Write into the comment of every queued job what it waits for. Raises `SlurmError` if the queue is not read."""
+    queued = ask_slurm("squeue", "--noheader", "--states=PD", "--format=%A|%r|%k").split("\n")
+    # A comment may have line ends, and then lines that look like other jobs: these are asked by themselves below.
+    rows = [row for row in (line.split("|", 2) for line in queued) if len(row) == 3 and row[0].isdecimal()]
+    jobs = dict.fromkeys(job for job, reason, comment in rows if reason in WAITING and is_for_light(comment))
+    if not jobs:
         return
-    running = [
-        tuple(line.split("|")) for line in ask("--states=CF,R,CG,S", "--format=%A|%u|%N|%e").splitlines()
-    ]
-    idle = sum(map(int, ask_slurm("sinfo", "--noheader", "--states=idle", "--format=%D").split()))
-    for job, nodes, _, comment in queued:
-        now = write_status(comment, describe_queue(int(nodes), idle, running))
-        if now != comment:
-            set_comment(job, now)
+    others = ask_slurm("squeue", "--noheader", "--states=CF,R,CG,S", "--format=%A|%u|%N|%e").split("\n")
+    running = [row for row in (tuple(line.split("|")) for line in others) if len(row) == 4]
+    counts = ask_slurm("sinfo", "--noheader", "--states=idle", "--format=%D").split()
+    idle = sum(int(count) for count in counts if count.isdecimal())
+    for job in jobs:
+        try:
+            explain_job(job, idle, running)
+        except SlurmError as error:
+            log(f"job {job}: its comment was not set: {error}")
+        except (JobCancelled, UsageError):  # it ended, or a line of a comment only looks like it
+            continue
+
+
+def explain_job(job: str, idle: int, running: Sequence[tuple[str, ...]]) -> None:
+    """Write into the comment of a job what it waits for, if it still does.
+
+    Raises `SlurmError`, `JobCancelled` if Slurm has removed the job, and `UsageError` for a comment that is not valid.
+    """
+    reason, _, comment = ask_squeue(job, "--states=PD", "--format=%r|%k").partition("|")
+    if reason not in WAITING or not is_for_light(comment):
+        return
+    status = write_status(comment, describe_queue(parse_request(comment).nodes, idle, running))
+    if status != comment:
+        set_comment(job, status)
 
 
 def watch(every_s: float = 5.0) -> int:
@@ -386,7 +464,7 @@ def watch(every_s: float = 5.0) -> int:
     while True:
         try:
             explain_queue()
-        except (subprocess.SubprocessError, OSError) as error:  # slurmctld restarts: go on
+        except SlurmError as error:  # slurmctld restarts: go on
             log(f"the queue was not read: {error}")
         time.sleep(every_s)
 

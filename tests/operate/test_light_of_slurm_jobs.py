@@ -199,7 +199,7 @@ def test_a_status_never_changes_the_request(comment, status):
     [("10:00", 20), ("00:30:00", 40), ("00:30:01", 41), ("1-02:00:00", 26 * 60 + 10), ("UNLIMITED", 43200)],
 )
 def test_a_lease_outlasts_its_job(limit, minutes):
-    assert light.lease_minutes(limit) == minutes
+    assert light.count_lease_minutes(limit) == minutes
 
 
 def circuit(change, link, input_port, output_port):
@@ -220,24 +220,176 @@ def test_ports_of_idle_hosts_are_those_of_circuits_that_are_removed():
 
 
 QUEUE = {
-    "squeue --noheader --states=PD --format=%A|%D|%r|%k": (
-        "9|4|Resources|testbed: nodes=4; waits for hosts\n10|4|Priority|mine\n"
-        "11|2|JobHeldAdmin|testbed: nodes=2; got no light: x\n12|2|Priority|testbed: nodes=2 demand=2:1e6"
+    "squeue --noheader --states=PD --format=%A|%r|%k": (
+        "9|Resources|testbed: nodes=4; waits for hosts\n10|Priority|mine\n"
+        "11|JobHeldAdmin|testbed: nodes=2; got no light: x\n12|Priority|testbed: nodes=2 demand=2:1e6"
     ),
+    "squeue --noheader --jobs=9 --states=PD --format=%r|%k": "Resources|testbed: nodes=4; waits for hosts",
+    "squeue --noheader --jobs=12 --states=PD --format=%r|%k": "Priority|testbed: nodes=2 demand=2:1e6; waits",
     "squeue --noheader --states=CF,R,CG,S --format=%A|%u|%N|%e": (
         "7|ann|a,b|2026-11-24T10:20:00\n8|bob|c|2026-11-24T09:00:00"
     ),
     "sinfo --noheader --states=idle --format=%D": "1",
 }
+IDLE = "is idle; job 8 of bob holds c until 2026-11-24T09:00:00"
+EXPLAINED = {
+    "9": f"testbed: nodes=4; waits for hosts: needs 4, 1 {IDLE}",
+    "12": f"testbed: nodes=2 demand=2:1e6; waits for hosts: needs 2, 1 {IDLE}",
+}
 
 
-def test_the_watch_explains_jobs_that_wait_for_hosts_and_no_others(monkeypatch):
-    comments = {}
-    monkeypatch.setattr(light, "ask_slurm", lambda *command: QUEUE[" ".join(command)])
-    monkeypatch.setattr(light, "set_comment", comments.__setitem__)
-    light.explain_queue()
-    status = "is idle; job 8 of bob holds c until 2026-11-24T09:00:00"
-    assert comments == {
-        "9": f"testbed: nodes=4; waits for hosts: needs 4, 1 {status}",
-        "12": f"testbed: nodes=2 demand=2:1e6; waits for hosts: needs 2, 1 {status}",
-    }
+@pytest.fixture
+def explain(monkeypatch):
+    """Return a function that explains a queue with some other answers, and returns the comments."""
+
+    def explain(**answers):
+        comments = {}
+
+        def ask(*command):
+            known = QUEUE | {QUESTIONS[key]: answer for key, answer in answers.items()}
+            answer = known.get(" ".join(command))
+            if answer is None:
+                raise light.SlurmError("`squeue` failed: slurm_load_jobs error: Invalid job id specified")
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        monkeypatch.setattr(light, "ask_slurm", ask)
+        monkeypatch.setattr(light, "set_comment", comments.__setitem__)
+        light.explain_queue()
+        return comments
+
+    return explain
+
+
+QUESTIONS = dict(zip(("pending", "nine", "twelve", "running", "idle"), QUEUE, strict=True))
+
+
+def test_the_watch_explains_jobs_that_wait_for_hosts_and_no_others(explain):
+    assert explain() == EXPLAINED
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "a\nb",
+        "a\n",
+        "\n\n|",
+        "x\n9|Priority|testbed: nodes=2; mine",
+        "x\n99|Priority|testbed: nodes=2",
+        "\u2028",
+    ],
+)
+def test_a_comment_with_line_ends_neither_stops_the_watch_nor_changes_other_jobs(explain, comment):
+    first = QUEUE[QUESTIONS["pending"]]
+    assert explain(pending=f"13|Priority|{comment}\n{first}") == EXPLAINED
+    assert explain(pending=f"{first}\n13|Priority|{comment}".strip()) == EXPLAINED
+
+
+def test_a_request_with_line_ends_is_left_alone(explain):
+    assert explain(nine="Resources|testbed: nodes=4\ndemand=4:1e6; waits") == {"12": EXPLAINED["12"]}
+
+
+@pytest.mark.parametrize("now", ["", "JobHeldAdmin|testbed: nodes=4; got no light: x", None])
+def test_a_job_that_no_longer_waits_keeps_its_comment(explain, now):
+    assert explain(nine=now) == {"12": EXPLAINED["12"]}
+
+
+def test_a_job_that_slurm_does_not_answer_for_is_logged_and_the_others_are_explained(explain, capsys):
+    assert explain(nine=light.SlurmError("`squeue --noheader` did not run: busy")) == {"12": EXPLAINED["12"]}
+    assert "job 9: its comment was not set: `squeue --noheader` did not run: busy" in capsys.readouterr().out
+
+
+def test_rows_of_running_jobs_that_are_cut_are_skipped(explain):
+    assert explain(running="7|ann\n8|bob|c|2026-11-24T09:00:00", idle="1\n1K") == EXPLAINED
+
+
+@pytest.mark.parametrize("space", ["\n", "\t", "\r", "\x7f", "\x1b"])
+def test_control_characters_of_a_request_are_refused(lua, space):
+    fault = "characters include a line end, a tab or another control character: separate words by blanks"
+    for comment in (f"testbed: nodes=4{space}demand=4:1e6", f"testbed: nodes=4{space}"):
+        job = submit(lua, comment)
+        assert (job.code, fault in job.fault) == (-1, True)
+        with pytest.raises(UsageError, match=fault):
+            light.parse_request(comment)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("command", "timeout_s", "fault"),
+    [
+        (("sh", "-c", "printf 'error:\\nnot now' >&2; exit 1"), 60, "`sh -c` failed: error: not now; see"),
+        (("sh", "-c", "exit 3"), 60, "`sh -c` failed: exit code 3; see"),
+        (("sleep", "60"), 0.05, "`sleep 60` did not run: .* timed out after 0.05 seconds; see"),
+        (("no-such-command",), 60, "`no-such-command` did not run: "),
+    ],
+)
+def test_a_command_of_slurm_that_fails_is_one_kind_of_error(monkeypatch, command, timeout_s, fault):
+    monkeypatch.setattr(light, "SLURM_TIMEOUT_S", timeout_s)
+    with pytest.raises(light.SlurmError, match=fault):
+        light.ask_slurm(*command)
+
+
+@pytest.mark.process
+def test_a_comment_that_is_not_utf8_is_read():
+    assert light.ask_slurm("printf", r"\377|a\n") == "\ufffd|a"
+
+
+@pytest.fixture
+def prolog(monkeypatch):
+    """Return a function that runs a prolog without a lab; `answers` are those of Slurm, by the command's end."""
+    asked = []
+
+    def run(patience="0", **answers):
+        def ask(*command):
+            asked.append(" ".join(command))
+            for name, answer in answers.items():
+                if name in command or f"--format=%{name}" in command:
+                    if isinstance(answer, Exception):
+                        raise answer
+                    return answer
+            return "10:00"
+
+        asked.clear()
+        monkeypatch.setattr(light, "ask_slurm", ask)
+        monkeypatch.setattr(light, "release_leases", lambda job: 0)
+        monkeypatch.setattr(light, "bring_light", lambda job, request, deadline: "has light")
+        values = {"ID": "5", "COMMENT": "testbed: nodes=2", "NODELIST": "a,b", "USER": "ann"}
+        for name, value in values.items():
+            monkeypatch.setenv(f"SLURM_JOB_{name}", value)
+        monkeypatch.setenv("TESTBED_PATIENCE_S", patience)
+        return light.acquire(), [
+            one for one in asked if one.startswith(("scontrol update", "scontrol requeue"))
+        ]
+
+    return run
+
+
+BUSY = light.SlurmError("`squeue --noheader` did not run: busy")
+GONE = light.SlurmError("`squeue --noheader` failed: slurm_load_jobs error: Invalid job id specified")
+WRITTEN = "scontrol update JobId=5 Comment=testbed: nodes=2; "
+
+
+def test_a_prolog_says_why_it_got_no_light_whatever_slurm_answers(prolog, capsys):
+    assert prolog(hostnames="a\nb") == (0, [f"{WRITTEN}has light"])
+    assert prolog(hostnames=BUSY) == (1, [f"{WRITTEN}got no light within 0 s: {BUSY}"])
+    assert prolog(l=BUSY, hostnames="a\nb") == (1, [f"{WRITTEN}got no light within 0 s: {BUSY}"])
+    assert prolog(l=GONE, hostnames="a\nb") == (1, [])
+    assert prolog(l="", hostnames="a\nb") == (1, [])
+    assert prolog(A=BUSY, hostnames="a\nb") == (0, [])
+    assert prolog(update=BUSY, hostnames="a\nb") == (0, [f"{WRITTEN}has light"])
+    assert prolog(A="", hostnames="a\nb") == (1, [])
+    assert "Traceback" not in capsys.readouterr().out
+
+
+def test_a_job_that_cannot_be_held_keeps_its_status(prolog, capsys):
+    code, changes = prolog(hostnames="a", requeuehold=light.SlurmError("`scontrol requeuehold` failed: no"))
+    fault = "got no light: nodes=2, but Slurm chose 1 nodes"
+    assert (code, changes) == (1, [WRITTEN + fault, "scontrol requeuehold 5"])
+    assert "job 5: not held: `scontrol requeuehold` failed: no" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("patience", ["ten minutes", "", "-1", "nan", "inf"])
+def test_a_patience_that_is_not_a_number_of_seconds_holds_the_job(prolog, patience):
+    fault = f"got no light: TESTBED_PATIENCE_S={patience} is not a number of seconds: correct light.env"
+    assert prolog(patience) == (1, [WRITTEN + fault, "scontrol requeuehold 5"])

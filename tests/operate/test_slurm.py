@@ -261,12 +261,15 @@ def test_jobs_run_side_by_side_each_on_its_own_circuits_and_others_say_what_they
             assert cluster.pings(job) == all_pairs(hosts)
         lease = lab.lease(["host:j"], reason="ann looks at her laser", ttl="10m")
         three = cluster.submit("testbed: nodes=4 demand=2:1e6")
+        strange = cluster.submit("two\nlines", nodes=12)
         four = cluster.submit("testbed: nodes=6")
         cluster.await_comment(three, rf"demand=2:1e6; waits for light: lease {lease.id} of \S+ holds host:j$")
         cluster.await_comment(
             four, r"nodes=6; waits for hosts: needs 6, 0 are idle; job \d+ of daemon holds \S+ until"
         )
         assert (cluster.state(three), cluster.state(four)) == ("CONFIGURING", "PENDING")
+        assert cluster.ask("squeue", "--noheader", f"--jobs={strange.number}", "--format=%k") == "two\nlines"
+        cluster.ask("scancel", strange.number)
         lease.release()
         cluster.await_comment(three, "has light: 16 circuits")
         assert cluster.pings(three) == all_pairs("ijkl")
@@ -290,6 +293,7 @@ def test_requests_that_are_not_valid_are_refused_with_a_reason_and_other_jobs_ar
     for words, fault in (
         (["--comment=testbed: nodes=4 demand=3:1e6"], "4 nodes cannot be divided into groups of 3"),
         (["--comment=testbed: demand=4:1e6"], "nodes=N is missing; write for example --comment"),
+        (["--comment=testbed: nodes=4\ndemand=4:1e6"], "characters include a line end"),
         (["--comment=testbed: nodes=4", "--nodes=2"], "nodes=4 and --nodes differ"),
     ):
         code, text = try_to("sbatch", *words, script)

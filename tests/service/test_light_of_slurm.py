@@ -6,8 +6,10 @@ Slurm's commands are not there: the test holds its state. tests/operate/test_slu
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -161,6 +163,36 @@ def test_a_job_that_cannot_get_light_says_why(slurm, monkeypatch):
         assert slurm.comments["6"][-1].startswith(f"got no light within 0.2 s: lease {lease.id} of ")
         assert set(find_leases(slurm)) == {"laser"}
     assert slurm.held == ["4", "5"]
+
+
+@contextmanager
+def act_as_ann(slurm, monkeypatch, request):
+    """Open the lab as another person than the prolog's."""
+    with monkeypatch.context() as patch:
+        if "LIGHTBED_RUNS" in os.environ:
+            patch.setenv("LIGHTBED_ON_BEHALF_OF", "ann")
+        else:
+            patch.setenv("LIGHTBED_TOKEN", request.getfixturevalue("running").token("admin"))
+        with slurm.light.open_job_lab() as lab:
+            yield lab
+
+
+def test_leases_of_others_with_the_reason_of_a_job_are_left_alone(slurm, monkeypatch, request):
+    reason = "Slurm job 8 of cluster bench, user ann"
+    with slurm.light.open_job_lab() as lab:
+        (lease,) = lab.command("lease request", ["host:l"], reason="whose").leases
+        lab.command("lease release", lease.id)
+    with act_as_ann(slurm, monkeypatch, request) as lab:
+        for host, allowed in (("j", ()), ("k", (lease.owner,))):
+            lab.command("lease request", [f"host:{host}"], reason=reason, ttl="5m", allow=allowed)
+    assert slurm.run("8", "acquire", "testbed: nodes=2", "a,b") == 0
+    assert slurm.comments["8"][-1].startswith("has light: ")
+    assert slurm.run("8", "release") == 0
+    with act_as_ann(slurm, monkeypatch, request) as lab:
+        leases = [lease for lease in lab.command("lease list").leases if lease.reason == reason]
+        assert sorted(lease.resources for lease in leases) == [("host:j",), ("host:k",)]
+        for lease in leases:
+            lab.command("lease release", lease.id)
 
 
 def test_maintenance_is_waited_for(slurm):

@@ -53,7 +53,7 @@ class NcclHostFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class NcclFilesDocument:
-    """NCCL's files by host, the rings, and sentences on what the hosts did not say."""
+    """NCCL's files by host, the rings, and sentences on what is assumed."""
 
     rings: tuple[NcclRingFile, ...]
     hosts: dict[str, NcclHostFiles]
@@ -119,21 +119,30 @@ class Environment(TopologyCommand):
         self, place: Place, choice: DesignChoice, environment: ProgramEnvironment
     ) -> NcclFilesDocument:
         from lightbed.output_file import write_output
-        from testbed.lab.hosts.environment import shell_lines
-        from testbed.lab.hosts.nccl_files import TOPOLOGY_FILE, host_variables, make_files
+        from testbed.lab.hosts.nccl_files import (
+            TOPOLOGY_FILE,
+            make_files,
+            make_variables,
+            render_environment,
+        )
 
         assert self.nccl is not None
         hardware, reasons = _read_hardware(choice.lab)
         design = choice.design
         files = make_files(choice.lab, design.topology, design.wiring, design.routes, hardware, reasons)
         hosts = {}
+        top = self.nccl.absolute()
         for host, texts in files.texts.items():
-            folder = self.nccl.absolute() / host
+            folder = top / host
             folder.mkdir(parents=True, exist_ok=True)
             for name, text in texts.items():
                 write_output(folder / name, text)
-            variables = host_variables(str(folder), files.rings)
-            write_output(folder / ENVIRONMENT_FILE, shell_lines({**environment.variables, **variables}))
+            script = render_environment(environment.variables, str(top), host, files.rings)
+            write_output(folder / ENVIRONMENT_FILE, script)
+            for graph in folder.glob("ring-*.xml"):
+                if graph.name not in texts:  # a graph of an earlier topology
+                    graph.unlink(missing_ok=True)
+            variables = make_variables(str(folder), files.rings)
             graphs = tuple(folder / ring.file for ring in files.rings)
             hosts[host] = NcclHostFiles(
                 topology=folder / TOPOLOGY_FILE,
@@ -162,9 +171,9 @@ class Environment(TopologyCommand):
 
 
 def _read_hardware(lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
-    """Return the hardware of the hosts that answer, and the reason of each of the others."""
+    """Return the hardware of the hosts that answer in time, and the reason of each of the others."""
     from testbed.errors import HostError
-    from testbed.lab.hosts.fleet import SshFleet
+    from testbed.lab.hosts.fleet import SshFleet, run_on_able
     from testbed.lab.hosts.nccl_files import read_hardware
     from testbed.lab.simulated.lifecycle import hosts_of, is_up
 
@@ -174,7 +183,7 @@ def _read_hardware(lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
             return {}, {host.name: reason for host in lab.hosts}
     try:
         with SshFleet(lab, partial=True) as fleet:
-            hardware, reasons = read_hardware(fleet, lab)
-            return hardware, {**fleet.off, **reasons}
-    except HostError as error:
+            (hardware, unreadable), failed = run_on_able(lambda able: read_hardware(able, lab), fleet)
+            return hardware, {**fleet.off, **failed, **unreadable}
+    except HostError as error:  # names no host: it concerns all of them
         return {}, {host.name: error.reasons.get(host.name, str(error)) for host in lab.hosts}

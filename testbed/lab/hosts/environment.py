@@ -31,7 +31,7 @@ class ProgramEnvironment:
     @property
     def shell(self) -> str:
         """The variables as lines for a POSIX shell."""
-        return shell_lines(self.variables)
+        return render_shell(self.variables)
 
     def as_json(self) -> dict[str, Any]:
         """Return variables, host file and ranks; a rank's `address` and `interfaces` are those on optical links."""
@@ -48,7 +48,7 @@ class ProgramEnvironment:
         return {"variables": dict(self.variables), "hostfile": self.hostfile, "ranks": ranks}
 
 
-def shell_lines(variables: Mapping[str, str]) -> str:
+def render_shell(variables: Mapping[str, str]) -> str:
     """Return variables as lines for a POSIX shell."""
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 

@@ -13,10 +13,10 @@ import secrets
 import shlex
 import sys
 import tarfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from testbed.errors import HostError
 from testbed.lab.hosts.event_loop import LoopThread, gather, wait_at_most
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     import asyncssh
 
 
-__all__ = ["Completed", "Fleet", "Launch", "PartOfFleet", "SshFleet", "SshLaunch"]
+__all__ = ["Completed", "Fleet", "Launch", "PartOfFleet", "SshFleet", "SshLaunch", "run_on_able"]
+
+T = TypeVar("T")
 
 KEEPALIVE_S = 5.0
 # Relative to the home directory, where SSH starts commands: simulated hosts may share /tmp, never a home.
@@ -93,6 +95,22 @@ class PartOfFleet:
     def start(self, commands: Mapping[str, str], *, keep_output: bool = True) -> Launch:
         """Start one command per host."""
         return self.whole.start(commands, keep_output=keep_output)
+
+
+def run_on_able(run: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict[str, str]]:
+    """Return the result of `run` on the hosts that can do it, and the reason of each of the others.
+
+    `run` is called again without the hosts that a `HostError` names. Raises a `HostError` that names no other host.
+    """
+    reasons: dict[str, str] = {}
+    while True:
+        able = tuple(host for host in fleet.hosts if host.name not in reasons)
+        try:
+            return run(PartOfFleet(fleet, able) if reasons else fleet), reasons
+        except HostError as error:
+            if reasons.keys() >= error.reasons.keys():
+                raise
+            reasons |= error.reasons
 
 
 class SshFleet:

@@ -21,6 +21,7 @@ from lightbed.wording import count_noun
 from testbed.design.model import Link, Routes, Topology, Wiring
 from testbed.design.topology.strides import rings_of
 from testbed.errors import HostError, TopologyError
+from testbed.lab.hosts.environment import render_shell
 from testbed.lab.hosts.nccl_rules import (
     LINK_SPEED,
     MAX_CHANNELS,
@@ -105,7 +106,7 @@ class NcclRing:
 
 @dataclass(frozen=True, slots=True)
 class NcclFiles:
-    """The files of all hosts, as texts by host and name, the rings, and sentences on what the hosts did not say."""
+    """The files of all hosts, as texts by host and name, the rings, and sentences on what is assumed."""
 
     texts: Mapping[str, Mapping[str, str]]
     rings: tuple[NcclRing, ...]
@@ -436,7 +437,28 @@ def _graphs_of(view: _HostView, ring: NcclRing, node: int, rate_mbps: float) -> 
     return ("graphs", {"version": "1"}, [graph(0, RING), graph(1, TREE)])
 
 
-def host_variables(folder: str, rings: Sequence[NcclRing]) -> dict[str, str]:
+def make_variables(folder: str, rings: Sequence[NcclRing]) -> dict[str, str]:
     """Return NCCL's variables of a host whose files are in a folder; the graph is that of the first ring."""
-    files = {"NCCL_TOPO_FILE": f"{folder}/{TOPOLOGY_FILE}", "NCCL_GRAPH_FILE": f"{folder}/{rings[0].file}"}
-    return files | SETTINGS
+    return {name: f"{folder}/{file}" for name, file in _name_files(rings).items()} | SETTINGS
+
+
+def _name_files(rings: Sequence[NcclRing]) -> dict[str, str]:
+    return {"NCCL_TOPO_FILE": TOPOLOGY_FILE, "NCCL_GRAPH_FILE": rings[0].file}
+
+
+def render_environment(
+    variables: Mapping[str, str], folder: str, host: str, rings: Sequence[NcclRing]
+) -> str:
+    """Return `variables` and NCCL's variables of a host as lines for a POSIX shell; `folder` is that of all hosts.
+
+    A file that a POSIX shell reads cannot know its own path. So the paths begin with the value that `TESTBED_NCCL` has
+    when the shell reads them, or with `folder` if it has none; the last line says on standard error if that is wrong.
+    """
+    top = f"${{TESTBED_NCCL:-{shlex.quote(folder)}}}"
+    lines = [f"{name}={top}/{host}/{file}; export {name}\n" for name, file in _name_files(rings).items()]
+    check = (
+        '[ -r "$NCCL_TOPO_FILE" ] || '
+        'echo "$NCCL_TOPO_FILE cannot be read: set TESTBED_NCCL to the folder that contains '
+        f'{host}/env.sh" >&2\n'
+    )
+    return render_shell({**variables, **SETTINGS}) + "".join(lines) + check

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.errors import TransportError
-from testbed.errors import HostError
-from testbed.lab.hosts.fleet import PartOfFleet
+from testbed.lab.hosts.fleet import run_on_able
 from testbed.lab.hosts.kernel_state import KernelState, read_kernels
 from testbed.lab.hosts.probe import ProbeReport, probe_links
 from testbed.lab.hosts.reachability import Reachability, ping_sets
@@ -24,7 +23,6 @@ from testbed.operate.proof.receivers import Readings
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
 
-T = TypeVar("T")
 
 ATTEMPTS = 3
 LINKS, KERNELS, RECEIVERS, PINGS = "link probe", "kernel state", "receivers", "pings"
@@ -144,7 +142,7 @@ def _with_hosts(
         }
     # The probe mostly waits, and no part disturbs another.
     with ThreadPoolExecutor(max_workers=len(parts)) as pool:
-        futures = {name: pool.submit(_run_part, run, fleet) for name, run in parts.items()}
+        futures = {name: pool.submit(run_on_able, run, fleet) for name, run in parts.items()}
         answers = {name: future.result()[0] for name, future in futures.items()}
     failures: dict[str, dict[str, str]] = {}
     for name, future in futures.items():
@@ -164,16 +162,3 @@ def _with_hosts(
         answers.get(PINGS, ()),
         failures={host: failures[host] for host in sorted(failures.keys() - off_hosts.keys())},
     )
-
-
-def _run_part(run: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict[str, str]]:
-    """Return the result of a part of the proof on the hosts that can run it, and the errors of the others."""
-    reasons: dict[str, str] = {}
-    while True:
-        able = tuple(host for host in fleet.hosts if host.name not in reasons)
-        try:
-            return run(PartOfFleet(fleet, able) if reasons else fleet), reasons
-        except HostError as error:
-            if reasons.keys() >= error.reasons.keys():
-                raise
-            reasons |= error.reasons

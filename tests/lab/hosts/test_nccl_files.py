@@ -24,8 +24,8 @@ from testbed.lab.hosts.nccl_files import (
     SETTINGS,
     TOPOLOGY_FILE,
     find_channels,
-    host_variables,
     make_files,
+    make_variables,
     parse_hardware,
     read_hardware,
 )
@@ -265,7 +265,7 @@ def test_the_files_of_a_host_whose_devices_are_known_in_full(small_lab_text):
         "</graphs>\n"
     )
     assert [line for line in files.assumed if line.startswith("a")] == []
-    assert host_variables("/lab/a", files.rings) == {
+    assert make_variables("/lab/a", files.rings) == {
         "NCCL_TOPO_FILE": "/lab/a/topology.xml",
         "NCCL_GRAPH_FILE": "/lab/a/ring-1.xml",
         **SETTINGS,

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.lab.hosts.nccl_files import SETTINGS, NcclRing, render_environment
+
 SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "nccl_files.py"
 
 
@@ -185,6 +187,25 @@ def without(lines, word):
 )
 def test_what_nccl_did_otherwise_is_said(script, log, options, sentence):
     assert judge(script, log, **options)[1] == [sentence]
+
+
+def test_settings_are_read_from_the_script_that_is_written(script):
+    rings = (NcclRing(5, (0, 1), ()),)
+    text = render_environment({"MASTER_ADDR": "a"}, """/it's "a" {folder}""", "a", rings)
+    assert script.read_settings(text) == SETTINGS
+
+
+def test_the_graph_is_that_of_the_script_or_the_one_that_is_given(script, tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setattr(script, "run_rank", lambda folder, graph: (folder, graph))
+    (tmp_path / "topology.xml").write_text(TOPOLOGY)
+    (tmp_path / "env.sh").write_text("export NCCL_NET=Socket\n")
+    with pytest.raises(SystemExit, match="no NCCL_GRAPH_FILE"):
+        script.main([str(tmp_path)])
+    rings = (NcclRing(5, (0, 1), ()),)
+    (tmp_path / "env.sh").write_text(render_environment({}, "/it's a folder", "a", rings))
+    assert script.main([str(tmp_path)]) == (tmp_path, "ring-5.xml")
+    assert script.main([str(tmp_path), "ring-7.xml"]) == (tmp_path, "ring-7.xml")
 
 
 def test_a_folder_without_files_is_refused(script, tmp_path):

@@ -17,6 +17,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Indices = NDArray[np.int32]
 """Entries of the longest lists, one for each path and link. These limit the speed, so they are half as wide."""
+MAX_COUNT = 2**31
+"""Largest number of paths, links and entries, so that `Indices` can hold their numbers."""
 
 FLOWS, TIMERS, ORDER, READY_IN, READY_OUT, DONE, FLOW_ROWS, RATE_ROWS, DIRTY, STAMP, SHARES, IDLE = range(12)
 """Indices into `State.number`: moving flows; pending timers, and timers set so far; tasks that became ready, and how
@@ -274,7 +276,8 @@ def fresh_neighbours(
 ) -> Neighbours:
     """Return neighbours without any flow; `never_full` (links,) names links to leave out of the sharing.
 
-    Set `in_proportion` for proportionally fair rates; these need a path of its own for each message.
+    Set `in_proportion` for proportionally fair rates; these need a path of its own for each message. Raises
+    `ValueError` for more than `MAX_COUNT` paths, links or entries.
     """
     if in_proportion:
         routes = _separate(routes)
@@ -282,6 +285,7 @@ def fresh_neighbours(
     first, route_links = np.concatenate([[0], np.cumsum(can_fill)])[routes.first], routes.links[can_fill]
     messages, paths = routes.path.size, first.size - 1
     links, entries = never_full.size, route_links.size
+    _check_counts(paths=paths, links=links, entries=entries)
     ends = np.cumsum(np.bincount(route_links, minlength=links))
     return Neighbours(
         first=first,
@@ -322,6 +326,16 @@ def fresh_neighbours(
         heap_level=np.zeros(links),
         price=np.zeros(links if in_proportion else 0),
     )
+
+
+def _check_counts(**counts: int) -> None:
+    """Raise `ValueError` if the numbers of paths, links or entries do not fit into `Indices`."""
+    for name, count in counts.items():
+        if count > MAX_COUNT:
+            raise ValueError(
+                f"{count} {name} in the routes, but the simulation numbers at most {MAX_COUNT}: simulate fewer "
+                "messages at once, or a fabric on which messages share paths"
+            )
 
 
 def make_routes(first: Integers, links: Integers) -> Routes:
