@@ -261,6 +261,15 @@ def test_the_code_of_the_pages_prints_the_same_through_both(up, running, tmp_pat
     assert re.search(r"four rings: \d+ Mbit/s", through_file)
 
 
+def run_program(source):
+    """Run a program on two hosts of a lab; return its exit code, the rank that failed, and the output of all ranks."""
+    with open_lab(source) as lab:
+        done = lab.run(
+            "sh", "-c", "echo rank $RANK of $WORLD_SIZE; sleep $((2 - $RANK)); exit $((7 * $RANK))", nodes=2
+        )
+    return done.exit_code, done.failed_rank, {rank.stdout for rank in done.ranks}
+
+
 @pytest.mark.kernel
 @pytest.mark.long
 def test_the_ten_lines_print_the_same_on_kernel_hosts(tmp_path, monkeypatch):
@@ -272,13 +281,17 @@ def test_the_ten_lines_print_the_same_on_kernel_hosts(tmp_path, monkeypatch):
         file.write_text(render_lab(lab.lab), encoding="utf-8")
         monkeypatch.setenv("LIGHTBED_RUNS", str(tmp_path / "runs"))
         through_file = run_block(ten_lines, str(file), "")
+        program = run_program(str(file))
         service = Process(file, tmp_path / "runs of the service")
         service.start()
         try:
             monkeypatch.setenv("LIGHTBED_TOKEN", service.token("operator"))
             through_service = run_block(ten_lines, f"{service.url}/{lab.lab.name}", "")
+            monkeypatch.setenv("LIGHTBED_TOKEN", service.token("developer"))
+            assert run_program(f"{service.url}/{lab.lab.name}") == program
         finally:
             assert service.end() == 0
+    assert program == (7, 1, {"rank 0 of 2\n", "rank 1 of 2\n"})
     rates = re.compile(r"\d+(?= Mbit/s)")
     assert rates.sub("N", through_file) == rates.sub("N", through_service)
     one, four = map(int, rates.findall(through_file))
