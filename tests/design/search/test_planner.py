@@ -160,7 +160,7 @@ def test_ctrl_c_after_the_chains_gives_a_plan_and_says_so(little, four, monkeypa
     """The first Ctrl-C ends what goes on, the second the program."""
     whole = optimise(little, four, 2, 25, steps=20)
     name = where.rsplit(".", 1)[1]
-    real = propose_starts if name == "starts" else ideal_switch_s
+    real = propose_starts if name == "propose_starts" else ideal_switch_s
     pressed = []
 
     def press(*about):
