@@ -31,7 +31,8 @@ class Reached:
 class Proof:
     """Result of the proof of a datapath.
 
-    `counterexample` are the lines of a table of the cycles up to the first failure, `trace` is the same as VCD text.
+    `counterexample` holds the lines of a table of the last cycles up to the first failure, `trace` the whole run as VCD
+    text.
     """
 
     datapath: str
@@ -64,10 +65,11 @@ def prove(
 ) -> Proof:
     """Prove the generated top of `datapath` against its model by k-induction; with `module`, only that module.
 
-    The only assumption is a reset in the first cycle; inputs are free in every cycle. A proof takes a few seconds, and
-    longer with a larger `depth`, the number of cycles in which counterexamples are searched for. Without
-    `allow_vacuous`, `fires` of a module is VACUOUS if one of its counts can never count. Claims of the text are proven
-    under its assumptions. Raise KeyError if there is no such module, ToolMissing or ToolFailed.
+    The only assumption is a reset in the first cycle, and inputs are free in every cycle. Claims are the exception: they
+    are proven under the assumptions that the text of the datapath states. `depth` is the number of cycles that are
+    searched for counterexamples. A proof takes a few seconds, and longer with a larger `depth`. Without
+    `allow_vacuous`, the property `fires` of a module becomes VACUOUS if a count of the module can never count. Raise
+    KeyError if there is no such module, ToolMissing or ToolFailed.
     """
     if module is not None:
         datapath.module(module)
@@ -80,7 +82,7 @@ def prove(
 
 
 def _with_claims(proof: Proof, specification: Specification, depth: int, timeout_s: float) -> Proof:
-    """Return a proof extended by that of the claims, which is separate because only claims rely on the assumptions."""
+    """Return `proof` with the results of the claims, which are proven apart: only claims may use the assumptions."""
     claims = prove_specification(specification, depth=depth, timeout_s=timeout_s)
     return replace(
         proof,

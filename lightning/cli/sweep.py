@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 Modulator = Annotated[int, typer.Argument(min=0, max=3, metavar="MODULATOR", help="0 to 3.")]
 Points = Annotated[
-    int, typer.Option(min=16, max=4096, help="Number of gain words, spread over the whole range.")
+    int,
+    typer.Option(
+        min=16, max=4096, help="Number of gain words to measure, spread evenly over the whole range."
+    ),
 ]
 
 

@@ -1,7 +1,7 @@
-"""Load of inference packets on a server: sent when they are due, whatever comes back.
+"""Load of inference packets on a server. Each packet is sent when it is due, whether or not answers have come.
 
-Each system call sends all datagrams that are due, or receives all that are pending, so the cost per datagram falls as
-the rate rises.
+A system call sends up to 64 datagrams that are due, or receives up to 64 that are pending, so the cost per datagram
+falls as the rate rises.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ HEADER_FIELDS = np.dtype(
 GRACE_NS = 500_000_000
 """Time to wait for answers after the last request is due."""
 SPIN_NS = 200_000
-"""Shorter waits poll the socket instead of sleeping, because a sleep would end late."""
+"""A wait shorter than this polls the socket instead of sleeping, because a sleep would end late."""
 
 
 class Outbox:
-    """A sender of requests numbered from `first`, with the rows of data in turn, each in `fragments` datagrams."""
+    """A sender of requests, numbered from `first`. Each holds the next row of the data, in `fragments` datagrams."""
 
     def __init__(
         self, sender: socket.socket, model: int, rows: Rows, first: int, deadline_us: int = 0
@@ -118,7 +118,7 @@ def drive_datagrams(
     seed: int = 0,
     deadline_us: int = 0,
 ) -> Outcome:
-    """Send a model `rate` requests per second on average; random data has `size` values per request.
+    """Send `rate` requests per second on average to a model; a request of random data has `size` values.
 
     Raise `LoadError` if the data cannot be read, the schedule is empty or invalid, or no server receives packets.
     """
@@ -131,7 +131,7 @@ def drive_datagrams(
 
 
 def first_number(seed: int) -> int:
-    """Return the number of the first request; the number ranges of different seeds do not overlap."""
+    """Return the number of the first request; the ranges of two seeds below 2^31 do not overlap."""
     return seed % (1 << 31) << 32
 
 

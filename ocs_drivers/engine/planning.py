@@ -1,4 +1,7 @@
-"""Steps from the current configuration of a switch to a target: pure, and the same for every vendor."""
+"""Plan the steps from the current configuration of a switch to a target.
+
+The functions are pure, and the same for every vendor.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,10 @@ def check_target(
     *,
     device: str = "",
 ) -> None:
-    """Raise `UnknownPort`, `WrongSide` or `PortError` if this device cannot hold the target, or it leaves the scope."""
+    """Check that the device can hold the target, and that all inputs of the target are in the scope.
+
+    Raise `UnknownPort`, `WrongSide` or `PortError` otherwise.
+    """
     check_inputs(target.keys(), capabilities, device=device)
     check_outputs(target.values(), capabilities, device=device)
     _check_banks(target, capabilities, device)
@@ -121,13 +127,17 @@ def plan(
     scope: Collection[int] | None = None,
     device: str = "",
 ) -> tuple[Step, ...]:
-    """Return the device's own atomic steps from `seen` to `target`; empty if they agree in the scope.
+    """Return the steps from `seen` to `target`, each atomic on the device; none if both agree in the scope.
 
-    One `replace` if the scope is the whole switch and the device supports it; else `remove`, then `add` (break
-    before make) for the inputs in `scope`: one of each if a command takes lists, else one per pair. Raises the
-    errors of `check_target`, `PortBusy` if a circuit outside the scope uses an output, `PortLocked`, `PortDisabled`
-    or `PortFailed` for a port that was read as unfit, and `Unsupported` if an input of a switch without
-    disconnects would be left unconnected.
+    If the scope is the whole switch and the device supports it, the only step is a `replace`. Otherwise the inputs in
+    `scope` get `remove` steps, then `add` steps (break before make): one step of each kind if a command takes a list
+    of pairs, else one step per pair or tied group.
+
+    Raises the errors of `check_target`, and:
+
+    - `PortBusy` if a circuit outside the scope uses an output or is tied to a circuit to remove;
+    - `PortLocked`, `PortDisabled` or `PortFailed` for a port that was read as unfit;
+    - `Unsupported` if an input of a switch without disconnects would be left unconnected.
     """
     check_target(target, scope, capabilities, device=device)
     if isinstance(seen, CrossConnects):
@@ -163,7 +173,7 @@ def _difference(
     if outside:
         source, output = outside[0]
         raise PortBusy(
-            f"input {source} shares a two-way circuit with one that is to be removed",
+            f"input {source} shares a two-way circuit with a circuit that is to be removed",
             peer=output,
             device=device,
             ports=(source, output),
@@ -174,7 +184,10 @@ def _difference(
 
 
 def _omit_disconnects(remove: frozenset[Pair], add: frozenset[Pair], device: str) -> frozenset[Pair]:
-    """Return an empty set: an input that moves leaves its old output by itself. Raise `Unsupported` for any other."""
+    """Return no pairs to remove, because a new circuit of an input replaces the old one.
+
+    Raise `Unsupported` if an input of `remove` gets no new circuit.
+    """
     moved_inputs = {source for source, _ in add}
     unmoved = sorted(source for source, _ in remove if source not in moved_inputs)
     if unmoved:

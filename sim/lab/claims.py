@@ -1,7 +1,7 @@
-"""Claims of lab ids and subnets on this machine.
+"""Claims of lab ids and subnets: on the whole machine for root, otherwise among the labs of a user.
 
-A claim is a locked file. The kernel drops the lock when the process of its holder ends, in whatever way, so a claim is
-never stale: a file without a lock is debris. The content of the file describes the holder.
+A claim is a locked file. When the process that holds the claim ends, in whatever way, the kernel releases the lock, so
+no claim is stale: a file without a lock claims nothing. The content of the file describes the holder.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def this_user() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The holder of a claim; `rate_mbps` is the rate of the lab's links, `user` the name of who started it."""
+    """The holder of a claim. `rate_mbps` is the rate of the lab's links, `user` is who started the lab."""
 
     pid: int
     lab: str
@@ -106,7 +106,7 @@ def _still_there(path: Path, handle: int) -> bool:
 
 
 def claim_names() -> Iterator[str]:
-    """Yield the names of all claims on the machine, locked or not."""
+    """Yield the names of all files in the folder of claims; some may be without a lock, and so claim nothing."""
     with suppress(FileNotFoundError):
         yield from sorted(path.stem for path in claims_folder().glob("*.lock"))
 

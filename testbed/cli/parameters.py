@@ -1,4 +1,4 @@
-"""Typer commands from the table: parameters made from a declaration, and the callback that runs it."""
+"""Typer commands made from the command table: parameters from a declaration, and the callback that runs it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ Callback = Callable[..., int]
 def add_command(app: typer.Typer, name: str) -> None:
     """Add a command of the table, or a group with its commands.
 
-    If the group itself has a declaration, it runs when no command of the group is named.
+    If the table declares the group itself, that command runs when no command of the group is named.
     """
     declared = load_command(name)
     names = [words.removeprefix(f"{name} ") for words in COMMANDS if words.startswith(f"{name} ")]
@@ -179,7 +179,7 @@ def make_callback(words: str, declared: type[Command[Any]]) -> Callback:
 
 
 def _repeat(every_s: float | None, once: Callable[[], int], *, as_json: bool) -> int:
-    """Call `once` and return its exit code; with `every_s` repeat it until interrupted, also after errors."""
+    """Call `once` and return its exit code; with `every_s`, repeat it until interrupted, also after a LightbedError."""
     if every_s is None:
         return once()
     while True:
@@ -368,7 +368,7 @@ def _parameter(field: Field) -> inspect.Parameter:
 
 
 def _parser(text: Text) -> Callable[[str], Any]:
-    """Return the parser of an option. It raises `typer.BadParameter`, whose message typer begins with the option."""
+    """Return the parser of an option, which raises `typer.BadParameter`; typer puts the option before the message."""
 
     def parse(value: str) -> Any:
         try:

@@ -82,7 +82,7 @@ def _parser() -> Any:
 
 @dataclass
 class _Budget:
-    """Number of tokens that may still be read of one text, summed over all parses of it."""
+    """Number of tokens that may still be read. All parses of one text share the budget."""
 
     file: str
     left: int = _MAX_TOKENS

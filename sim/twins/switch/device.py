@@ -32,9 +32,9 @@ _FAULT_OF_A_PORT: Mapping[Reason, str] = {
 class SwitchFaults(LineFaults):
     """Faults that a test or a demonstration may set on a switch.
 
-    `dropped_commands` is how many of the next changes are ignored without an error. `stuck` pairs are never connected.
-    `lossy_db` maps pairs to their additional loss in dB. No light enters at `dark_inputs`. `swapped` maps an
-    input to the input whose fibre is plugged there, and the other way round.
+    The switch ignores the next `dropped_commands` changes without an error. `stuck` pairs are never connected. `lossy_db`
+    maps pairs to their additional loss in dB. No light enters at `dark_inputs`. `swapped` maps each of two inputs to
+    the other: their fibres are exchanged.
     """
 
     dropped_commands: int = 0
@@ -63,10 +63,10 @@ class Change:
 class SwitchDevice:
     """State and motion of one simulated switch.
 
-    With `hitless`, a command that sets the whole configuration leaves unchanged circuits lit; this is not
-    confirmed for real devices, so families default to False. `boot_mode` selects the connections after a power
-    cycle: none (DARK), those present when the mode was set (RESTORE), or the last ones (AUTOSAVE). A `latching`
-    device (a patch panel, whose fibres stay plugged) keeps circuits and light without power in every mode.
+    With `hitless`, a command that sets the whole configuration leaves unchanged circuits lit. This is not confirmed for
+    real devices, so families default to False. `boot_mode` selects the connections after a power cycle: none (DARK),
+    the connections when the mode was set (RESTORE), or the last connections (AUTOSAVE). A `latching` device (a patch
+    panel, whose fibres stay plugged) keeps circuits and light without power in every mode.
     """
 
     def __init__(

@@ -1,11 +1,13 @@
-"""Local search over links for a strategy: one edge swap after the other, judged by the closed form.
+"""Local search for the links of a strategy: one small change after the other, judged by the closed form.
 
 TopologyFinder joins the pairs that send most. It considers neither the distances of the other pairs nor which messages
-delay the iteration. Here two links of one matching swap their ends, (a, b), (c, d) to (a, d), (c, b), or a stride
-is replaced by another of the same groups, as long as the iteration gets shorter. Rings stay rings and matchings stay
-matchings: the graph stays connected, and a topology that can be wired, with one switch or one per interface, still can.
+delay the iteration. This search applies two kinds of change, as long as a change shortens the iteration: two links of a
+matching swap their ends, so that (a, b), (c, d) become (a, d), (c, b); or a stride is replaced by another stride that
+makes rings of the same groups. Rings stay rings and matchings stay matchings. So the graph stays connected, and a
+topology that can be wired with one switch, or with one switch per interface, can still be wired after the change.
 
-The search begins from every number of links for pairs, since the best number depends on which pairs they join.
+The search starts once from each possible number of links for pairs, because the best number depends on the pairs that
+these links join.
 """
 
 from __future__ import annotations
@@ -29,14 +31,14 @@ Edge = tuple[int, int]
 Round = tuple[Edge, ...]
 
 MAX_TRIES = 240
-"""Topologies that are tried for all strategies of a search together: 1 s for 12 servers, 3 s for 32."""
+"""Maximum number of topologies that a search tries, for all strategies together: 1 s for 12 servers, 3 s for 32."""
 SHORTER = 5e-3
-"""Fraction by which a topology must shorten the iteration to be accepted: the closed form is no more accurate, and
-plans stay regular where nothing is gained."""
+"""Fraction by which a topology must shorten the iteration to be accepted. The closed form is not more accurate than
+this, and plans stay regular where a change gains nothing."""
 
 
 class Tries:
-    """Budget of topologies to try: `left` may still be tried."""
+    """Budget of a search; `left` is the number of topologies that it may still try."""
 
     def __init__(self, left: int = MAX_TRIES) -> None:
         self.left = left
@@ -50,9 +52,10 @@ class Tries:
 def with_edge_swaps(
     objective: StrategyObjective, proposals: Sequence[Proposal], stop: Stop | None = None
 ) -> tuple[Proposal, ...]:
-    """Return the strategies that cost less in closed form on another topology, with that topology.
+    """Return the strategies for which the search found a topology of lower cost in closed form, with that topology.
 
-    All strategies share `MAX_TRIES`, which the first ones use first. A `stop` ends the search and keeps its results.
+    All strategies share `MAX_TRIES`, in order: later strategies get what earlier ones leave. A `stop` ends the search
+    and keeps the results found so far.
     """
     tries, improved = Tries(), []
     with Stop() if stop is None else stop:
@@ -73,10 +76,10 @@ def propose_starts(objective: StrategyObjective, strategy: Strategy) -> Iterator
 
 
 def improve(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
-    """Return the strategy on links improved by edge swaps until none helps or the tries are spent; deterministic.
+    """Return the strategy on improved links. The search is deterministic.
 
-    The first swap that helps is applied, and the search continues behind it until a whole round brings nothing.
-    If no bytes pass between pairs, or there are more than `FEW_NODES` servers, nothing is tried.
+    It tries changes in a fixed order and applies each that helps, until no change helps or the tries are spent. It
+    tries nothing if no bytes pass between pairs, or if there are more than `FEW_NODES` servers.
     """
     point = objective.point(proposal.strategy)
     demand = objective.demand(point)
@@ -90,7 +93,7 @@ def improve(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> P
 def swap(
     finding: Finding, cost: float, cost_of: Callable[[Finding], float], demand: Demand, tries: Tries
 ) -> tuple[Finding, float]:
-    """Return the links after edge swaps, and their cost; each swap that lowers the cost by `SHORTER` is applied."""
+    """Apply each change that lowers the cost by the fraction `SHORTER`; return the resulting links and their cost."""
     simplex = finding.topology.simplex
     pairs = zip(demand.source.tolist(), demand.target.tolist(), strict=True)
     wanted = frozenset(_as_link(pair, simplex=simplex) for pair in pairs)
@@ -120,7 +123,7 @@ def _as_link(pair: Edge, *, simplex: bool) -> Edge:
 
 
 def neighbour_findings(finding: Finding, wanted: frozenset[Edge]) -> Iterator[Finding]:
-    """Yield all topologies that are one edge swap away, in a fixed order."""
+    """Yield all topologies that are one edge swap or one change of a stride away, in a fixed order."""
     simplex = finding.topology.simplex
     rounds = tuple(
         (*bought, *filled) for bought, filled in zip(finding.matchings, finding.fillers, strict=True)

@@ -1,4 +1,4 @@
-"""The wiring document of a lab: the input of `python -m sim.lab`. Its schema is in the folder `sim/lab`."""
+"""The wiring document of a lab, which is the input of `python -m sim.lab`. The folder `sim/lab` has its schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAB_CONTROL_PORT = 7000
 
 
 def burst_kib(rate_mbps: float) -> int:
-    """Return how many KiB an idle link may send at once: about 10 ms, from 66 (the largest segment) to 128.
+    """Return how many KiB an idle link may send at once: about 10 ms of its rate, within 66 (a segment) and 128.
 
     >>> burst_kib(100), burst_kib(50), burst_kib(1000)
     (128, 66, 128)
@@ -62,7 +62,10 @@ def _switch_entry(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
 
 
 def _frontends(switch_endpoint: Endpoint, twin: SwitchTwin) -> dict[str, Any]:
-    """Return the frontends of a twin with their addresses: both protocols of a Polatis, else that of the lab file."""
+    """Return the frontends of a twin with their addresses.
+
+    A Polatis has a frontend for each of its protocols; any other twin only has the protocol that the lab file names.
+    """
     if switch_endpoint.language not in LANGUAGE_PORTS:
         return {"frontends": {switch_endpoint.language: f"{switch_endpoint.host}:{switch_endpoint.port}"}}
     ports = {**LANGUAGE_PORTS, "polatis+tl1": twin.tl1_port}

@@ -38,7 +38,24 @@ from fpga.count_action.simulate.compiled.names import Names
 
 @dataclass(frozen=True)
 class Decisions:
-    """The first half of a cycle: wires and outputs. No register changes."""
+    """The first half of a cycle: wires and outputs. No register changes.
+
+    Variables of the generated code begin with these letters. The number of the count or output follows, or a name:
+
+    | letter | value |
+    |---|---|
+    | `c` | register of a count |
+    | `e` | 1 if the conditions of a count hold |
+    | `p` | increment of a count in this cycle |
+    | `x` | count plus increment, then the new value of the count |
+    | `l` | bound of a count that goes up and down |
+    | `f` | 1 if a count fires |
+    | `b` | 1 if a count overshoots its target |
+    | `s` | 1 if a count saturates |
+    | `v`, `y`, `g` | 1 if the beat of a stream is valid, is ready, or moves |
+    | `r` | register of an output |
+    | `o` | word of the output row |
+    """
 
     names: Names
 
@@ -91,7 +108,10 @@ class Decisions:
         return mask_field(self.names.input_bit(f"{module}_{output}_ready_i"))
 
     def _takers_ready(self, ref: Ref) -> str:
-        """Return the condition that all takers are ready: a level count if it fires, others if they do not stall."""
+        """Return the condition that all takers of a stream are ready.
+
+        A level count is ready if it fires; any other taker is ready if its module does not stall.
+        """
         return all_of(
             all_of([self.names.fire(module.name, count.name), *self.names.find_pick(count, ref)])
             if count.kind is CountKind.LEVEL

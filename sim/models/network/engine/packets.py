@@ -1,10 +1,10 @@
-"""The event loop with packets that wait in queues, instead of flows that share links; tasks are as in `loop`.
+"""The event loop in which packets wait in queues. Tasks behave as in `loop`, whose flows share links instead.
 
-Links have queues of packet trains, first come first served. Senders have windows, which grow with acknowledgements and
-shrink with marks, and timeouts, as in the packet simulator that produced the reference figures (see
-`sim.models.network.execution.packets`). Acknowledgements take no time. The window starts at 100 packets, grows by one
-for each packet that arrives until the first mark, then by one per window. Once per window it shrinks by half of the
-smoothed share of marked packets (DCTCP: Alizadeh et al., 2010).
+A link serves its queue of packet trains in the order of arrival. A sender has a timeout, and a window that grows with
+acknowledgements and shrinks with marks, as in the packet simulator that produced the reference figures (see
+`sim.models.network.execution.packets`). Acknowledgements take no time. The window starts at 100 packets. Until the first
+mark, and again after a timeout (slow start), it grows by at most one for each packet that arrives, later by at most one
+per window. Once per window it shrinks by half of the smoothed share of marked packets (DCTCP: Alizadeh et al., 2010).
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def free_link(queues: Queues, transport: Transport, number: int, now_s: float) -
 def _serve(queues: Queues, transport: Transport, number: int, place: int, now_s: float) -> None:
     """Send a train over a link.
 
-    It arrives at the next link with its first packet, but at the target with its last. A link ends a train of several
+    A train arrives at the next link with its first packet, but at the target with its last. A link ends a train of several
     packets no earlier than one packet time after the last packet has arrived.
     """
     link, train = queues.links[number], queues.trains[place]
@@ -179,9 +179,9 @@ def _serve(queues: Queues, transport: Transport, number: int, place: int, now_s:
 
 @compile_function
 def _above(first: float, last: float, count: int, limit: float) -> float:
-    """Return how many of `count` packets leave a queue longer than `limit`.
+    """Return how many of `count` packets leave behind a queue that is longer than `limit`.
 
-    The queue length is interpolated between `first`, that at the first packet, and `last`.
+    The length of the queue is interpolated between `first`, at the first packet, and `last`, at the last packet.
     """
     more, less = max(first, last), min(first, last)
     if less > limit:
@@ -291,7 +291,7 @@ def _note_round_trip(queues: Queues, transport: Transport, message: int, round_t
 
 @compile_function
 def _inflate(queues: Queues, message: int, count: int) -> None:
-    """Enlarge the window after `count` packets have arrived: by `count` in slow start, later by one per window."""
+    """Enlarge the window after `count` packets have arrived: by at most `count` in slow start, later one per window."""
     connection = queues.connections[message]
     window = connection["window"]
     room = connection["acked"] + window - connection["sent"]
@@ -342,7 +342,7 @@ def time_out(queues: Queues, paths: Paths, transport: Transport, now_s: float) -
 
 @compile_function
 def run_packets(program: Program, state: State, paths: Paths, queues: Queues, transport: Transport) -> int:
-    """Continue until all tasks have ended, nothing can move or too few trains are free; return the reason to stop."""
+    """Run until all tasks have ended, nothing can move or too few trains are free; return which of these it was."""
     number, clock, timer_s, ready = state.number, state.clock, state.timer_s, state.ready
     while True:
         while number[READY_OUT] < number[READY_IN]:
@@ -419,7 +419,7 @@ def _move_trains(
 
 @compile_function
 def _scan(paths: Paths, queues: Queues, transport: Transport, clock: Floats) -> None:
-    """Handle timeouts at the next multiple of the scanner's period.
+    """Check all connections for timeouts at the next multiple of the period `scan_s`.
 
     Scans that were due while no connection was open are skipped.
     """

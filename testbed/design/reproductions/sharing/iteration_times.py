@@ -107,7 +107,10 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _compare_set(table: Table, jobs: JobSet, policy: Policy) -> list[Comparison]:
-    """Return lines with mean and 99th percentile of all jobs, for each source; other sources compare with the model."""
+    """Return two lines per source: the mean of all jobs, and the largest 99th percentile of any job.
+
+    The notes of the other sources compare their mean with the mean of the model.
+    """
     lines = []
     model = _mean(table, jobs, policy, "model")
     for source in [
@@ -126,7 +129,7 @@ def _compare_set(table: Table, jobs: JobSet, policy: Policy) -> list[Comparison]
 
 
 def _headlines(table: Table) -> list[Comparison]:
-    """Return lines with the largest speed-up of a policy over fair sharing, beside that of the paper's abstract."""
+    """Return lines that compare the largest speed-up of a policy over fair sharing with the claim of its paper."""
     lines = []
     for policy, (name, value, paper) in _HEADLINES.items():
         ratios = {
@@ -135,7 +138,7 @@ def _headlines(table: Table) -> list[Comparison]:
         }
         best = max(ratios, key=ratios.__getitem__)
         published = Published(f"up to {value:g} x", "A", value)
-        note = f"abstract of {paper}, with jobs of its own; ours is of {best}"
+        note = f"abstract of {paper}, with other jobs; this value is for {best}"
         lines.append(Comparison(f"{name}: mean iteration", published, ratios[best], note, " x"))
     return lines
 
