@@ -14,7 +14,7 @@ from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows, ports_of
 
 _PHASE = 64
 """Number of cycles of a phase. The activity of the inputs is constant within a phase."""
-_BUSY = (0.1, 0.5, 0.9, 1.0)
+_ACTIVITIES = (0.1, 0.5, 0.9, 1.0)
 _FEW_CYCLES = 4
 _LARGE = 12
 
@@ -41,7 +41,7 @@ def _density(random: np.random.Generator, cycles: int, name: str) -> NDArray[np.
         return random.choice(
             [0.02, 0.5, 0.5, 0.98], cycles
         )  # mostly 0 bits, random bits twice, mostly 1 bits
-    phases = random.choice(_BUSY, -(-cycles // _PHASE))
+    phases = random.choice(_ACTIVITIES, -(-cycles // _PHASE))
     return np.repeat(phases, _PHASE)[:cycles]
 
 

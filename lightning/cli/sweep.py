@@ -94,13 +94,13 @@ def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
 
     Raise `CalibrationError` if a measurement fails, for example without light, or if no curve can be fitted.
     """
-    from lightning.kit.calibration.measurement.steps import Bench, delay, light
+    from lightning.kit.calibration.measurement.steps import Bench, measure_delay, measure_light
     from lightning.kit.calibration.measurement.transfer import sweep_all
     from lightning.kit.devices.identity import identity_of
 
     bench = Bench(soc, shots=shots)
     try:
-        for step in (delay, light):
+        for step in (measure_delay, measure_light):
             _check_passed(step(bench), bench)
         return sweep_all(bench.reader(), bench.rough, points=points, shots=shots, which=[modulator])[
             modulator

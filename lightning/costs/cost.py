@@ -29,7 +29,7 @@ class Work:
     digital_macs: int
     memory_bytes: int
     macs: int
-    """Multiply-accumulates of the photonic layers: each counts once, however many passes it takes, also if its weight is 0."""
+    """Multiply-accumulates of the photonic layers. Those with zero weights count; several passes count once."""
 
 
 def layer_works(model: CompiledModel) -> dict[str, LayerWork]:

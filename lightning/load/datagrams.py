@@ -85,7 +85,7 @@ class Outbox:
         self._messages = np.zeros(BLOCK, MESSAGE)
         self._messages["vectors"] = address_of(self._vectors) + np.arange(BLOCK) * 2 * VECTOR.itemsize
         self._messages["vector_count"] = 2
-        self._where = address_of(self._messages)
+        self._messages_address = address_of(self._messages)
 
     def send(self, datagram: int, count: int) -> int:
         """Send up to `BLOCK` of the datagrams `datagram`..`datagram + count - 1`, counted from 0 over all requests.
@@ -103,7 +103,9 @@ class Outbox:
         rows = requests % len(self._rows)
         self._vectors["base"][:count_now, 1] = address_of(self._rows) + rows * self._rows.shape[1] + starts
         self._vectors["length"][:count_now, 1] = lengths
-        sent: int = self._library.sendmmsg(self._descriptor, self._where, count_now, socket.MSG_DONTWAIT)
+        sent: int = self._library.sendmmsg(
+            self._descriptor, self._messages_address, count_now, socket.MSG_DONTWAIT
+        )
         return max(sent, 0)
 
 
@@ -124,13 +126,13 @@ def drive_datagrams(
     """
     due = poisson_schedule(rate, seconds, seed)
     rows = random_rows((size,), seed) if data == "random" else load_rows(data)
-    traces = exchange(target, model, rows, due, first=first_number(seed), deadline_us=deadline_us)
+    traces = exchange(target, model, rows, due, first=compute_first_number(seed), deadline_us=deadline_us)
     return Outcome(
         target.url, rate, seed, traces, deadline_us, {code.value: code.name.lower() for code in Code}
     )
 
 
-def first_number(seed: int) -> int:
+def compute_first_number(seed: int) -> int:
     """Return the number of the first request; the ranges of two seeds below 2^31 do not overlap."""
     return seed % (1 << 31) << 32
 
@@ -203,10 +205,10 @@ class _Exchange:
             headers = self.headers[:count]
             numbers = headers["request"].astype(np.int64) - self.first
             is_ours = (headers["magic"] == MAGIC) & (numbers >= 0) & (numbers < len(self.due))
-            self._note(headers[is_ours], numbers[is_ours], now)
+            self._record_answers(headers[is_ours], numbers[is_ours], now)
         return count
 
-    def _note(self, headers: Rows, numbers: Times, now: int) -> None:
+    def _record_answers(self, headers: Rows, numbers: Times, now: int) -> None:
         np.add.at(self.pieces, numbers, 1)
         is_refusal = headers["kind"] == Kind.REFUSAL
         is_complete = (is_refusal | (self.pieces[numbers] >= headers["fragments"])) & (

@@ -46,7 +46,7 @@ class Curve:
 def accuracy_curve(model: CompiledModel, dataset: Dataset, noise: Noise, *, seeds: int = 3) -> Curve:
     """Measure the accuracy without noise, then at sigma 0.5, 0.71, 1, ... (in steps of 255) until it is below one half.
 
-    `LAST_SIGMA` is the last sigma at which it is measured. The sigma of `noise` itself is ignored. Raises `OutOfRange` for fewer
+    The curve ends at `LAST_SIGMA` at the latest. The sigma of `noise` itself is ignored. Raises `OutOfRange` for fewer
     than one seed.
     """
     if seeds < 1:

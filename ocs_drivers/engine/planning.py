@@ -121,13 +121,13 @@ def make_plain_ports(capabilities: Capabilities) -> dict[int, PortInfo]:
 
 def plan(
     target: CrossConnects,
-    seen: Snapshot | CrossConnects,
+    snapshot: Snapshot | CrossConnects,
     *,
     capabilities: Capabilities,
     scope: Collection[int] | None = None,
     device: str = "",
 ) -> tuple[Step, ...]:
-    """Return the steps from `seen` to `target`, each atomic on the device; none if both agree in the scope.
+    """Return the steps from `snapshot` to `target`, each atomic on the device; none if both agree in the scope.
 
     If the scope is the whole switch and the device supports it, the only step is a `replace`. Otherwise the inputs in
     `scope` get `remove` steps, then `add` steps (break before make): one step of each kind if a command takes a list
@@ -140,20 +140,20 @@ def plan(
     - `Unsupported` if an input of a switch without disconnects would be left unconnected.
     """
     check_target(target, scope, capabilities, device=device)
-    if isinstance(seen, CrossConnects):
-        seen = Snapshot(seen, 0.0)
-    before = seen.connections
+    if isinstance(snapshot, CrossConnects):
+        snapshot = Snapshot(snapshot, 0.0)
+    before = snapshot.connections
     if scope is None or len(set(scope)) == capabilities.inputs:
         scope = range(1, capabilities.inputs + 1)
         if capabilities.atomic_whole:
-            _check_fit(seen, target.pairs - before.pairs, before.pairs - target.pairs, device)
+            _check_fit(snapshot, target.pairs - before.pairs, before.pairs - target.pairs, device)
             return _replace(target, before, capabilities)
-    remove, add = _difference(target, seen, frozenset(scope), device)
+    remove, add = _find_difference(target, snapshot, frozenset(scope), device)
     if not capabilities.disconnects:
         remove = _omit_disconnects(remove, add, device)
-    _check_fit(seen, add, remove, device)
+    _check_fit(snapshot, add, remove, device)
     _check_outputs_free(add, CrossConnects(before.pairs - remove - _find_moved(before, add)), device)
-    return _break_then_make(remove, add, seen, capabilities)
+    return _break_then_make(remove, add, snapshot, capabilities)
 
 
 def _replace(target: CrossConnects, before: CrossConnects, capabilities: Capabilities) -> tuple[Step, ...]:
@@ -162,13 +162,13 @@ def _replace(target: CrossConnects, before: CrossConnects, capabilities: Capabil
     return (Step("replace", target, before, target, capabilities.switch_time_s[0]),)
 
 
-def _difference(
-    target: CrossConnects, seen: Snapshot, scope: frozenset[int], device: str
+def _find_difference(
+    target: CrossConnects, snapshot: Snapshot, scope: frozenset[int], device: str
 ) -> tuple[frozenset[Pair], frozenset[Pair]]:
     """Return the pairs to remove and to add within the scope; pairs tied to a removed pair are removed too."""
-    before = seen.connections
+    before = snapshot.connections
     remove = {(i, o) for i, o in before.items() if i in scope and target.get(i) != o}
-    tied = {pair for group in seen.tied if group & remove for pair in group & before.pairs} - remove
+    tied = {pair for group in snapshot.tied if group & remove for pair in group & before.pairs} - remove
     outside = sorted(pair for pair in tied if pair[0] not in scope)
     if outside:
         source, output = outside[0]
@@ -207,22 +207,24 @@ def _find_moved(before: CrossConnects, add: frozenset[Pair]) -> frozenset[Pair]:
 
 
 def _break_then_make(
-    remove: frozenset[Pair], add: frozenset[Pair], seen: Snapshot, capabilities: Capabilities
+    remove: frozenset[Pair], add: frozenset[Pair], snapshot: Snapshot, capabilities: Capabilities
 ) -> tuple[Step, ...]:
     steps: list[Step] = []
-    current, switch_time_s = seen.connections, capabilities.switch_time_s[0]
-    for pairs in _commands(remove, seen.tied, bulk=capabilities.bulk_add):
+    current, switch_time_s = snapshot.connections, capabilities.switch_time_s[0]
+    for pairs in _group_commands(remove, snapshot.tied, bulk=capabilities.bulk_add):
         after = CrossConnects(current.pairs - pairs.pairs)
         steps.append(Step("remove", pairs, current, after, switch_time_s))
         current = after
-    for pairs in _commands(add, frozenset(), bulk=capabilities.bulk_add):
+    for pairs in _group_commands(add, frozenset(), bulk=capabilities.bulk_add):
         after = CrossConnects((current.pairs - _find_moved(current, pairs.pairs)) | pairs.pairs)
         steps.append(Step("add", pairs, current, after, switch_time_s))
         current = after
     return tuple(steps)
 
 
-def _commands(pairs: frozenset[Pair], tied: frozenset[frozenset[Pair]], *, bulk: bool) -> list[CrossConnects]:
+def _group_commands(
+    pairs: frozenset[Pair], tied: frozenset[frozenset[Pair]], *, bulk: bool
+) -> list[CrossConnects]:
     """Return the pairs of each command: all in one if it takes lists, else one pair or one tied group per command."""
     if bulk:
         return [CrossConnects(pairs)] if pairs else []
@@ -238,23 +240,23 @@ _UNFIT = {
 }
 
 
-def _check_fit(seen: Snapshot, add: Collection[Pair], remove: Collection[Pair], device: str) -> None:
+def _check_fit(snapshot: Snapshot, add: Collection[Pair], remove: Collection[Pair], device: str) -> None:
     """Raise the error that the device would: no circuit is added on an unfit port or removed from a locked one."""
     added_ports = {port for pair in add for port in pair}
     removed_ports = {port for pair in remove for port in pair}
     for state in _UNFIT:
         checked = added_ports | removed_ports if state is PortState.LOCKED else added_ports
-        ports = sorted(port for port in checked if seen.unfit.get(port) is state)
+        ports = sorted(port for port in checked if snapshot.unfit.get(port) is state)
         if ports:
-            raise unfit_error(state, ports, device=device)
+            raise make_unfit_error(state, ports, device=device)
 
 
-def unfit_error(
+def make_unfit_error(
     state: PortState, ports: Iterable[int], *, device: str = "", sent: str = "", received: str = ""
 ) -> PortError:
     """Return the error for ports that are locked, disabled or failed.
 
-    >>> print(unfit_error(PortState.LOCKED, [3], device="polatis+tl1://10.0.0.2"))
+    >>> print(make_unfit_error(PortState.LOCKED, [3], device="polatis+tl1://10.0.0.2"))
     polatis+tl1://10.0.0.2: locked [port 3]. Ask who reserved it, or have it unlocked.
     """
     error, what, hint = _UNFIT[state]

@@ -78,7 +78,7 @@ _SERVER = Annotated[
     ),
 ]
 """Values of `DATABASE`, `_LEASE` and `_SERVER` are stored in context variables, so no function passes them on."""
-_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+_PASS_THROUGH_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Settings of a command that passes words on to another program."""
 
 DEFAULT_LAB = Path("labs/testbed12.yaml")
@@ -122,7 +122,7 @@ def _declaration_of(words: str) -> type[Command[Any]]:
 
 def _settings_of(command: type[Command[Any]]) -> dict[str, bool] | None:
     """Return the settings of a command that takes words for another program; None for others."""
-    return _PASSED_ON if any(each.option.is_rest for each in fields_of(command)) else None
+    return _PASS_THROUGH_SETTINGS if any(each.option.is_rest for each in fields_of(command)) else None
 
 
 def _help_of(words: str, declared: type[Command[Any]]) -> str:

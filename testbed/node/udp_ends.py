@@ -18,23 +18,23 @@ except ModuleNotFoundError:  # a copy on a host, beside a copy of transport.py
     sys.path.insert(0, str(Path(__file__).parent))
     from transport import PAYLOAD, Receiver, make_sender  # type: ignore[import-not-found,no-redef]
 
-TOGETHER = 8
+MAX_PACKETS_PER_ACK = 8
 """Maximum number of packets that one acknowledgement covers."""
 
 
-def prepare(connection: socket.socket, job: dict[str, Any]) -> None:
+def bind_socket(connection: socket.socket, job: dict[str, Any]) -> None:
     """Set the priority of a socket's packets, and bind it to its source address."""
     if job["mark"]:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, job["mark"])
     connection.bind((job["source"], 0))
 
 
-class UdpOut:
+class UdpSender:
     """The end that sends the parts of a burst as packets of the transport."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.connection = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        prepare(self.connection, job)
+        bind_socket(self.connection, job)
         self.connection.connect((job["next"], job["port"]))
         self.connection.setblocking(False)
         self.sending = make_sender(job["control"], job["slope"], job["intercept"])
@@ -82,7 +82,7 @@ class UdpOut:
         self.connection.close()
 
 
-class UdpIn:
+class UdpReceiver:
     """The end that acknowledges packets."""
 
     def __init__(self, address: str) -> None:
@@ -114,7 +114,7 @@ class UdpIn:
                 packet, sender_address = self.connection.recvfrom(2048)
                 acknowledgement = self.receiver.on_packet(packet) or acknowledgement
                 waiting += 1
-                if waiting == TOGETHER and acknowledgement:
+                if waiting == MAX_PACKETS_PER_ACK and acknowledgement:
                     self._answer(acknowledgement, sender_address)
                     acknowledgement, waiting = None, 0
         if acknowledgement:

@@ -65,7 +65,9 @@ def _find_target_errors(graph: Graph, module: Module, count: Count) -> Diagnosti
         return
     targets = [ref.name for operator, ref in leaves(module.value(aim)) if operator == "target"]
     if count.target not in targets[:1]:
-        message = f"the formula that {quote(count.name)} has to reach names another target before the target of the count"
+        message = (
+            f"the formula that {quote(count.name)} has to reach does not name the target of this count first"
+        )
         yield make_diagnostic(
             aim.at or count.at,
             message,

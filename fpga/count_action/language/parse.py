@@ -121,7 +121,7 @@ def _parse(text: str, file: str, budget: _Budget) -> FileText:
 
 def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
     at = _location(mistake, text, file)
-    before = _word_before(text, mistake)
+    before = _character_before(text, mistake)
     if isinstance(mistake, _lark().UnexpectedCharacters):
         unexpected = quote(text[mistake.pos_in_stream])
         return make_diagnostic(
@@ -147,7 +147,7 @@ def _at_end(mistake: Any) -> bool:
     return getattr(mistake, "token", None) is not None and mistake.token.type == "$END"
 
 
-def _word_before(text: str, mistake: Any) -> str:
+def _character_before(text: str, mistake: Any) -> str:
     return (
         ""
         if _at_end(mistake)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.lowering import Lowered, lower, photonic_nodes, vectors_of
+from lightning.compiler.lowering import Lowered, lower, make_vectors, photonic_nodes
 from lightning.compiler.model import FULL
 from lightning.compiler.options import Options
 from lightning.errors import CompileError
@@ -32,7 +32,7 @@ from lightning.networks.network import Network, Node
 
 _IMAGES = 256
 """Most samples on which ranges are measured; of more, this many are chosen at random."""
-_FEWEST = 8
+_MIN_IMAGES = 8
 _FLOATS = 2**26
 """Limit of the largest tensor of all samples, or of their vectors; fewer samples are used above it."""
 _VECTORS = (64, 1024)
@@ -83,7 +83,7 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
     largest = max(prod(shape) for shape in network.shapes.values())
     for node, activations in _inputs(network, _choose_rows(raw, _affordable_images(largest), random)):
         layer = lower(network, node)
-        cut = vectors_of(layer, _choose_rows(activations, _affordable_images(layer.values), random))
+        cut = make_vectors(layer, _choose_rows(activations, _affordable_images(layer.values), random))
         vectors = _choose_rows(cut, _sample_size(layer), random)
         magnitudes = np.abs(activations).ravel()
         # Reject sums that float32 could not hold. Written with `not`, the condition also rejects NaN.
@@ -107,7 +107,7 @@ def never_negative(network: Network) -> frozenset[str]:
     tensors: set[str] = set()
     for node in network.nodes:
         keeps_sign = node.operation in _KEEPS_SIGN and all(
-            _positive(name, tensors, network) for name in node.inputs
+            _is_nonnegative(name, tensors, network) for name in node.inputs
         )
         clipped = node.operation == "Clip" and node.attributes["min"] >= 0
         if keeps_sign or clipped or node.operation in _NOT_NEGATIVE:
@@ -125,7 +125,7 @@ def find_rectified(network: Network) -> frozenset[str]:
     return frozenset(name for name, rectifiers in takers.items() if rectifiers == {True})
 
 
-def _positive(name: str, tensors: set[str], network: Network) -> bool:
+def _is_nonnegative(name: str, tensors: set[str], network: Network) -> bool:
     constant = network.constants.get(name)
     return name in tensors if constant is None else bool(np.all(constant >= 0))
 
@@ -148,7 +148,7 @@ def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Flo
 
 def _affordable_images(values: int) -> int:
     """Return the number of images to use, for `values` values per image."""
-    return min(_IMAGES, max(_FEWEST, _FLOATS // max(values, 1)))
+    return min(_IMAGES, max(_MIN_IMAGES, _FLOATS // max(values, 1)))
 
 
 def _sample_size(layer: Lowered) -> int:
@@ -177,8 +177,9 @@ def find_candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:
 def find_best(errors: Sequence[float], noises: Sequence[float]) -> int:
     """Return the index of the range, largest first, with the least mean square error including noise.
 
-    Errors up to `_NO_WORSE` times the least count as equal. Of equal sums the first wins, so without noise the choice is
-    the largest range whose error counts as least. Noise grows with the range, so more noise never selects a larger range.
+    Errors up to `_NO_WORSE` times the least count as equal. Of equal sums the first wins, so without noise the result
+    is the largest range whose error counts as least. Noise grows with the range, so more noise never selects a larger
+    range.
 
     >>> find_best([14, 10, 20, 90], [0, 0, 0, 0])
     0

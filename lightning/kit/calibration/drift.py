@@ -25,9 +25,9 @@ LIMIT = 1.3
 """Limit of the root mean square error of decoded references, in units of 1/255. It means 99.5 per cent accuracy."""
 INTERVAL_S = 600.0
 SHOTS = 16
-_STEPS = (0, 64, 128, 192, 255)
+_VALUES = (0, 64, 128, 192, 255)
 REFERENCES = np.array(
-    [[a, b, 0, 0] for a in _STEPS for b in _STEPS] + [[0, 0, a, b] for a in _STEPS for b in _STEPS]
+    [[a, b, 0, 0] for a in _VALUES for b in _VALUES] + [[0, 0, a, b] for a in _VALUES for b in _VALUES]
 )
 """(50, 4) values whose products are known."""
 

@@ -32,12 +32,12 @@ Round = tuple[Edge, ...]
 
 MAX_TRIES = 240
 """Maximum number of topologies that a search tries, for all strategies together: 1 s for 12 servers, 3 s for 32."""
-SHORTER = 5e-3
+MIN_IMPROVEMENT = 5e-3
 """Fraction by which a topology must shorten the iteration to be accepted. The closed form is not more accurate than
 this, and plans stay regular where a change gains nothing."""
 
 
-class Tries:
+class TrialBudget:
     """Budget of a search; `left` is the number of topologies that it may still try."""
 
     def __init__(self, left: int = MAX_TRIES) -> None:
@@ -49,7 +49,7 @@ class Tries:
         return self.left >= 0
 
 
-def with_edge_swaps(
+def improve_by_edge_swaps(
     objective: StrategyObjective, proposals: Sequence[Proposal], stop: Stop | None = None
 ) -> tuple[Proposal, ...]:
     """Return the strategies for which the search found a topology of lower cost in closed form, with that topology.
@@ -57,11 +57,11 @@ def with_edge_swaps(
     All strategies share `MAX_TRIES`, in order: later strategies get what earlier ones leave. A `stop` ends the search
     and keeps the results found so far.
     """
-    tries, improved = Tries(), []
+    tries, improved = TrialBudget(), []
     with Stop() if stop is None else stop:
         for proposal in proposals:
             best = _choose_best(objective, proposal, tries)
-            if best.closed_form_s < proposal.closed_form_s * (1 - SHORTER):
+            if best.closed_form_s < proposal.closed_form_s * (1 - MIN_IMPROVEMENT):
                 improved.append(best)
     return tuple(improved)
 
@@ -75,7 +75,7 @@ def propose_starts(objective: StrategyObjective, strategy: Strategy) -> Iterator
         yield Proposal(strategy, finding, objective.cost_on(point, finding))
 
 
-def improve(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
+def improve(objective: StrategyObjective, proposal: Proposal, tries: TrialBudget) -> Proposal:
     """Return the strategy on improved links. The search is deterministic.
 
     It tries changes in a fixed order and applies each that helps, until no change helps or the tries are spent. It
@@ -91,25 +91,25 @@ def improve(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> P
 
 
 def swap(
-    finding: Finding, cost: float, cost_of: Callable[[Finding], float], demand: Demand, tries: Tries
+    finding: Finding, cost: float, cost_of: Callable[[Finding], float], demand: Demand, tries: TrialBudget
 ) -> tuple[Finding, float]:
-    """Apply each change that lowers the cost by the fraction `SHORTER`; return the resulting links and their cost."""
+    """Apply each change that lowers the cost by more than `MIN_IMPROVEMENT`; return the new links and their cost."""
     simplex = finding.topology.simplex
     pairs = zip(demand.source.tolist(), demand.target.tolist(), strict=True)
     wanted = frozenset(_as_link(pair, simplex=simplex) for pair in pairs)
     turn, useless = 0, 0
-    others = list(neighbour_findings(finding, wanted))
+    others = list(list_neighbours(finding, wanted))
     while useless < len(others) and tries.take():
         other = others[turn % len(others)]
         other_cost = cost_of(other)
         turn, useless = turn + 1, useless + 1
-        if other_cost < cost * (1 - SHORTER):
+        if other_cost < cost * (1 - MIN_IMPROVEMENT):
             finding, cost, useless = other, other_cost, 0
-            others = list(neighbour_findings(finding, wanted))
+            others = list(list_neighbours(finding, wanted))
     return finding, cost
 
 
-def _choose_best(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
+def _choose_best(objective: StrategyObjective, proposal: Proposal, tries: TrialBudget) -> Proposal:
     ends = [
         improve(objective, start, tries)
         for start in (proposal, *propose_starts(objective, proposal.strategy))
@@ -122,7 +122,7 @@ def _as_link(pair: Edge, *, simplex: bool) -> Edge:
     return pair if simplex else (min(pair), max(pair))
 
 
-def neighbour_findings(finding: Finding, wanted: frozenset[Edge]) -> Iterator[Finding]:
+def list_neighbours(finding: Finding, wanted: frozenset[Edge]) -> Iterator[Finding]:
     """Yield all topologies that are one edge swap or one change of a stride away, in a fixed order."""
     simplex = finding.topology.simplex
     rounds = tuple(

@@ -56,7 +56,7 @@ class Series:
         return tuple(point.value for point in self.points)
 
 
-def bandwidth_series(runs: Iterable[RunSummary], *, every_size: bool = False) -> tuple[Series, ...]:
+def read_bandwidth_series(runs: Iterable[RunSummary], *, every_size: bool = False) -> tuple[Series, ...]:
     """Return the bus bandwidth of every configuration, at the largest size that its newest run measured.
 
     With `every_size` each size is its own series. Failed and interrupted runs count with the rows they measured.
@@ -89,7 +89,7 @@ def _largest_of_newest(sizes: Mapping[int, Sequence[Point]]) -> int:
     return max(size for size, points in sizes.items() if points[-1].at == newest)
 
 
-def power_series(runs_dir: str | Path, runs: Iterable[RunSummary]) -> tuple[Series, ...]:
+def read_power_series(runs_dir: str | Path, runs: Iterable[RunSummary]) -> tuple[Series, ...]:
     """Return the power at the end of every fibre section: for each run the median of the readings up to its end.
 
     Readings are those that `testbed drift` stores; each counts for the first run of its lab that ended after it. In a
@@ -99,7 +99,7 @@ def power_series(runs_dir: str | Path, runs: Iterable[RunSummary]) -> tuple[Seri
     for run in sorted(runs, key=lambda one: one.finished or one.started):
         by_lab.setdefault(run.lab, []).append(run)
     readings: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for row in _losses(runs_dir):
+    for row in _read_power_rows(runs_dir):
         readings.setdefault((row["lab"], row["place"]), []).append((row["taken_s"], row["power_dbm"]))
     return tuple(
         Series("power", lab, place, points, any(run.simulated for run in by_lab.get(lab, ())))
@@ -124,7 +124,7 @@ def _make_points(readings: Sequence[tuple[float, float]], runs: Sequence[RunSumm
     )
 
 
-def _losses(runs_dir: str | Path) -> Sequence[Mapping[str, Any]]:
+def _read_power_rows(runs_dir: str | Path) -> Sequence[Mapping[str, Any]]:
     address = address_in(runs_dir)
     query = "select lab, place, taken_s, power_dbm from losses order by lab, place, taken_s"
     try:

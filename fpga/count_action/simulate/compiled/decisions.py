@@ -76,7 +76,7 @@ class Decisions:
                 if count.kind is CountKind.LEVEL:
                     place, target = self._place_and_target(module, count)
                     yield f"x{place} = {self._increment(count)}"
-                    reached, on = self._write_reached(module, count), self.names.on(module, count)
+                    reached, on = self._reached_expression(module, count), self.names.on(module, count)
                     yield f"f{place} = {reached} & ({target} != 0) & {on}"
         for signal in datapath.inputs:
             if signal.kind is SignalKind.STREAM:
@@ -145,7 +145,7 @@ class Decisions:
             yield f"f{place} = (x{place} == {target}) & (p{place} != 0)"
             yield f"b{place} = (x{place} > {target}) & ({target} != 0) & (p{place} != 0)"
         else:
-            yield f"f{place} = {self._write_reached(module, count)} & ({target} != 0) & (p{place} != 0)"
+            yield f"f{place} = {self._reached_expression(module, count)} & ({target} != 0) & (p{place} != 0)"
             yield f"b{place} = 0"
         if reach.carry:
             yield f"x{place} = x{place} - ({target} & -f{place})"
@@ -162,14 +162,14 @@ class Decisions:
         if count.bound is not None:
             bound = self.names.value(count.bound)
             yield when(f"{limit} > {bound}", [f"{limit} = {bound}"])
-        yield f"f{place} = {self._write_reached(module, count)} & ({target} != 0) & {changes}"
+        yield f"f{place} = {self._reached_expression(module, count)} & ({target} != 0) & {changes}"
         yield f"b{place} = (x{place} > {target}) & ({target} != 0) & {changes} & (f{place} ^ 1)"
         yield f"x{place} = x{place} - ({f'{target} & ' if reach.carry else f'x{place} & '}-(f{place} & 1))"
         yield f"s{place} = ((x{place} > {limit}) | (0 > x{place})) & {changes}"
         yield when(f"(x{place} > {limit}) & {changes}", [f"x{place} = {limit}"])
         yield when(f"0 > x{place}", [f"x{place} = 0"])
 
-    def _write_reached(self, module: Module, count: Count) -> str:
+    def _reached_expression(self, module: Module, count: Count) -> str:
         place, target = self._place_and_target(module, count)
         if module.target(count.target).at_least:
             return f"(({target} > x{place}) ^ 1)"

@@ -25,13 +25,13 @@ WEIGHT = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class JobStatistics:
     """Mean and 99th percentile of a job's iteration times, and its retransmitted packets (None if not modelled)."""
 
     job: str
     mean_ms: float
     p99_ms: float
-    lost: int | None
+    retransmitted: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class JobSet:
         """True if all bursts fit into one period."""
         return sum(self.fractions) <= 1 + 1e-9
 
-    def jobs(self, rate_gbps: float, hosts: tuple[str, ...]) -> tuple[SharedJob, ...]:
+    def make_jobs(self, rate_gbps: float, hosts: tuple[str, ...]) -> tuple[SharedJob, ...]:
         """Return the jobs on these hosts; their bursts have the rate of the link."""
         jobs = []
         for number, fraction in enumerate(self.fractions, 1):
@@ -60,8 +60,10 @@ class JobSet:
         return tuple(jobs)
 
 
-SETS = tuple(JobSet(fractions) for fractions in ((0.3,) * 2, (0.5,) * 2, (0.7,) * 2, (0.3,) * 3, (0.5,) * 3))
-Measure = Callable[[JobSet, Policy], Sequence[Figures]]
+JOB_SETS = tuple(
+    JobSet(fractions) for fractions in ((0.3,) * 2, (0.5,) * 2, (0.7,) * 2, (0.3,) * 3, (0.5,) * 3)
+)
+Measure = Callable[[JobSet, Policy], Sequence[JobStatistics]]
 
 
 @dataclass(frozen=True, slots=True)

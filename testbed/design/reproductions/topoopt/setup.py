@@ -66,4 +66,4 @@ QUICK = Scale(
     steps=50,
     finalists=2,
 )
-"""A small scale that takes a minute, to test that everything runs. Its results differ from those at the paper's scale."""
+"""A small scale that takes a minute, to test that everything runs. Its results differ from the paper's scale."""
