@@ -1,4 +1,4 @@
-"""Refusals of operations; in brackets, who must act.
+"""Refusals of operations, each with who must act.
 
 OperationRefused
 ├── NoSuchOperation               (user)

@@ -60,7 +60,7 @@ _STEP = 16
 
 @dataclass(frozen=True)
 class Observed:
-    """What was observed of the input of one photonic layer."""
+    """Observations of the input of one photonic layer."""
 
     layer: Lowered
     magnitudes: Floats
