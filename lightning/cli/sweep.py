@@ -80,9 +80,9 @@ def sweep(
             f" peak {figures['peak_word']:.0f}: V_pi is {figures['half_wave_word']:.0f} words"
         )
         print(
-            f"swing {figures['swing_counts']:.0f} counts; residual of the sin² fit {measured.residual:.3%} "
-            f"of the swing, of a polynomial of degree 2 {figures['polynomial_residual']:.2%}, of "
-            f"Chebyshev of degree 3 {figures['chebyshev_residual']:.2%}"
+            f"swing {figures['swing_counts']:.0f} counts; residuals as a share of the swing: sin² fit "
+            f"{measured.residual:.3%}, polynomial of degree 2 {figures['polynomial_residual']:.2%}, "
+            f"Chebyshev polynomial of degree 3 {figures['chebyshev_residual']:.2%}"
         )
         for name in list_written((png, csv)):
             print(f"written: {name}")
