@@ -1,4 +1,4 @@
-"""Refusals of operations, sorted by who must act.
+"""Refusals of operations, each with who must act.
 
 OperationRefused
 ├── NoSuchOperation               (user)
@@ -17,7 +17,7 @@ from testbed.errors import TestbedError
 
 
 class OperationRefused(TestbedError, code="operation", who="conflict"):
-    """An operation must not start or continue; nothing more was sent."""
+    """An operation was refused, or stopped before its end."""
 
 
 class NoSuchOperation(OperationRefused, code="operation.none", who="user"):

@@ -78,7 +78,7 @@ def _as_document(proof: Proof) -> dict[str, Any]:
             for each in proof.results
         ],
         "covered": [
-            {"module": each.module, "part": each.part, "what": each.what, "reached": each.reached}
+            {"module": each.module, "part": each.part, "what": each.what, "reached": each.is_reached}
             for each in proof.covered
         ],
         "counterexample": list(proof.counterexample),
@@ -104,12 +104,12 @@ def _as_lines(proof: Proof) -> list[str]:
                 lines.append(f"  {each.verdict.value + where:<14}  {each.property:<7} {fact}")
                 if each.element:
                     lines.append(f"    {each.element}: expected {each.expected}, seen {each.seen}")
-    reached = [each for each in proof.covered if each.reached]
+    reached = [each for each in proof.covered if each.is_reached]
     lines.append(f"reached: {len(reached)} of {len(proof.covered)} fires, stalls and commits")
     lines += [
         f"  not within {COVER_DEPTH} cycles: {each.what} of {each.module}.{each.part}"
         for each in proof.covered
-        if not each.reached
+        if not each.is_reached
     ]
     if proof.counterexample:
         lines += [

@@ -9,34 +9,35 @@ from fpga.count_action.checks.warnings import find_contradictions
 from fpga.count_action.model import Datapath
 from fpga.formal import sby
 from fpga.formal.properties import STATED
-from fpga.formal.search import Findings, read_vcd, search, table
+from fpga.formal.search import Findings, format_table, read_vcd, search
 from fpga.formal.specification import Specification, claims_to_prove
 from fpga.formal.verdicts import Result, Verdict, judge_properties
 
-SHOWN = 8
+MAX_TABLE_CYCLES = 8
 """Largest number of cycles in the table of a counterexample, up to and including the one that fails."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class CoverResult:
     """A cover statement (a fire, a stall or a commit) of a part of a module, and whether it was reached."""
 
     module: str
     part: str
     what: str
-    reached: bool
+    is_reached: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
     """Result of the proof of a datapath.
 
-    `counterexample` are the lines of a table of the cycles up to the first failure, `trace` is the same as VCD text.
+    `counterexample` holds the lines of a table of the last cycles up to the first failure, `trace` the whole run as VCD
+    text.
     """
 
     datapath: str
     results: tuple[Result, ...]
-    covered: tuple[Reached, ...]
+    covered: tuple[CoverResult, ...]
     counterexample: tuple[str, ...] = ()
     trace: str = ""
 
@@ -64,10 +65,11 @@ def prove(
 ) -> Proof:
     """Prove the generated top of `datapath` against its model by k-induction; with `module`, only that module.
 
-    The only assumption is a reset in the first cycle; inputs are free in every cycle. A proof takes a few seconds, and
-    longer with a larger `depth`, the number of cycles in which counterexamples are searched for. Without
-    `allow_vacuous`, `fires` of a module is VACUOUS if one of its counts can never count. Claims of the text are proven
-    under its assumptions. Raise KeyError if there is no such module, ToolMissing or ToolFailed.
+    The only assumption is a reset in the first cycle; inputs are free in every cycle. Claims are an exception: their
+    proof also uses the assumptions in the text of the datapath. `depth` is the number of cycles that are searched for
+    counterexamples. A proof takes a few seconds, and longer with a larger `depth`. Without
+    `allow_vacuous`, the property `fires` of a module becomes VACUOUS if a count of the module can never count. Raise
+    KeyError if there is no such module, ToolMissing or ToolFailed.
     """
     if module is not None:
         datapath.module(module)
@@ -80,7 +82,7 @@ def prove(
 
 
 def _with_claims(proof: Proof, specification: Specification, depth: int, timeout_s: float) -> Proof:
-    """Return a proof extended by that of the claims, which is separate because only claims rely on the assumptions."""
+    """Return `proof` with the results of the claims, which are proven apart: only claims may use the assumptions."""
     claims = prove_specification(specification, depth=depth, timeout_s=timeout_s)
     return replace(
         proof,
@@ -113,12 +115,12 @@ def prove_specification(
     )
 
 
-def _find_covered(specification: Specification, findings: Findings) -> Iterator[Reached]:
+def _find_covered(specification: Specification, findings: Findings) -> Iterator[CoverResult]:
     for names, reached in ((findings.reached, True), (findings.unreached, False)):
         for name in names:
             instance, _, what = name.partition(".")
             check = specification.checks[instance]
-            yield Reached(check.module, check.part, what, reached)
+            yield CoverResult(check.module, check.part, what, reached)
 
 
 def _counterexample(specification: Specification, findings: Findings) -> Iterator[str]:
@@ -128,5 +130,5 @@ def _counterexample(specification: Specification, findings: Findings) -> Iterato
     names = ["rst_i", *(port.name for port in (*ports.inputs, *ports.outputs))]
     last = min(failure.cycle for failure in findings.failures) + 1
     series = read_vcd(findings.trace, names)
-    excerpt = {name: values[max(0, last - SHOWN) : last] for name, values in series.items()}
-    yield from table(excerpt, max(0, last - SHOWN), last)
+    excerpt = {name: values[max(0, last - MAX_TABLE_CYCLES) : last] for name, values in series.items()}
+    yield from format_table(excerpt, max(0, last - MAX_TABLE_CYCLES), last)

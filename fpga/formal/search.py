@@ -192,7 +192,7 @@ def _values(lines: Iterable[str], codes: Mapping[str, list[str]], period: int) -
     return {name: tuple(values) for name, values in series.items()}
 
 
-def table(series: Mapping[str, tuple[int, ...]], first: int, last: int) -> list[str]:
+def format_table(series: Mapping[str, tuple[int, ...]], first: int, last: int) -> list[str]:
     """Return the lines of a table of cycles `first` to `last` - 1: a header, then a line per signal, in decimal."""
     rows = {"cycle": tuple(range(first, last)), **series}
     name_width = max(map(len, rows))

@@ -13,8 +13,8 @@ from fpga.count_action.model import Count, CountKind, Datapath, Ref, Signal, Sig
 from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows, ports_of
 
 _PHASE = 64
-"""Cycles of a phase, in which the activity of the inputs is constant."""
-_BUSY = (0.1, 0.5, 0.9, 1.0)
+"""Number of cycles of a phase. The activity of the inputs is constant within a phase."""
+_ACTIVITIES = (0.1, 0.5, 0.9, 1.0)
 _FEW_CYCLES = 4
 _LARGE = 12
 
@@ -38,8 +38,10 @@ def _density(random: np.random.Generator, cycles: int, name: str) -> NDArray[np.
     if name in {"commit_i", "clear_status_i"}:
         return np.full(cycles, 0.02)
     if name.endswith("_data_i"):
-        return random.choice([0.02, 0.5, 0.5, 0.98], cycles)  # values near 0, near -1, and any
-    phases = random.choice(_BUSY, -(-cycles // _PHASE))
+        return random.choice(
+            [0.02, 0.5, 0.5, 0.98], cycles
+        )  # mostly 0 bits, random bits twice, mostly 1 bits
+    phases = random.choice(_ACTIVITIES, -(-cycles // _PHASE))
     return np.repeat(phases, _PHASE)[:cycles]
 
 
@@ -72,7 +74,7 @@ def _numbers(random: np.random.Generator, cycles: int, signal: Signal) -> NDArra
 
 
 def _write_targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows: Rows) -> None:
-    """Write the targets to commit into the shadow bank: new random ones for every phase."""
+    """Write the targets that will be committed into the shadow bank: new random targets for every phase."""
     phases = -(-len(rows) // _PHASE)
     bits = [
         _as_bits(_reachable(random, phases, datapath, module.counts, target), target.width)

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 Modulator = Annotated[int, typer.Argument(min=0, max=3, metavar="MODULATOR", help="0 to 3.")]
 Points = Annotated[
-    int, typer.Option(min=16, max=4096, help="Number of gain words, spread over the whole range.")
+    int,
+    typer.Option(
+        min=16, max=4096, help="Number of gain words to measure, spread evenly over the whole range."
+    ),
 ]
 
 
@@ -77,9 +80,9 @@ def sweep(
             f" peak {figures['peak_word']:.0f}: V_pi is {figures['half_wave_word']:.0f} words"
         )
         print(
-            f"swing {figures['swing_counts']:.0f} counts; residual of the sin² fit {measured.residual:.3%} "
-            f"of the swing, of a polynomial of degree 2 {figures['polynomial_residual']:.2%}, of "
-            f"Chebyshev of degree 3 {figures['chebyshev_residual']:.2%}"
+            f"swing {figures['swing_counts']:.0f} counts; residuals as a share of the swing: sin² fit "
+            f"{measured.residual:.3%}, polynomial of degree 2 {figures['polynomial_residual']:.2%}, "
+            f"Chebyshev polynomial of degree 3 {figures['chebyshev_residual']:.2%}"
         )
         for name in list_written((png, csv)):
             print(f"written: {name}")
@@ -91,13 +94,13 @@ def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
 
     Raise `CalibrationError` if a measurement fails, for example without light, or if no curve can be fitted.
     """
-    from lightning.kit.calibration.measurement.steps import Bench, delay, light
+    from lightning.kit.calibration.measurement.steps import Bench, measure_delay, measure_light
     from lightning.kit.calibration.measurement.transfer import sweep_all
     from lightning.kit.devices.identity import identity_of
 
     bench = Bench(soc, shots=shots)
     try:
-        for step in (delay, light):
+        for step in (measure_delay, measure_light):
             _check_passed(step(bench), bench)
         return sweep_all(bench.reader(), bench.rough, points=points, shots=shots, which=[modulator])[
             modulator

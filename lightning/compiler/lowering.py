@@ -80,7 +80,7 @@ def geometry_of(node: Node, shape: tuple[int, ...], kernel: tuple[int, int]) -> 
     )
 
 
-def vectors_of(layer: Lowered, activations: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def make_vectors(layer: Lowered, activations: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return activations (images, ...) as vectors in the order of weights, (images * positions, groups, terms)."""
     geometry = layer.geometry
     if geometry is None:

@@ -1,4 +1,4 @@
-"""Work, time and energy of one image, line by line."""
+"""Work, latency and energy of one image, with one line per part of the energy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lightning.errors import OutOfRange
 from lightning.networks.work import macs_of
 
 MODULATORS = 2
-"""Modulators in series for a product: activation and weight. Also its operands, of a byte each."""
+"""Modulators in series for a product, one for the activation and one for the weight; each encodes one byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,13 @@ class Work:
     core_seconds: float
     wavelength_seconds: float
     dac_samples: int
-    """Samples of all converters, which run throughout a layer: preambles and pauses count."""
+    """Samples of all D/A converters. They run during a whole layer, so preambles and pauses count."""
     adc_samples: int
     additions: int
     digital_macs: int
     memory_bytes: int
     macs: int
-    """Multiply-accumulates of the photonic layers, zero weights included and passes not counted twice."""
+    """Multiply-accumulates of the photonic layers. Those with zero weights count; several passes count once."""
 
 
 def layer_works(model: CompiledModel) -> dict[str, LayerWork]:

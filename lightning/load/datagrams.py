@@ -1,7 +1,7 @@
-"""Load of inference packets on a server: sent when they are due, whatever comes back.
+"""Load of inference packets on a server. Each packet is sent when it is due, whether or not answers have come.
 
-Each system call sends all datagrams that are due, or receives all that are pending, so the cost per datagram falls as
-the rate rises.
+A system call sends up to 64 datagrams that are due, or receives up to 64 that are pending, so the cost per datagram
+falls as the rate rises.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ HEADER_FIELDS = np.dtype(
 GRACE_NS = 500_000_000
 """Time to wait for answers after the last request is due."""
 SPIN_NS = 200_000
-"""Shorter waits poll the socket instead of sleeping, because a sleep would end late."""
+"""A wait shorter than this polls the socket instead of sleeping, because a sleep would end late."""
 
 
 class Outbox:
-    """A sender of requests numbered from `first`, with the rows of data in turn, each in `fragments` datagrams."""
+    """A sender of requests, numbered from `first`. Each holds the next row of the data, in `fragments` datagrams."""
 
     def __init__(
         self, sender: socket.socket, model: int, rows: Rows, first: int, deadline_us: int = 0
@@ -85,7 +85,7 @@ class Outbox:
         self._messages = np.zeros(BLOCK, MESSAGE)
         self._messages["vectors"] = address_of(self._vectors) + np.arange(BLOCK) * 2 * VECTOR.itemsize
         self._messages["vector_count"] = 2
-        self._where = address_of(self._messages)
+        self._messages_address = address_of(self._messages)
 
     def send(self, datagram: int, count: int) -> int:
         """Send up to `BLOCK` of the datagrams `datagram`..`datagram + count - 1`, counted from 0 over all requests.
@@ -103,7 +103,9 @@ class Outbox:
         rows = requests % len(self._rows)
         self._vectors["base"][:count_now, 1] = address_of(self._rows) + rows * self._rows.shape[1] + starts
         self._vectors["length"][:count_now, 1] = lengths
-        sent: int = self._library.sendmmsg(self._descriptor, self._where, count_now, socket.MSG_DONTWAIT)
+        sent: int = self._library.sendmmsg(
+            self._descriptor, self._messages_address, count_now, socket.MSG_DONTWAIT
+        )
         return max(sent, 0)
 
 
@@ -118,20 +120,20 @@ def drive_datagrams(
     seed: int = 0,
     deadline_us: int = 0,
 ) -> Outcome:
-    """Send a model `rate` requests per second on average; random data has `size` values per request.
+    """Send `rate` requests per second on average to a model; a request of random data has `size` values.
 
     Raise `LoadError` if the data cannot be read, the schedule is empty or invalid, or no server receives packets.
     """
     due = poisson_schedule(rate, seconds, seed)
     rows = random_rows((size,), seed) if data == "random" else load_rows(data)
-    traces = exchange(target, model, rows, due, first=first_number(seed), deadline_us=deadline_us)
+    traces = exchange(target, model, rows, due, first=compute_first_number(seed), deadline_us=deadline_us)
     return Outcome(
         target.url, rate, seed, traces, deadline_us, {code.value: code.name.lower() for code in Code}
     )
 
 
-def first_number(seed: int) -> int:
-    """Return the number of the first request; the number ranges of different seeds do not overlap."""
+def compute_first_number(seed: int) -> int:
+    """Return the number of the first request; the ranges of two seeds below 2^31 do not overlap."""
     return seed % (1 << 31) << 32
 
 
@@ -203,10 +205,10 @@ class _Exchange:
             headers = self.headers[:count]
             numbers = headers["request"].astype(np.int64) - self.first
             is_ours = (headers["magic"] == MAGIC) & (numbers >= 0) & (numbers < len(self.due))
-            self._note(headers[is_ours], numbers[is_ours], now)
+            self._record_answers(headers[is_ours], numbers[is_ours], now)
         return count
 
-    def _note(self, headers: Rows, numbers: Times, now: int) -> None:
+    def _record_answers(self, headers: Rows, numbers: Times, now: int) -> None:
         np.add.at(self.pieces, numbers, 1)
         is_refusal = headers["kind"] == Kind.REFUSAL
         is_complete = (is_refusal | (self.pieces[numbers] >= headers["fragments"])) & (

@@ -1,4 +1,4 @@
-"""Accuracy against noise, down to one half."""
+"""The accuracy of a model as the noise grows, until the accuracy falls below one half."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from lightning.execution.noise import Noise
 
 FIRST_SIGMA = 0.5
 LAST_SIGMA = 512.0
-STEP = math.sqrt(2)
-"""Ratio of successive sigmas."""
+STEPS_PER_DOUBLING = 2
+"""Number of successive sigmas in which sigma doubles."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,9 @@ class Curve:
 
     @property
     def half_point(self) -> float:
-        """The sigma at which accuracy falls to one half, linearly interpolated; infinite if it does not fall that far.
+        """The sigma at which the accuracy falls to one half, linearly interpolated.
+
+        It is infinite if the accuracy stays above one half, or is below one half without noise.
 
         >>> Curve((1.0, 2.0, 4.0), (0.9, 0.7, 0.3)).half_point
         3.0
@@ -42,7 +44,7 @@ class Curve:
 
 
 def accuracy_curve(model: CompiledModel, dataset: Dataset, noise: Noise, *, seeds: int = 3) -> Curve:
-    """Measure the accuracy without noise, then at sigma 0.5, 0.71, 1, ... (steps of 255) until it is below one half.
+    """Measure the accuracy without noise, then at sigma 0.5, 0.71, 1, ... (in steps of 255) until it is below one half.
 
     The curve ends at `LAST_SIGMA` at the latest. The sigma of `noise` itself is ignored. Raises `OutOfRange` for fewer
     than one seed.
@@ -50,11 +52,12 @@ def accuracy_curve(model: CompiledModel, dataset: Dataset, noise: Noise, *, seed
     if seeds < 1:
         raise OutOfRange(f"the mean needs at least one seed of noise, not {seeds}", hint="Give at least one")
     sigmas, accuracies = [0.0], [evaluate(open_executor(model, "exact"), dataset).accuracy]
-    sigma = FIRST_SIGMA
+    step, sigma = 0, FIRST_SIGMA
     while accuracies[-1] >= 0.5 and sigma <= LAST_SIGMA:
         sigmas.append(sigma)
         accuracies.append(mean_accuracy(model, dataset, replace(noise, sigma=sigma), seeds))
-        sigma *= STEP
+        step += 1
+        sigma = FIRST_SIGMA * 2 ** (step / STEPS_PER_DOUBLING)  # exact at every doubling, as a product is not
     return Curve(tuple(sigmas), tuple(accuracies))
 
 

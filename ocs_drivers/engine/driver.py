@@ -405,7 +405,7 @@ class SwitchDriver(ABC):
         for state in (PortState.LOCKED, PortState.DISABLED, PortState.FAILED):
             unfit = [port for port in step_ports if port in current and current[port].state is state]
             if unfit:
-                return planning.unfit_error(
+                return planning.make_unfit_error(
                     state,
                     unfit,
                     device=self._address,

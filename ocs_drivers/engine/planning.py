@@ -1,4 +1,7 @@
-"""Steps from the current configuration of a switch to a target: pure, and the same for every vendor."""
+"""Plan the steps from the current configuration of a switch to a target.
+
+The functions are pure, and the same for every vendor.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,10 @@ def check_target(
     *,
     device: str = "",
 ) -> None:
-    """Raise `UnknownPort`, `WrongSide` or `PortError` if this device cannot hold the target, or it leaves the scope."""
+    """Check that the device can hold the target, and that all inputs of the target are in the scope.
+
+    Raise `UnknownPort`, `WrongSide` or `PortError` otherwise.
+    """
     check_inputs(target.keys(), capabilities, device=device)
     check_outputs(target.values(), capabilities, device=device)
     _check_banks(target, capabilities, device)
@@ -115,35 +121,39 @@ def make_plain_ports(capabilities: Capabilities) -> dict[int, PortInfo]:
 
 def plan(
     target: CrossConnects,
-    seen: Snapshot | CrossConnects,
+    snapshot: Snapshot | CrossConnects,
     *,
     capabilities: Capabilities,
     scope: Collection[int] | None = None,
     device: str = "",
 ) -> tuple[Step, ...]:
-    """Return the device's own atomic steps from `seen` to `target`; empty if they agree in the scope.
+    """Return the steps from `snapshot` to `target`, each atomic on the device; none if both agree in the scope.
 
-    One `replace` if the scope is the whole switch and the device supports it; else `remove`, then `add` (break
-    before make) for the inputs in `scope`: one of each if a command takes lists, else one per pair. Raises the
-    errors of `check_target`, `PortBusy` if a circuit outside the scope uses an output, `PortLocked`, `PortDisabled`
-    or `PortFailed` for a port that was read as unfit, and `Unsupported` if an input of a switch without
-    disconnects would be left unconnected.
+    If the scope is the whole switch and the device supports it, the only step is a `replace`. Otherwise the inputs in
+    `scope` get `remove` steps, then `add` steps (break before make): one step of each kind if a command takes a list
+    of pairs, else one step per pair or tied group.
+
+    Raises the errors of `check_target`, and:
+
+    - `PortBusy` if a circuit outside the scope uses an output or is tied to a circuit to remove;
+    - `PortLocked`, `PortDisabled` or `PortFailed` for a port that was read as unfit;
+    - `Unsupported` if an input of a switch without disconnects would be left unconnected.
     """
     check_target(target, scope, capabilities, device=device)
-    if isinstance(seen, CrossConnects):
-        seen = Snapshot(seen, 0.0)
-    before = seen.connections
+    if isinstance(snapshot, CrossConnects):
+        snapshot = Snapshot(snapshot, 0.0)
+    before = snapshot.connections
     if scope is None or len(set(scope)) == capabilities.inputs:
         scope = range(1, capabilities.inputs + 1)
         if capabilities.atomic_whole:
-            _check_fit(seen, target.pairs - before.pairs, before.pairs - target.pairs, device)
+            _check_fit(snapshot, target.pairs - before.pairs, before.pairs - target.pairs, device)
             return _replace(target, before, capabilities)
-    remove, add = _difference(target, seen, frozenset(scope), device)
+    remove, add = _find_difference(target, snapshot, frozenset(scope), device)
     if not capabilities.disconnects:
         remove = _omit_disconnects(remove, add, device)
-    _check_fit(seen, add, remove, device)
+    _check_fit(snapshot, add, remove, device)
     _check_outputs_free(add, CrossConnects(before.pairs - remove - _find_moved(before, add)), device)
-    return _break_then_make(remove, add, seen, capabilities)
+    return _break_then_make(remove, add, snapshot, capabilities)
 
 
 def _replace(target: CrossConnects, before: CrossConnects, capabilities: Capabilities) -> tuple[Step, ...]:
@@ -152,18 +162,18 @@ def _replace(target: CrossConnects, before: CrossConnects, capabilities: Capabil
     return (Step("replace", target, before, target, capabilities.switch_time_s[0]),)
 
 
-def _difference(
-    target: CrossConnects, seen: Snapshot, scope: frozenset[int], device: str
+def _find_difference(
+    target: CrossConnects, snapshot: Snapshot, scope: frozenset[int], device: str
 ) -> tuple[frozenset[Pair], frozenset[Pair]]:
     """Return the pairs to remove and to add within the scope; pairs tied to a removed pair are removed too."""
-    before = seen.connections
+    before = snapshot.connections
     remove = {(i, o) for i, o in before.items() if i in scope and target.get(i) != o}
-    tied = {pair for group in seen.tied if group & remove for pair in group & before.pairs} - remove
+    tied = {pair for group in snapshot.tied if group & remove for pair in group & before.pairs} - remove
     outside = sorted(pair for pair in tied if pair[0] not in scope)
     if outside:
         source, output = outside[0]
         raise PortBusy(
-            f"input {source} shares a two-way circuit with one that is to be removed",
+            f"input {source} shares a two-way circuit with a circuit that is to be removed",
             peer=output,
             device=device,
             ports=(source, output),
@@ -174,7 +184,10 @@ def _difference(
 
 
 def _omit_disconnects(remove: frozenset[Pair], add: frozenset[Pair], device: str) -> frozenset[Pair]:
-    """Return an empty set: an input that moves leaves its old output by itself. Raise `Unsupported` for any other."""
+    """Return no pairs to remove, because a new circuit of an input replaces the old one.
+
+    Raise `Unsupported` if an input of `remove` gets no new circuit.
+    """
     moved_inputs = {source for source, _ in add}
     unmoved = sorted(source for source, _ in remove if source not in moved_inputs)
     if unmoved:
@@ -194,22 +207,24 @@ def _find_moved(before: CrossConnects, add: frozenset[Pair]) -> frozenset[Pair]:
 
 
 def _break_then_make(
-    remove: frozenset[Pair], add: frozenset[Pair], seen: Snapshot, capabilities: Capabilities
+    remove: frozenset[Pair], add: frozenset[Pair], snapshot: Snapshot, capabilities: Capabilities
 ) -> tuple[Step, ...]:
     steps: list[Step] = []
-    current, switch_time_s = seen.connections, capabilities.switch_time_s[0]
-    for pairs in _commands(remove, seen.tied, bulk=capabilities.bulk_add):
+    current, switch_time_s = snapshot.connections, capabilities.switch_time_s[0]
+    for pairs in _group_commands(remove, snapshot.tied, bulk=capabilities.bulk_add):
         after = CrossConnects(current.pairs - pairs.pairs)
         steps.append(Step("remove", pairs, current, after, switch_time_s))
         current = after
-    for pairs in _commands(add, frozenset(), bulk=capabilities.bulk_add):
+    for pairs in _group_commands(add, frozenset(), bulk=capabilities.bulk_add):
         after = CrossConnects((current.pairs - _find_moved(current, pairs.pairs)) | pairs.pairs)
         steps.append(Step("add", pairs, current, after, switch_time_s))
         current = after
     return tuple(steps)
 
 
-def _commands(pairs: frozenset[Pair], tied: frozenset[frozenset[Pair]], *, bulk: bool) -> list[CrossConnects]:
+def _group_commands(
+    pairs: frozenset[Pair], tied: frozenset[frozenset[Pair]], *, bulk: bool
+) -> list[CrossConnects]:
     """Return the pairs of each command: all in one if it takes lists, else one pair or one tied group per command."""
     if bulk:
         return [CrossConnects(pairs)] if pairs else []
@@ -225,23 +240,23 @@ _UNFIT = {
 }
 
 
-def _check_fit(seen: Snapshot, add: Collection[Pair], remove: Collection[Pair], device: str) -> None:
+def _check_fit(snapshot: Snapshot, add: Collection[Pair], remove: Collection[Pair], device: str) -> None:
     """Raise the error that the device would: no circuit is added on an unfit port or removed from a locked one."""
     added_ports = {port for pair in add for port in pair}
     removed_ports = {port for pair in remove for port in pair}
     for state in _UNFIT:
         checked = added_ports | removed_ports if state is PortState.LOCKED else added_ports
-        ports = sorted(port for port in checked if seen.unfit.get(port) is state)
+        ports = sorted(port for port in checked if snapshot.unfit.get(port) is state)
         if ports:
-            raise unfit_error(state, ports, device=device)
+            raise make_unfit_error(state, ports, device=device)
 
 
-def unfit_error(
+def make_unfit_error(
     state: PortState, ports: Iterable[int], *, device: str = "", sent: str = "", received: str = ""
 ) -> PortError:
     """Return the error for ports that are locked, disabled or failed.
 
-    >>> print(unfit_error(PortState.LOCKED, [3], device="polatis+tl1://10.0.0.2"))
+    >>> print(make_unfit_error(PortState.LOCKED, [3], device="polatis+tl1://10.0.0.2"))
     polatis+tl1://10.0.0.2: locked [port 3]. Ask who reserved it, or have it unlocked.
     """
     error, what, hint = _UNFIT[state]

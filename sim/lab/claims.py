@@ -1,7 +1,7 @@
-"""Claims of lab ids and subnets on this machine.
+"""Claims of lab ids and subnets: on the whole machine for root, otherwise among the labs of a user.
 
-A claim is a locked file. The kernel drops the lock when the process of its holder ends, in whatever way, so a claim is
-never stale: a file without a lock is debris. The content of the file describes the holder.
+A claim is a locked file. When the process that holds the claim ends, in whatever way, the kernel releases the lock, so
+no claim is stale: a file without a lock claims nothing. The content of the file describes the holder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ATTEMPTS = 4
 _ATTEMPT_PAUSE_S = 0.005
 
 
-def claims_folder() -> Path:
+def find_claims_folder() -> Path:
     """Return the folder of claims: /run/lightbed for root, otherwise a folder of the user."""
     if os.geteuid() == 0:
         return Path("/run/lightbed")
@@ -30,7 +30,7 @@ def claims_folder() -> Path:
     return Path(private) / "lightbed" if private else Path.home() / ".local/state/lightbed/claims"
 
 
-def this_user() -> str:
+def find_user() -> str:
     """Return the name of the user who runs this process; under sudo, the user who called sudo."""
     if os.geteuid() == 0 and (sudo_user := os.environ.get("SUDO_USER")):
         return sudo_user
@@ -42,7 +42,7 @@ def this_user() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The holder of a claim; `rate_mbps` is the rate of the lab's links, `user` the name of who started it."""
+    """The holder of a claim. `rate_mbps` is the rate of the lab's links, `user` is who started the lab."""
 
     pid: int
     lab: str
@@ -62,9 +62,9 @@ class Claim:
     def take(cls, name: str) -> Claim | None:
         """Claim `name`; return None if another process holds the claim.
 
-        A concurrent `holder_of` locks the file for microseconds, hence several attempts.
+        A concurrent `find_holder` locks the file for microseconds, hence several attempts.
         """
-        path = claims_folder() / f"{name}.lock"
+        path = find_claims_folder() / f"{name}.lock"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for _ in range(_ATTEMPTS):
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -105,16 +105,16 @@ def _still_there(path: Path, handle: int) -> bool:
     return (by_name.st_dev, by_name.st_ino) == (by_handle.st_dev, by_handle.st_ino)
 
 
-def claim_names() -> Iterator[str]:
-    """Yield the names of all claims on the machine, locked or not."""
+def find_claim_names() -> Iterator[str]:
+    """Yield the names of all files in the folder of claims; some may be without a lock, and so claim nothing."""
     with suppress(FileNotFoundError):
-        yield from sorted(path.stem for path in claims_folder().glob("*.lock"))
+        yield from sorted(path.stem for path in find_claims_folder().glob("*.lock"))
 
 
-def holder_of(name: str) -> Holder | None:
+def find_holder(name: str) -> Holder | None:
     """Return the holder of a claim, None if it is free. A holder that has not written its file yet has pid 0."""
     try:
-        handle = os.open(claims_folder() / f"{name}.lock", os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(find_claims_folder() / f"{name}.lock", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
@@ -137,24 +137,24 @@ def _parse(content: bytes) -> Holder:
         return Holder(0, "", "")
 
 
-def subnet_claim(subnet: IPv4Network) -> str:
+def make_subnet_claim_name(subnet: IPv4Network) -> str:
     """Return the name of the claim of a subnet.
 
-    >>> subnet_claim(IPv4Network("10.99.0.0/24"))
+    >>> make_subnet_claim_name(IPv4Network("10.99.0.0/24"))
     'subnet-10.99.0.0-24'
     """
     return f"{_SUBNET}{subnet.network_address}-{subnet.prefixlen}"
 
 
-def overlapping_claim(subnet: IPv4Network) -> IPv4Network | None:
+def find_overlapping_claim(subnet: IPv4Network) -> IPv4Network | None:
     """Return another claimed subnet that overlaps this one, or None.
 
     Call this after claiming `subnet`: of two labs that start at the same time, at least one then sees the other.
     """
-    for name in claim_names():
+    for name in find_claim_names():
         if not name.startswith(_SUBNET):
             continue
         other = IPv4Network(name.removeprefix(_SUBNET).replace("-", "/"))
-        if other != subnet and other.overlaps(subnet) and holder_of(name):
+        if other != subnet and other.overlaps(subnet) and find_holder(name):
             return other
     return None

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sim.lab.claims import Claim, claim_names, holder_of, this_user
+from sim.lab.claims import Claim, find_claim_names, find_holder, find_user
 from sim.lab.model import LabError
 from sim.twins.hosts import netns
 
@@ -73,7 +73,7 @@ class LabEntry:
     @property
     def is_of_others(self) -> bool:
         """True if this is a live lab of another user."""
-        return self.state == "live" and self.user not in ("", this_user())
+        return self.state == "live" and self.user not in ("", find_user())
 
     def as_json(self) -> dict[str, Any]:
         """Return the entry of `--status`."""
@@ -90,12 +90,12 @@ def find_labs() -> tuple[LabEntry, ...]:
         if os.geteuid() == 0
         else []
     )
-    ids = {match.group(1) for name in [*kernel_names, *claim_names()] if (match := _ID.match(name))}
+    ids = {match.group(1) for name in [*kernel_names, *find_claim_names()] if (match := _ID.match(name))}
     return tuple(_read_entry(lab_id) for lab_id in sorted(ids))
 
 
 def _read_entry(lab_id: str) -> LabEntry:
-    holder = holder_of(lab_id)
+    holder = find_holder(lab_id)
     count = len(netns.list_namespaces(f"{lab_id}-"))
     if holder is None:
         return LabEntry(lab_id, "", "debris", None, "", count)
@@ -131,7 +131,7 @@ def remove_debris(only: Iterable[str] | None = None) -> tuple[str, ...]:
     if only is not None:
         debris &= set(only)
     removed = tuple(lab_id for lab_id in sorted(debris) if _remove(lab_id))
-    for name in claim_names():
+    for name in find_claim_names():
         if name.startswith("subnet-") and (claim := Claim.take(name)):
             claim.release()
     return removed
@@ -177,7 +177,7 @@ def end_labs(lab_ids: Iterable[str]) -> tuple[str, ...]:
 def _signal(lab: LabEntry, number: signal.Signals) -> None:
     """Send a signal to the supervisor, if it is alive."""
     # Read now: while the process holds the claim, no other process can have its pid.
-    holder = holder_of(lab.id)
+    holder = find_holder(lab.id)
     if holder is not None and holder.pid:
         with suppress(ProcessLookupError):
             os.kill(holder.pid, number)
@@ -185,7 +185,7 @@ def _signal(lab: LabEntry, number: signal.Signals) -> None:
 
 def _wait_free(lab_id: str, timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
-    while holder_of(lab_id) is not None:
+    while find_holder(lab_id) is not None:
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_S)

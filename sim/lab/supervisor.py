@@ -23,7 +23,7 @@ from ipaddress import IPv4Interface, IPv4Network
 from pathlib import Path
 from typing import Any
 
-from sim.lab.claims import Claim, Holder, overlapping_claim, subnet_claim, this_user
+from sim.lab.claims import Claim, Holder, find_overlapping_claim, find_user, make_subnet_claim_name
 from sim.lab.inventory import LabNames, dismantle, remove_debris
 from sim.lab.model import Address, Document, LabError, SwitchDocument
 from sim.models.clock import RealClock, ScaledClock
@@ -122,8 +122,8 @@ def _check_kernel_hosts(document: Document) -> dict[str, str]:
 def _claim_lab(document: Document, stack: AsyncExitStack) -> str:
     """Claim a new lab id and the subnet, and return the id; raise `LabError` if any part of the subnet is in use."""
     lab_id = f"lb{secrets.token_hex(3)}"
-    holder = Holder(os.getpid(), document.lab, str(document.subnet), document.link.rate_mbps, this_user())
-    for name in (lab_id, subnet_claim(document.subnet)):
+    holder = Holder(os.getpid(), document.lab, str(document.subnet), document.link.rate_mbps, find_user())
+    for name in (lab_id, make_subnet_claim_name(document.subnet)):
         claim = Claim.take(name)
         if claim is None:
             raise subnet_taken(document.subnet, "another lab uses it")
@@ -131,7 +131,7 @@ def _claim_lab(document: Document, stack: AsyncExitStack) -> str:
         claim.write(holder)
     if document.hosts_mode == "kernel":
         check_free(document.subnet)
-    if rival := overlapping_claim(document.subnet):
+    if rival := find_overlapping_claim(document.subnet):
         raise subnet_taken(document.subnet, f"another lab uses {rival}")
     return lab_id
 

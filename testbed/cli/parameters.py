@@ -1,4 +1,4 @@
-"""Typer commands from the table: parameters made from a declaration, and the callback that runs it."""
+"""Typer commands made from the command table: parameters from a declaration, and the callback that runs it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _SERVER = Annotated[
     ),
 ]
 """Values of `DATABASE`, `_LEASE` and `_SERVER` are stored in context variables, so no function passes them on."""
-_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+_PASS_THROUGH_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Settings of a command that passes words on to another program."""
 
 DEFAULT_LAB = Path("labs/testbed12.yaml")
@@ -88,7 +88,7 @@ Callback = Callable[..., int]
 def add_command(app: typer.Typer, name: str) -> None:
     """Add a command of the table, or a group with its commands.
 
-    If the group itself has a declaration, it runs when no command of the group is named.
+    If the table declares the group itself, that command runs when no command of the group is named.
     """
     declared = load_command(name)
     names = [words.removeprefix(f"{name} ") for words in COMMANDS if words.startswith(f"{name} ")]
@@ -126,7 +126,7 @@ def _declaration_of(words: str) -> type[Command[Any]]:
 def _settings_of(command: type[Command[Any]]) -> dict[str, bool] | None:
     """Return the settings of a command that takes any words for another program; None for others."""
     has_rest = any(each.option.is_rest and not each.option.follows_dashes for each in fields_of(command))
-    return _PASSED_ON if has_rest else None
+    return _PASS_THROUGH_SETTINGS if has_rest else None
 
 
 def _help_of(words: str, declared: type[Command[Any]]) -> str:
@@ -183,7 +183,7 @@ def make_callback(words: str, declared: type[Command[Any]]) -> Callback:
 
 
 def _repeat(every_s: float | None, once: Callable[[], int], *, as_json: bool) -> int:
-    """Call `once` and return its exit code; with `every_s` repeat it until interrupted, also after errors."""
+    """Call `once` and return its exit code; with `every_s`, repeat it until interrupted, also after a LightbedError."""
     if every_s is None:
         return once()
     while True:
@@ -383,7 +383,7 @@ def _parameter(field: Field) -> inspect.Parameter:
 
 
 def _parser(text: Text) -> Callable[[str], Any]:
-    """Return the parser of an option. It raises `typer.BadParameter`, whose message typer begins with the option."""
+    """Return the parser of an option, which raises `typer.BadParameter`; typer puts the option before the message."""
 
     def parse(value: str) -> Any:
         try:

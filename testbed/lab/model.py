@@ -192,6 +192,6 @@ def logical_servers_of(lab: Lab) -> int:
         most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
         what = f"the server of host {most!r} is {counts[most]} logical servers, that of {least!r} {counts[least]}"
         raise TopologyError(
-            f"{lab.path}: {what}: with --hosts-of, choose hosts whose servers are divided alike"
+            f"{lab.path}: {what}: with --hosts-of, choose hosts whose servers have the same number of logical servers"
         )
     return next(iter(counts.values()), 1)

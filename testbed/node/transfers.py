@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 try:
-    from testbed.node.udp_ends import UdpIn, UdpOut, prepare
+    from testbed.node.udp_ends import UdpReceiver, UdpSender, bind_socket
 except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     sys.path.insert(0, str(Path(__file__).parent))
-    from udp_ends import UdpIn, UdpOut, prepare  # type: ignore[import-not-found,no-redef]
+    from udp_ends import UdpReceiver, UdpSender, bind_socket  # type: ignore[import-not-found,no-redef]
 
 SEGMENT = 1448
 """Payload of a TCP segment with time stamps in a packet of 1500 bytes: MTUs of laboratories are larger."""
@@ -86,7 +86,7 @@ class TcpOut:
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT)
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connection.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, job["control"].encode())
-        prepare(self.connection, job)
+        bind_socket(self.connection, job)
         self.connection.settimeout(CONNECT_S)
         self.connection.connect((job["next"], job["port"]))
         self.connection.setblocking(False)
@@ -174,14 +174,14 @@ class TcpIn:
 
 def open_outgoing(job: dict[str, Any]) -> Outgoing:
     """Return the sending end of a job. Raises `OSError`."""
-    return TcpOut(job) if job["transport"] == "tcp" else UdpOut(job)
+    return TcpOut(job) if job["transport"] == "tcp" else UdpSender(job)
 
 
 def open_incoming(member: dict[str, Any]) -> Incoming | None:
     """Return the receiving end of a job; None where nothing arrives."""
     if member["listen"] is None:
         return None
-    return TcpIn(member["listen"]) if member["transport"] == "tcp" else UdpIn(member["listen"])
+    return TcpIn(member["listen"]) if member["transport"] == "tcp" else UdpReceiver(member["listen"])
 
 
 class Loop:

@@ -1,4 +1,7 @@
-"""The ends of a job's bursts over our transport on UDP. Standard library only: this file is copied to the hosts."""
+"""Sender and receiver of a job's bursts over the transport of `transport.py`, on UDP.
+
+This file uses the standard library only, because it is copied to the hosts.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +14,27 @@ from typing import Any
 
 try:
     from testbed.node.transport import PAYLOAD, Receiver, make_sender
-except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
+except ModuleNotFoundError:  # a copy on a host, beside a copy of transport.py
     sys.path.insert(0, str(Path(__file__).parent))
     from transport import PAYLOAD, Receiver, make_sender  # type: ignore[import-not-found,no-redef]
 
-TOGETHER = 8
+MAX_PACKETS_PER_ACK = 8
 """Maximum number of packets that one acknowledgement covers."""
 
 
-def prepare(connection: socket.socket, job: dict[str, Any]) -> None:
+def bind_socket(connection: socket.socket, job: dict[str, Any]) -> None:
     """Set the priority of a socket's packets, and bind it to its source address."""
     if job["mark"]:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, job["mark"])
     connection.bind((job["source"], 0))
 
 
-class UdpOut:
-    """A part as packets of our transport."""
+class UdpSender:
+    """The end that sends the parts of a burst as packets of the transport."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.connection = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        prepare(self.connection, job)
+        bind_socket(self.connection, job)
         self.connection.connect((job["next"], job["port"]))
         self.connection.setblocking(False)
         self.sending = make_sender(job["control"], job["slope"], job["intercept"])
@@ -49,12 +52,12 @@ class UdpOut:
         return self.sending.retransmits
 
     def begin(self, size: int, pace: float) -> None:
-        """Begin a part."""
+        """Begin a part of `size` bytes; `pace` limits it to that many bytes per second (0: no limit)."""
         self.sending.begin(max(1, round(size / PAYLOAD)))
         self.began_s, self.pace, self.sent = time.monotonic(), pace, 0
 
     def write(self) -> float | None:
-        """Send what window and pace allow."""
+        """Send the packets that window and pace allow; return when to call this again (None: no deadline)."""
         now = time.monotonic()
         room = int((now - self.began_s) * self.pace / PAYLOAD) + 1 - self.sent if self.pace else None
         for packet in [*self.sending.on_time(now), *self.sending.poll(now, room)]:
@@ -64,12 +67,12 @@ class UdpOut:
         due = self.sending.deadline
         if self.pace and self.sending.has_waiting:
             next_s = self.began_s + self.sent * PAYLOAD / self.pace
-            if next_s > now:  # else it is the window that has no room, and an acknowledgement makes it
+            if next_s > now:  # otherwise the window is full, until an acknowledgement comes
                 return min(due or next_s, next_s)
         return due
 
     def read(self) -> None:
-        """Take acknowledgements, as many as are here."""
+        """Handle all acknowledgements that have arrived."""
         with suppress(OSError):
             while True:
                 self.sending.on_packet(self.connection.recv(2048), time.monotonic())
@@ -79,7 +82,7 @@ class UdpOut:
         self.connection.close()
 
 
-class UdpIn:
+class UdpReceiver:
     """The end that acknowledges packets."""
 
     def __init__(self, address: str) -> None:
@@ -92,11 +95,11 @@ class UdpIn:
 
     @property
     def is_done(self) -> bool:
-        """True when as many packets as were expected are here."""
+        """True when all expected packets have arrived."""
         return self.receiver.received >= self.expected
 
     def expect(self, size: int) -> None:
-        """Expect a part."""
+        """Expect a part of `size` bytes."""
         self.expected += max(1, round(size / PAYLOAD))
 
     def write(self) -> float | None:
@@ -111,7 +114,7 @@ class UdpIn:
                 packet, sender_address = self.connection.recvfrom(2048)
                 acknowledgement = self.receiver.on_packet(packet) or acknowledgement
                 waiting += 1
-                if waiting == TOGETHER and acknowledgement:
+                if waiting == MAX_PACKETS_PER_ACK and acknowledgement:
                     self._answer(acknowledgement, sender_address)
                     acknowledgement, waiting = None, 0
         if acknowledgement:

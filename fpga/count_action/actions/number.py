@@ -55,7 +55,7 @@ class Advance(Kind):
         return action.modulo - 1
 
     def describe(self, action: Action, name: str) -> str:
-        return f"{name} goes up by one, and from {action.modulo - 1} to 0"
+        return f"{name} counts from 0 to {action.modulo - 1}, then starts again at 0"
 
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         if not edge.fires(module, action.on):
@@ -100,7 +100,7 @@ class Store(Kind):
         return f"store {texts.sample(ref)} width {action.width} as {action.output}"
 
     def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
-        """Return the shape of the stored number; the kept lanes of a stream take one bit per lane (R18)."""
+        """Return the shape of the stored number; `keep` of a stream has one bit per lane (R18)."""
         if action.width is not None:
             return Shape(1, action.width, signed=False)
         width = (

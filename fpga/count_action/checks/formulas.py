@@ -65,9 +65,13 @@ def _find_target_errors(graph: Graph, module: Module, count: Count) -> Diagnosti
         return
     targets = [ref.name for operator, ref in leaves(module.value(aim)) if operator == "target"]
     if count.target not in targets[:1]:
-        message = f"the first target in the formula that {quote(count.name)} has to reach is not its target"
+        message = (
+            f"the formula that {quote(count.name)} has to reach does not name the target of this count first"
+        )
         yield make_diagnostic(
-            aim.at or count.at, message, "Name its target in the formula, or write a target alone."
+            aim.at or count.at,
+            message,
+            "Name the target of the count first in the formula, or write a target alone.",
         )
     elif min(graph.interval(module.value(aim))) < 0:
         message = f"the value that {quote(count.name)} has to reach can be negative"
@@ -76,7 +80,9 @@ def _find_target_errors(graph: Graph, module: Module, count: Count) -> Diagnosti
 
 def _find_bound_errors(graph: Graph, module: Module, count: Count) -> Diagnostics:
     if count.goes_down and count.kind is CountKind.LEVEL:
-        message = f"level count {quote(count.name)} cannot go down or have a bound, because it keeps nothing"
+        message = (
+            f"level count {quote(count.name)} cannot go down or have a bound, because it stores no value"
+        )
         yield make_diagnostic(count.at, message, "Use CountKind.ACCUMULATE.")
     if count.bound is None or [*find_value_errors(module, count.bound, count.at)]:
         return
@@ -137,7 +143,7 @@ def _find_too_large(graph: Graph, module: Module, value: Operand) -> Diagnostics
 
 
 def find_constant_conditions(graph: Graph) -> Diagnostics:
-    """Yield a warning for each comparison in a condition whose result is constant."""
+    """Yield a warning for each comparison that is part of a condition and always has the same result."""
     for module in graph.datapath.modules:
         for count in module.counts:
             for condition in count.gate:
@@ -170,7 +176,7 @@ def _find_constant(graph: Graph, comparison: Operation, at: Location | None) -> 
 
 
 def _can_hold(operator: str, left: Interval, right: Interval, *, other: bool = False) -> bool:
-    """Return whether a comparison of values in two intervals can hold; with `other`, whether it must."""
+    """Return whether a comparison can be true for some values of two intervals; with `other`, whether it is for all."""
     (low, high), (first, last) = left, right
     possible = {
         "==": low <= last and first <= high,

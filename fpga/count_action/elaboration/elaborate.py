@@ -109,7 +109,7 @@ class Elaborator(FormulaElaborator):
                     constant += term.sign * evaluate(term.value, inner)
         bound = self._elaborate_bound(text, values)
         if not text.accumulates and (constant < 0 or references[-1] or bound):
-            message = "a level count cannot go down or have a bound, because it keeps nothing (R17)"
+            message = "a level count cannot go down or have a bound, because it stores no value (R17)"
             raise Refused(text.at, message, "Write `over cycles`, or remove `-` and `at most`.")
         if text.picking:
             check_choice(text, text.picking, references[1], constant)

@@ -388,9 +388,7 @@ class _Resolver:
         if reference.module is None and cleared_by is not None:
             return Action(cleared_by, on, reference.label, at=action.at, **action.words)
         if action.words["wins"]:
-            raise Refused(
-                action.at, "only the clear of a flag can win: nothing sets a count", "Remove `wins`."
-            )
+            raise Refused(action.at, "`wins` applies to flags only", "Remove `wins`.")
         owner = module if reference.module is None else self._names.modules.get(reference.module)
         if owner is None:
             hint = did_you_mean(str(reference.module), self._names.modules)

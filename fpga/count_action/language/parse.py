@@ -82,7 +82,7 @@ def _parser() -> Any:
 
 @dataclass
 class _Budget:
-    """Number of tokens that may still be read of one text, summed over all parses of it."""
+    """Number of tokens that may still be read. All parses of one text share the budget."""
 
     file: str
     left: int = _MAX_TOKENS
@@ -121,7 +121,7 @@ def _parse(text: str, file: str, budget: _Budget) -> FileText:
 
 def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
     at = _location(mistake, text, file)
-    before = _word_before(text, mistake)
+    before = _character_before(text, mistake)
     if isinstance(mistake, _lark().UnexpectedCharacters):
         unexpected = quote(text[mistake.pos_in_stream])
         return make_diagnostic(
@@ -147,7 +147,7 @@ def _at_end(mistake: Any) -> bool:
     return getattr(mistake, "token", None) is not None and mistake.token.type == "$END"
 
 
-def _word_before(text: str, mistake: Any) -> str:
+def _character_before(text: str, mistake: Any) -> str:
     return (
         ""
         if _at_end(mistake)

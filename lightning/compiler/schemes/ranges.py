@@ -3,9 +3,9 @@
 | `ranges` | largest kept |
 |---|---|
 | `min-max` | the largest seen |
-| `percentile` | of the magnitudes seen that are not 0 |
-| `entropy` | where the distribution, rounded to 256 levels, differs least from the one seen |
-| `error` | of several, where the outputs of the layer differ least from the float ones, in the integers of light |
+| `percentile` | a percentile of the magnitudes seen, without zeros |
+| `entropy` | the value at which rounding to 256 levels changes the distribution of the magnitudes least |
+| `error` | of several candidates, the one whose outputs, in photonic arithmetic, are nearest to the float outputs |
 
 `error` includes noise, which is a fixed number of steps: a smaller range makes steps and noise finer, but clips more.
 
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.lowering import Lowered, lower, photonic_nodes, vectors_of
+from lightning.compiler.lowering import Lowered, lower, make_vectors, photonic_nodes
 from lightning.compiler.model import FULL
 from lightning.compiler.options import Options
 from lightning.errors import CompileError
@@ -32,7 +32,7 @@ from lightning.networks.network import Network, Node
 
 _IMAGES = 256
 """Most samples on which ranges are measured; of more, this many are chosen at random."""
-_FEWEST = 8
+_MIN_IMAGES = 8
 _FLOATS = 2**26
 """Limit of the largest tensor of all samples, or of their vectors; fewer samples are used above it."""
 _VECTORS = (64, 1024)
@@ -60,33 +60,33 @@ _STEP = 16
 
 @dataclass(frozen=True)
 class Observed:
-    """Input of one photonic layer."""
+    """Observations of the input of one photonic layer."""
 
     layer: Lowered
     magnitudes: Floats
-    """Of all activations seen, flat."""
+    """Magnitudes of all activations seen, as a flat array."""
     vectors: Floats
-    """(vectors, groups, terms) some of them."""
+    """A sample of the activations as vectors, of shape (vectors, groups, terms)."""
     signed: bool
-    """Whether any would be rounded to less than 0."""
+    """Whether some activation would be rounded to a value below 0."""
     rectified: bool
-    """Whether nothing but rectifiers takes the outputs, so that negative ones do not matter."""
+    """Whether only rectifiers read the outputs of the layer, so that negative outputs do not matter."""
 
 
 def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Observed]:
     """Yield the photonic layers in the order of execution, each with its inputs in the float network.
 
-    Raise `CompileError` if values are not finite, or nearly.
+    Raise `CompileError` if the outputs of a layer could be infinite or NaN, or are close to the limit of float32.
     """
     random = np.random.default_rng(seed)
     positive, rectified = never_negative(network), find_rectified(network)
     largest = max(prod(shape) for shape in network.shapes.values())
     for node, activations in _inputs(network, _choose_rows(raw, _affordable_images(largest), random)):
         layer = lower(network, node)
-        cut = vectors_of(layer, _choose_rows(activations, _affordable_images(layer.values), random))
+        cut = make_vectors(layer, _choose_rows(activations, _affordable_images(layer.values), random))
         vectors = _choose_rows(cut, _sample_size(layer), random)
         magnitudes = np.abs(activations).ravel()
-        # Sums that float32 could not hold; NaN is one of them.
+        # Reject sums that float32 could not hold. Written with `not`, the condition also rejects NaN.
         weights = np.abs(layer.weights).sum(axis=2, dtype=np.float64).max(initial=0.0)
         if not float(magnitudes.max(initial=0.0)) * float(weights) < _TOO_LARGE:
             raise CompileError(
@@ -100,11 +100,14 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
 
 
 def never_negative(network: Network) -> frozenset[str]:
-    """Return the tensors that are never negative: of a rectifier, or of operations that keep them so."""
+    """Return the tensors that are never negative.
+
+    They are outputs of operations that are never negative, or that keep inputs nonnegative.
+    """
     tensors: set[str] = set()
     for node in network.nodes:
         keeps_sign = node.operation in _KEEPS_SIGN and all(
-            _positive(name, tensors, network) for name in node.inputs
+            _is_nonnegative(name, tensors, network) for name in node.inputs
         )
         clipped = node.operation == "Clip" and node.attributes["min"] >= 0
         if keeps_sign or clipped or node.operation in _NOT_NEGATIVE:
@@ -122,7 +125,7 @@ def find_rectified(network: Network) -> frozenset[str]:
     return frozenset(name for name, rectifiers in takers.items() if rectifiers == {True})
 
 
-def _positive(name: str, tensors: set[str], network: Network) -> bool:
+def _is_nonnegative(name: str, tensors: set[str], network: Network) -> bool:
     constant = network.constants.get(name)
     return name in tensors if constant is None else bool(np.all(constant >= 0))
 
@@ -145,7 +148,7 @@ def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Flo
 
 def _affordable_images(values: int) -> int:
     """Return the number of images to use, for `values` values per image."""
-    return min(_IMAGES, max(_FEWEST, _FLOATS // max(values, 1)))
+    return min(_IMAGES, max(_MIN_IMAGES, _FLOATS // max(values, 1)))
 
 
 def _sample_size(layer: Lowered) -> int:
@@ -174,8 +177,9 @@ def find_candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:
 def find_best(errors: Sequence[float], noises: Sequence[float]) -> int:
     """Return the index of the range, largest first, with the least mean square error including noise.
 
-    Errors that are nearly the least count as equal, and of equal sums the first is used: without noise, the largest
-    range that is not worse. Noise grows with the range, so more noise never selects a larger range.
+    Errors up to `_NO_WORSE` times the least count as equal. Of equal sums the first wins, so without noise the result
+    is the largest range whose error counts as least. Noise grows with the range, so more noise never selects a larger
+    range.
 
     >>> find_best([14, 10, 20, 90], [0, 0, 0, 0])
     0
@@ -200,9 +204,10 @@ def find_least_divergent(magnitudes: Floats) -> float:
 
 
 def _divergence(counts: Doubles, bins: int) -> float:
-    """Return the divergence of the first `bins` bins, with the tail in the last, from the same in 256 levels.
+    """Return the divergence between the histogram clipped to `bins` bins and that histogram rounded to 256 levels.
 
-    A level's counts are spread evenly over its nonempty bins.
+    Clipping adds the counts of all further bins to the last bin. Rounding spreads the counts of each level evenly over
+    the nonempty bins of that level.
     """
     original = counts[:bins].copy()
     levels = np.arange(bins) * _LEVELS // bins
@@ -215,7 +220,7 @@ def _divergence(counts: Doubles, bins: int) -> float:
 
 
 def _kullback_leibler(original: Doubles, rounded: Doubles) -> float:
-    """Sum p log(p / q); what q cannot have and p has counts as a millionth.
+    """Return the sum of p log(p / q), where a q below 1e-6 counts as 1e-6.
 
     >>> round(_kullback_leibler(np.array([0.5, 0.5]), np.array([0.25, 0.75])), 4)
     0.1438

@@ -1,8 +1,8 @@
 """Drift: whether a calibration is still valid, and a short recalibration if it is not.
 
 Biases drift with temperature and time. A few known products are measured and decoded; if their error exceeds a
-limit, the device needs a new calibration. If only modulators have drifted, one sweep of each is enough: the
-coefficients of detector and extinction stay, and the strength of the light is taken from the sweeps.
+limit, the device needs a new calibration. If only modulators have drifted, one sweep of each modulator is enough: the
+coefficients of detector and extinction remain valid, and the sweeps show the strength of the light.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from lightning.kit.calibration.measurement.pairs import sum_truth
 from lightning.kit.calibration.measurement.transfer import PARTNER, POINTS, RESIDUAL, Rows, Sweep, sweep_all
 
 LIMIT = 1.3
-"""Root mean square error of decoded references, of 255: 99.5 per cent accuracy."""
+"""Limit of the root mean square error of decoded references, in units of 1/255. It means 99.5 per cent accuracy."""
 INTERVAL_S = 600.0
 SHOTS = 16
-_STEPS = (0, 64, 128, 192, 255)
+_VALUES = (0, 64, 128, 192, 255)
 REFERENCES = np.array(
-    [[a, b, 0, 0] for a in _STEPS for b in _STEPS] + [[0, 0, a, b] for a in _STEPS for b in _STEPS]
+    [[a, b, 0, 0] for a in _VALUES for b in _VALUES] + [[0, 0, a, b] for a in _VALUES for b in _VALUES]
 )
 """(50, 4) values whose products are known."""
 
@@ -43,9 +43,9 @@ class Drift:
     """Root mean square error."""
     mean: float
     worst: float
-    """Greatest magnitude."""
+    """Largest magnitude of an error."""
     limit: float
-    """Of `rms`."""
+    """The limit of `rms`."""
 
     @property
     def recalibrate(self) -> bool:
@@ -113,9 +113,8 @@ class Monitor:
 def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, shots: int = 4) -> Calibration:
     """Return the calibration with curves, words and gains from one new sweep per modulator.
 
-    Raise `CalibrationError` if that does not correct the products: a modulator shows no fringe any more, a
-    curve leaves more than `RESIDUAL` unexplained (a converter or an amplifier clips), or known products are still
-    wrong afterwards. Then a full calibration is needed.
+    Raise `CalibrationError` if a full calibration is needed: a modulator shows no fringe any more, a curve leaves more
+    than `RESIDUAL` unexplained (a converter or an amplifier clips), or known products are still wrong afterwards.
     """
     curves = [modulator.curve for modulator in calibration.modulators]
     try:
@@ -136,7 +135,7 @@ def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, s
     fresh = replace(
         calibration, modulators=modulators, decoder=decoder, made=datetime.now(UTC), origin="measured"
     )
-    # The references light one pair at a time; only the brightest sum shows whether two full products clip.
+    # A reference lights only one pair. The brightest sum, with both pairs lit, shows whether two full products clip.
     deviation = measure_drift(rows, fresh)
     brightest = rows.read(fresh.word_table(BRIGHTEST), shots=SHOTS)
     missing = float(sum_truth(BRIGHTEST)[0] - fresh.decode_table(brightest.levels, BRIGHTEST)[0])
@@ -154,7 +153,7 @@ def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, s
 
 
 def _refresh(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
-    """Return the modulator with the new curve; in sums it opens to the same share as before."""
+    """Return the modulator with the new curve. In sums, it opens to the same share of its range as before."""
     sweep, partner = sweeps[index], sweeps[PARTNER[index]]
     full = make_encoder(sweep.curve)
     factor = (old.shared.top - old.shared.floor) / (old.encoder.top - old.encoder.floor)
@@ -164,7 +163,7 @@ def _refresh(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
 
 
 def _rescale(calibration: Calibration, new: tuple[Modulator, ...]) -> Decoder:
-    """Return the decoder for the present light: each pair's gain and leaks, scaled by the ratio of its amplitudes."""
+    """Return the decoder with gains and leaks scaled to the light that the new sweeps have shown."""
     old, decoder = calibration.modulators, calibration.decoder
     ratios = []
     for pair in (0, 1):
@@ -180,5 +179,5 @@ def _rescale(calibration: Calibration, new: tuple[Modulator, ...]) -> Decoder:
 
 
 def _brightness(modulator: Modulator) -> float:
-    """Return the counts of its pair with both modulators fully open."""
+    """Return the amplitude in counts that the pair of this modulator has with both modulators fully open."""
     return modulator.curve.amplitude / max(modulator.partner_share, 1e-6)

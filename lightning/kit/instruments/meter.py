@@ -17,7 +17,7 @@ class PowerMeter(Protocol):
         ...
 
     def power_w(self) -> float:
-        """Return the power in W; in the dark, noise of either sign."""
+        """Return the power in W. In the dark this is noise, which can be negative."""
         ...
 
     def power_dbm(self) -> float:

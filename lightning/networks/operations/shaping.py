@@ -71,7 +71,7 @@ def add_squeeze(builder: Builder, call: Call) -> str:
     requested = builder.find_constant(call, 1)
     if requested is None:
         if not builder.batched:
-            raise call.make_error("removes the batch axis too", "Name the axes that it removes")
+            raise call.make_error("removes the batch axis too", "Name the axes that Squeeze removes")
         return builder.reshape(x, [size for size in shape if size != 1], call.name)
     removed = {builder.axis(call, int(axis), rank) for axis in requested.reshape(-1)}
     if any(shape[axis - 1] != 1 for axis in removed):

@@ -214,7 +214,7 @@ class TelescentCli(SwitchDriver):
         if actual != expected:
             raise transaction.make_conflict(step.before, self.read().connections, device=self._address)
         if reading.is_reserved and not self._options.force:
-            raise planning.unfit_error(
+            raise planning.make_unfit_error(
                 PortState.LOCKED, (source,), device=self._address, received=reading.state
             )
 

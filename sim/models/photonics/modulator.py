@@ -88,7 +88,8 @@ def transmission(modulator: Modulator, voltage_v: npt.ArrayLike) -> Array:
 def slope_per_v(modulator: Modulator, voltage_v: npt.ArrayLike) -> Array:
     """Return dT/dV = L (1 - r) pi / (2 V_pi) sin(pi (V - V_null) / V_pi), in 1/V: the derivative of `transmission`.
 
-    At quadrature of a perfect modulator it is pi / (2 V_pi), so that one step of 255 is 0.25 % of V_pi: 12.5 mV of 5 V.
+    The slope of a perfect modulator at quadrature is pi / (2 V_pi). A change of T by 1/255 then takes 0.25 % of V_pi,
+    which is 12.5 mV if V_pi is 5 V.
 
     >>> perfect = Modulator(extinction_db=200.0, insertion_loss_db=0.0)
     >>> f"{1 / 255 / slope_per_v(perfect, 2.5) * 1e3:.1f} mV"
@@ -100,9 +101,10 @@ def slope_per_v(modulator: Modulator, voltage_v: npt.ArrayLike) -> Array:
 
 
 def encoding_v(modulator: Modulator, value: npt.ArrayLike) -> Array:
-    """Return the voltage at which T is floor + (top - floor) * x, V_null + 2 V_pi / pi * asin(sqrt(x)), for x in 0..1.
+    """Return the voltage at which T = floor + (top - floor) * x, for each x in 0..1.
 
-    This inverts `transmission` between null and peak. Raise ValueError for values outside 0..1.
+    The voltage is V_null + 2 V_pi / pi * asin(sqrt(x)), the inverse of `transmission` between null and peak. Raise
+    ValueError for values outside 0..1.
 
     By hand: asin(sqrt(0.25)) = 30 degrees, a third of 90: a third of V_pi.
 

@@ -32,9 +32,9 @@ _FAULT_OF_A_PORT: Mapping[Reason, str] = {
 class SwitchFaults(LineFaults):
     """Faults that a test or a demonstration may set on a switch.
 
-    `dropped_commands` is how many of the next changes are ignored without an error. `stuck` pairs are never connected.
-    `lossy_db` maps pairs to their additional loss in dB. No light enters at `dark_inputs`. `swapped` maps an
-    input to the input whose fibre is plugged there, and the other way round.
+    The switch ignores the next `dropped_commands` changes without an error. `stuck` pairs are never connected.
+    `lossy_db` maps pairs to their additional loss in dB. No light enters at `dark_inputs`. `swapped` maps an input to
+    the input whose fibre is plugged there; a swap has two entries.
     """
 
     dropped_commands: int = 0
@@ -63,10 +63,10 @@ class Change:
 class SwitchDevice:
     """State and motion of one simulated switch.
 
-    With `hitless`, a command that sets the whole configuration leaves unchanged circuits lit; this is not
-    confirmed for real devices, so families default to False. `boot_mode` selects the connections after a power
-    cycle: none (DARK), those present when the mode was set (RESTORE), or the last ones (AUTOSAVE). A `latching`
-    device (a patch panel, whose fibres stay plugged) keeps circuits and light without power in every mode.
+    With `hitless`, a command that sets the whole configuration leaves unchanged circuits lit. This is not confirmed for
+    real devices, so families default to False. `boot_mode` selects the connections after a power cycle: none (DARK),
+    the connections when the mode was set (RESTORE), or the last connections (AUTOSAVE). A `latching` device (a patch
+    panel, whose fibres stay plugged) keeps circuits and light without power in every mode.
     """
 
     def __init__(
@@ -122,21 +122,23 @@ class SwitchDevice:
     @property
     def lit(self) -> Connections:
         """Connections that pass light now, input to output."""
-        dark = self._unplugged_inputs | {s for s in self._settled if self.fibre(s) in self.faults.dark_inputs}
+        dark = self._unplugged_inputs | {
+            s for s in self._settled if self.find_plugged_input(s) in self.faults.dark_inputs
+        }
         return {
             source: output
             for source, output in self._settled.items()
             if source not in dark and self.matrix.passes((source, output))
         }
 
-    def fibre(self, source: int) -> int:
+    def find_plugged_input(self, source: int) -> int:
         """Return the input whose fibre is plugged at `source`: another input after the fault `swap_fibres`."""
         return self.faults.swapped.get(source, source)
 
     @property
     def light_paths(self) -> Connections:
         """The output that the light of each fibre reaches. It differs from `lit` only for swapped fibres."""
-        return {self.fibre(source): output for source, output in self.lit.items()}
+        return {self.find_plugged_input(source): output for source, output in self.lit.items()}
 
     def is_moving(self, source: int) -> bool:
         """Return True if the mirrors of an input are still moving."""
@@ -145,10 +147,10 @@ class SwitchDevice:
     def power_dbm(self, port: int) -> float:
         """Return the reading of the power monitor of a port in dBm. Raise `Refused` if the port does not exist."""
         if self.matrix.is_input(port):
-            if self.fibre(port) in self.faults.dark_inputs:
+            if self.find_plugged_input(port) in self.faults.dark_inputs:
                 self.faults.fired["dark_input"] += 1
                 return DARK_FLOOR_DBM
-            return self.plant.input_power_dbm(self.name, self.fibre(port))
+            return self.plant.input_power_dbm(self.name, self.find_plugged_input(port))
         if port in {self.matrix.connections.get(source) for source in self.faults.dark_inputs}:
             self.faults.fired["dark_input"] += 1
         return self.plant.output_power_dbm(self.name, port)
@@ -208,12 +210,12 @@ class SwitchDevice:
     def unplug(self, source: int) -> None:
         """Unplug the fibre of an input. The circuit of the input is dark until `plug_in`."""
         self._unplugged_inputs.add(source)
-        self.republish()
+        self.report_light()
 
     def plug_in(self, source: int) -> None:
         """Plug the fibre of an input in again, at the output that the commanded connections give."""
         self._unplugged_inputs.discard(source)
-        self.republish()
+        self.report_light()
 
     def start(self, motion: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a motion as a task, which `power_off` and `stop` cancel."""
@@ -225,14 +227,14 @@ class SwitchDevice:
     def set_disabled(self, ports: set[int], *, disabled: bool) -> None:
         """Close (`disabled`) or open the shutters of ports."""
         (self.matrix.disabled.update if disabled else self.matrix.disabled.difference_update)(ports)
-        self.republish()
+        self.report_light()
 
     def set_boot_mode(self, mode: BootMode) -> None:
         """Set the boot mode, and save the current connections for the next boot."""
         self._boot_mode = mode
         self._saved = dict(self.matrix.connections)
 
-    def republish(self) -> None:
+    def report_light(self) -> None:
         """Report the circuits that pass light, and their attenuation, to the plant."""
         attenuators: dict[int, Attenuator] = {
             output: self._attenuator((source, output)) for source, output in self.lit.items()
@@ -249,7 +251,7 @@ class SwitchDevice:
         for callback in self._when_powerless:
             callback()
         self._end_busy()
-        self.republish()
+        self.report_light()
 
     def boot(self) -> None:
         """Restore the connections that the boot mode keeps; they pass light after `switch_time_s`.
@@ -258,7 +260,7 @@ class SwitchDevice:
         """
         if self.latching:
             self._settled = dict(self.matrix.connections)
-            self.republish()
+            self.report_light()
             return
         self.matrix.connections = dict(self._saved) if self._boot_mode != "DARK" else {}
         if self.matrix.connections:
@@ -294,11 +296,11 @@ class SwitchDevice:
         for source in inputs:
             self._moving[source] = self.changes
             self._settled.pop(source, None)
-        motion = self.start(self._arrive(self.changes, arrival_s))
-        self.republish()
+        motion = self.start(self._finish_motion(self.changes, arrival_s))
+        self.report_light()
         return motion
 
-    async def _arrive(self, change: int, arrival_s: float) -> None:
+    async def _finish_motion(self, change: int, arrival_s: float) -> None:
         """Light the circuits of one change at `arrival_s`, except inputs that a later change has moved again."""
         await self.clock.sleep(arrival_s - self.clock.now())
         for source in [source for source, mover in self._moving.items() if mover == change]:
@@ -306,7 +308,7 @@ class SwitchDevice:
             if source in self.matrix.connections:
                 self._settled[source] = self.matrix.connections[source]
         try:
-            self.republish()
+            self.report_light()
         finally:
             if not self._moving:
                 self._end_busy()

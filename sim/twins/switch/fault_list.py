@@ -166,14 +166,14 @@ class FaultBoard:
             port = request.whole("port")
             self._device.matrix.check_port(port)
             ports.add(port)
-            self._device.republish()
+            self._device.report_light()
 
         def remove(request: Request) -> None:
             if "port" in request:
                 ports.discard(request.whole("port"))
             else:
                 ports.clear()
-            self._device.republish()
+            self._device.report_light()
 
         return Fault(add, remove, main="port")
 
@@ -187,22 +187,22 @@ class FaultBoard:
             self._faults.swapped.pop(self._faults.swapped.pop(port, port), None)
         self._faults.swapped.update({one: other, other: one})
         self._faults.fired["swap_fibres"] += 1
-        self._device.republish()
+        self._device.report_light()
 
     def _unswap(self) -> None:
         self._faults.swapped.clear()
-        self._device.republish()
+        self._device.report_light()
 
     def _make_lossy(self, request: Request) -> None:
         self._faults.lossy_db[request.pair("pair")] = request.number("loss_db")
-        self._device.republish()
+        self._device.report_light()
 
     def _make_clear(self, request: Request) -> None:
         if "pair" in request:
             self._faults.lossy_db.pop(request.pair("pair"), None)
         else:
             self._faults.lossy_db.clear()
-        self._device.republish()
+        self._device.report_light()
 
 
 def _remove_pair(pairs: set[Pair], request: Request) -> None:

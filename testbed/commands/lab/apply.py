@@ -215,7 +215,9 @@ class _Confirmation:
             return
         self.armed = confirmations.arm(lambda: self._start(report.epoch), report.epoch)
         due = self.armed.due_at[:19].replace("T", " ")
-        note(f"rolls back to epoch {self.armed.back_to} at {due} UTC, unless `testbed confirm` runs before")
+        note(
+            f"The lab rolls back to epoch {self.armed.back_to} at {due} UTC, unless you run `testbed confirm` first"
+        )
 
     def describe(self) -> AwaitedConfirmation | None:
         """Return the confirmation for the document; None without `--confirm-within`."""

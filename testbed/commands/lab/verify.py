@@ -147,7 +147,11 @@ def _complete(choice: DesignChoice, report: VerifyReport, runs_dir: Path) -> tup
 
 
 def _summary(report: VerifyReport) -> str:
-    heard = f", {count_noun(report.links_received, 'link')} heard by probe" if report.links_received else ""
+    heard = (
+        f", {count_noun(report.links_received, 'one-way link')} heard by probe"
+        if report.links_received
+        else ""
+    )
     heard += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
     if report.loss_floor is not None:
         heard += f"; a loss of {report.loss_floor:.1%} on any link is found with 99 % confidence"

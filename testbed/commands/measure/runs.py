@@ -304,12 +304,17 @@ class RunsTrend(Command[TrendDocument]):
     def run(self, place: Place) -> TrendDocument:
         """Find the changes. Raises `JournalError`."""
         from testbed.measure.results.store import RunStore
-        from testbed.measure.trends.report import bandwidth_series, find_trends, power_series, select_series
+        from testbed.measure.trends.report import (
+            find_trends,
+            read_bandwidth_series,
+            read_power_series,
+            select_series,
+        )
 
         stored = RunStore(place.runs_dir).list_runs()
         series = (
-            *bandwidth_series(stored, every_size=self.every_size),
-            *power_series(place.runs_dir, stored),
+            *read_bandwidth_series(stored, every_size=self.every_size),
+            *read_power_series(place.runs_dir, stored),
         )
         report = find_trends(place.runs_dir, select_series(series, self.lab, self.quantity), self.rate)
         short = f", {report.short} too short (below 6 values)" if report.short else ""

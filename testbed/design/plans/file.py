@@ -225,7 +225,7 @@ def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strate
             raise operator.make_error("grid", fault)
         shardings.append(sharding)
     if not names:
-        raise part.make_error("operators", "it is empty: a workload has at least 1")
+        raise part.make_error("operators", "it is empty: give at least one entry")
     return tuple(names), Strategy(tuple(shardings), part.read_count("microbatches"))
 
 

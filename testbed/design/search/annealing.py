@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from testbed.design.search.chains import Point, Stop
-from testbed.design.search.edge_swap import Tries, neighbour_findings, propose_starts, swap
+from testbed.design.search.edge_swap import TrialBudget, list_neighbours, propose_starts, swap
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import Simulator
@@ -252,7 +252,7 @@ class Annealer:
         return at._replace(point=self.moves.propose(at.point, chance))
 
     def _links(self, finding: Finding) -> Sequence[Finding]:
-        return list(neighbour_findings(finding, frozenset()))
+        return list(list_neighbours(finding, frozenset()))
 
     def counts(self, wanted: Sequence[int] = _MICROBATCHES) -> list[int]:
         """Return the numbers of microbatches to try; only the problem's own if it is not 1."""
@@ -283,7 +283,7 @@ class Annealer:
 
         findings = [at.finding, *(start.finding for start in propose_starts(objective, strategy))]
         ends = [
-            swap(start, cost_of(start), cost_of, demand, Tries(_TRIES))
+            swap(start, cost_of(start), cost_of, demand, TrialBudget(_TRIES))
             for start in dict.fromkeys(findings)
             if start.matching_degree == degree
         ]

@@ -1,11 +1,13 @@
-"""Local search over links for a strategy: one edge swap after the other, judged by the closed form.
+"""Local search for the links of a strategy: one small change after the other, judged by the closed form.
 
 TopologyFinder joins the pairs that send most. It considers neither the distances of the other pairs nor which messages
-delay the iteration. Here two links of one matching swap their ends, (a, b), (c, d) to (a, d), (c, b), or a stride
-is replaced by another of the same groups, as long as the iteration gets shorter. Rings stay rings and matchings stay
-matchings: the graph stays connected, and a topology that can be wired, with one switch or one per interface, still can.
+delay the iteration. This search applies two kinds of change, as long as a change shortens the iteration: two links of a
+matching swap their ends, so that (a, b), (c, d) become (a, d), (c, b); or a stride is replaced by another stride that
+makes rings of the same groups. Rings stay rings and matchings stay matchings. So the graph stays connected, and a
+topology that can be wired with one switch, or with one switch per interface, can still be wired after the change.
 
-The search begins from every number of links for pairs, since the best number depends on which pairs they join.
+The search starts once from each possible number of links for pairs, because the best number depends on the pairs that
+these links join.
 """
 
 from __future__ import annotations
@@ -29,14 +31,14 @@ Edge = tuple[int, int]
 Round = tuple[Edge, ...]
 
 MAX_TRIES = 240
-"""Topologies that are tried for all strategies of a search together: 1 s for 12 servers, 3 s for 32."""
-SHORTER = 5e-3
-"""Fraction by which a topology must shorten the iteration to be accepted: the closed form is no more accurate, and
-plans stay regular where nothing is gained."""
+"""Maximum number of topologies that a search tries, for all strategies together: 1 s for 12 servers, 3 s for 32."""
+MIN_IMPROVEMENT = 5e-3
+"""Fraction by which a topology must shorten the iteration to be accepted. The closed form is not more accurate than
+this, and plans stay regular where a change gains nothing."""
 
 
-class Tries:
-    """Budget of topologies to try: `left` may still be tried."""
+class TrialBudget:
+    """Budget of a search; `left` is the number of topologies that it may still try."""
 
     def __init__(self, left: int = MAX_TRIES) -> None:
         self.left = left
@@ -47,18 +49,19 @@ class Tries:
         return self.left >= 0
 
 
-def with_edge_swaps(
+def improve_by_edge_swaps(
     objective: StrategyObjective, proposals: Sequence[Proposal], stop: Stop | None = None
 ) -> tuple[Proposal, ...]:
-    """Return the strategies that cost less in closed form on another topology, with that topology.
+    """Return the strategies for which the search found a topology of lower cost in closed form, with that topology.
 
-    All strategies share `MAX_TRIES`, which the first ones use first. A `stop` ends the search and keeps its results.
+    All strategies share `MAX_TRIES`, in order: later strategies get what earlier ones leave. A `stop` ends the search
+    and keeps the results found so far.
     """
-    tries, improved = Tries(), []
+    tries, improved = TrialBudget(), []
     with Stop() if stop is None else stop:
         for proposal in proposals:
             best = _choose_best(objective, proposal, tries)
-            if best.closed_form_s < proposal.closed_form_s * (1 - SHORTER):
+            if best.closed_form_s < proposal.closed_form_s * (1 - MIN_IMPROVEMENT):
                 improved.append(best)
     return tuple(improved)
 
@@ -72,11 +75,11 @@ def propose_starts(objective: StrategyObjective, strategy: Strategy) -> Iterator
         yield Proposal(strategy, finding, objective.cost_on(point, finding))
 
 
-def improve(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
-    """Return the strategy on links improved by edge swaps until none helps or the tries are spent; deterministic.
+def improve(objective: StrategyObjective, proposal: Proposal, tries: TrialBudget) -> Proposal:
+    """Return the strategy on improved links. The search is deterministic.
 
-    The first swap that helps is applied, and the search continues behind it until a whole round brings nothing.
-    If no bytes pass between pairs, or there are more than `FEW_NODES` servers, nothing is tried.
+    It tries changes in a fixed order and applies each that helps, until no change helps or the tries are spent. It
+    tries nothing if no bytes pass between pairs, or if there are more than `FEW_NODES` servers.
     """
     point = objective.point(proposal.strategy)
     demand = objective.demand(point)
@@ -88,25 +91,25 @@ def improve(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> P
 
 
 def swap(
-    finding: Finding, cost: float, cost_of: Callable[[Finding], float], demand: Demand, tries: Tries
+    finding: Finding, cost: float, cost_of: Callable[[Finding], float], demand: Demand, tries: TrialBudget
 ) -> tuple[Finding, float]:
-    """Return the links after edge swaps, and their cost; each swap that lowers the cost by `SHORTER` is applied."""
+    """Apply each change that lowers the cost by more than `MIN_IMPROVEMENT`; return the new links and their cost."""
     simplex = finding.topology.simplex
     pairs = zip(demand.source.tolist(), demand.target.tolist(), strict=True)
     wanted = frozenset(_as_link(pair, simplex=simplex) for pair in pairs)
     turn, useless = 0, 0
-    others = list(neighbour_findings(finding, wanted))
+    others = list(list_neighbours(finding, wanted))
     while useless < len(others) and tries.take():
         other = others[turn % len(others)]
         other_cost = cost_of(other)
         turn, useless = turn + 1, useless + 1
-        if other_cost < cost * (1 - SHORTER):
+        if other_cost < cost * (1 - MIN_IMPROVEMENT):
             finding, cost, useless = other, other_cost, 0
-            others = list(neighbour_findings(finding, wanted))
+            others = list(list_neighbours(finding, wanted))
     return finding, cost
 
 
-def _choose_best(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
+def _choose_best(objective: StrategyObjective, proposal: Proposal, tries: TrialBudget) -> Proposal:
     ends = [
         improve(objective, start, tries)
         for start in (proposal, *propose_starts(objective, proposal.strategy))
@@ -119,8 +122,8 @@ def _as_link(pair: Edge, *, simplex: bool) -> Edge:
     return pair if simplex else (min(pair), max(pair))
 
 
-def neighbour_findings(finding: Finding, wanted: frozenset[Edge]) -> Iterator[Finding]:
-    """Yield all topologies that are one edge swap away, in a fixed order."""
+def list_neighbours(finding: Finding, wanted: frozenset[Edge]) -> Iterator[Finding]:
+    """Yield all topologies that are one edge swap or one change of a stride away, in a fixed order."""
     simplex = finding.topology.simplex
     rounds = tuple(
         (*bought, *filled) for bought, filled in zip(finding.matchings, finding.fillers, strict=True)

@@ -11,7 +11,7 @@ from sim.models.network.execution import simulate
 from sim.models.network.fabrics import ideal_switch
 from testbed.design.routing.route_sets import RouteSets
 from testbed.design.search.chains import Stop
-from testbed.design.search.edge_swap import SHORTER, Tries, improve, propose_starts
+from testbed.design.search.edge_swap import MIN_IMPROVEMENT, TrialBudget, improve, propose_starts
 from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import Installed, install, on_quick_routes
 from testbed.design.search.strategies import Proposal, StrategyObjective
@@ -66,12 +66,12 @@ def rank(
 def rank_wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None = None) -> tuple[Ranked, ...]:
     """Return a strategy on each possible number of links for pairs: the one to choose, then the others, fastest first.
 
-    The one to choose has the fewest links for pairs among those within `SHORTER` of the fastest: links for pairs are
-    bought only if the simulated iteration (without rounding) gets shorter by more than that. For each number the links
-    are TopologyFinder's, or edge-swapped ones that make the iteration shorter by more than `SHORTER`. A `stop` ends
-    the search with what was simulated until then.
+    The one to choose has the fewest links for pairs among those within `MIN_IMPROVEMENT` of the fastest: links for
+    pairs are bought only if the simulated iteration (without rounding) gets shorter by more than that. For each number
+    the links are TopologyFinder's, or edge-swapped ones that make the iteration shorter by more than `MIN_IMPROVEMENT`.
+    A `stop` ends the search with what was simulated until then.
     """
-    problem, tries, known = objective.problem, Tries(), {best.finding: best}
+    problem, tries, known = objective.problem, TrialBudget(), {best.finding: best}
     published: list[Finding] = []
     with Stop() if stop is None else stop:
         known[best.finding] = simulate_proposal(
@@ -87,9 +87,9 @@ def rank_wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None =
         if finding in known:
             one = known[finding]
             other = fastest.setdefault(finding.matching_degree, one)
-            if one.simulated_s < other.simulated_s * (1 - SHORTER):
+            if one.simulated_s < other.simulated_s * (1 - MIN_IMPROVEMENT):
                 fastest[finding.matching_degree] = one
-    enough_s = min(one.simulated_s for one in fastest.values()) * (1 + SHORTER)
+    enough_s = min(one.simulated_s for one in fastest.values()) * (1 + MIN_IMPROVEMENT)
     chosen = fastest[min(degree for degree, one in fastest.items() if one.simulated_s <= enough_s)]
     others = sorted(fastest.values(), key=lambda one: one.simulated_s)
     return (chosen, *(one for one in others if one is not chosen))

@@ -16,7 +16,7 @@ from testbed.design.search import checkpoint as checkpoints
 from testbed.design.search.annealing import Annealer, Candidate, polish
 from testbed.design.search.bound import Bound, bound_iteration
 from testbed.design.search.chains import AlphaUnit, ChainState, Rules, Stop, Visit, merge
-from testbed.design.search.edge_swap import with_edge_swaps
+from testbed.design.search.edge_swap import improve_by_edge_swaps
 from testbed.design.search.finalists import (
     Ranked,
     ideal_switch_s,
@@ -176,7 +176,7 @@ def optimise(
         proposals = proposals or [objective.proposal(visits[0])]
         ranking = rank(
             objective.problem,
-            [*proposals, *with_edge_swaps(objective, proposals, stop)],
+            [*proposals, *improve_by_edge_swaps(objective, proposals, stop)],
             Here() if stop.lost else executor,
             stop,
         )

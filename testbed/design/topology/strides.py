@@ -186,8 +186,8 @@ def _select_exhaustive(
     sets = math.comb(len(free), count - len(always))
     if sets > EXHAUSTIVE_LIMIT:
         raise TopologyError(
-            f"exhaustive search over {sets} sets of strides ({count} of {len(candidates)}, {nodes} nodes) is beyond "
-            f"its limit of {EXHAUSTIVE_LIMIT}: use method 'geometric' or a smaller degree"
+            f"{sets} sets of strides ({count} of {len(candidates)}, {nodes} nodes) are too many for an exhaustive "
+            f"search (limit {EXHAUSTIVE_LIMIT}): use method 'geometric' or a smaller degree"
         )
     choices = (always + rest for rest in combinations(free, count - len(always)))
     return min(

@@ -111,7 +111,7 @@ class Workload:
                 f"{self.name}: a batch of {self.batch} samples; give an integer of at least 1"
             )
         if not self.operators:
-            raise WorkloadError(f"{self.name}: no operators; a workload has at least 1")
+            raise WorkloadError(f"{self.name}: no operators; give at least one")
         for operator in self.operators:
             _check_operator(operator, self.name)
         names = [operator.name for operator in self.operators]

@@ -130,12 +130,12 @@ def _start_somewhere(
 ) -> SimulatedLab:
     """Start the lab in its own subnet or, if allowed, in the first candidate that is free."""
     from testbed.lab.inventory import relocate
-    from testbed.lab.simulated.wiring_document import wiring_document
+    from testbed.lab.simulated.wiring_document import make_wiring_document
 
     refusal: StartRefused | None = None
     for subnet in candidate_subnets(lab.management, mode, move=move):
         moved = lab if subnet == lab.management else relocate(lab, subnet)
-        document = wiring_document(moved, hosts=mode, public_key=public_key)
+        document = make_wiring_document(moved, hosts=mode, public_key=public_key)
         try:
             supervisor = start(document, detached=detached, timeout_s=timeout_s)
         except StartRefused as refused:

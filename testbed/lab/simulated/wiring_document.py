@@ -1,4 +1,4 @@
-"""The wiring document of a lab: the input of `python -m sim.lab`. Its schema is in the folder `sim/lab`."""
+"""The wiring document of a lab, which is the input of `python -m sim.lab`. The folder `sim/lab` has its schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAB_CONTROL_PORT = 7000
 
 
 def burst_kib(rate_mbps: float) -> int:
-    """Return how many KiB an idle link may send at once: about 10 ms, from 66 (the largest segment) to 128.
+    """Return how many KiB an idle link may send at once: about 10 ms of its rate, within 66 (a segment) and 128.
 
     >>> burst_kib(100), burst_kib(50), burst_kib(1000)
     (128, 66, 128)
@@ -21,7 +21,7 @@ def burst_kib(rate_mbps: float) -> int:
     return max(66, min(128, round(1.28 * rate_mbps)))
 
 
-def wiring_document(lab: Lab, *, hosts: HostsMode = "kernel", public_key: str = "") -> dict[str, Any]:
+def make_wiring_document(lab: Lab, *, hosts: HostsMode = "kernel", public_key: str = "") -> dict[str, Any]:
     """Return the lab as the document that `python -m sim.lab` reads."""
     document: dict[str, Any] = {
         "version": 1,
@@ -36,13 +36,13 @@ def wiring_document(lab: Lab, *, hosts: HostsMode = "kernel", public_key: str = 
             "burst_kb": burst_kib(lab.link.rate_mbps),
             "transmit_power_dbm": lab.link.transmit_power_dbm,
         },
-        "switches": [_switch_entry(lab, switch) for switch in lab.switches],
-        "hosts": [_host_entry(host) for host in lab.hosts],
+        "switches": [_make_switch_entry(lab, switch) for switch in lab.switches],
+        "hosts": [_make_host_entry(host) for host in lab.hosts],
     }
     return document | ({"authorized_key": public_key} if public_key else {})
 
 
-def _switch_entry(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
+def _make_switch_entry(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
     twin = lab.twins[switch.name]
     switch_endpoint = parse_endpoint(switch.address)
     assert switch_endpoint is not None  # checked when the lab was loaded
@@ -51,7 +51,7 @@ def _switch_entry(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
         "kind": twin_family_name(switch_endpoint.language),
         "inputs": switch.inputs,
         "outputs": switch.outputs,
-        **_frontends(switch_endpoint, twin),
+        **_make_frontends(switch_endpoint, twin),
         "control": f"{switch_endpoint.host}:{twin.control_port}",
         **({} if twin.switch_time_s is None else {"switch_time_s": twin.switch_time_s}),
         "speed": twin.speed,
@@ -61,8 +61,11 @@ def _switch_entry(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
     }
 
 
-def _frontends(switch_endpoint: Endpoint, twin: SwitchTwin) -> dict[str, Any]:
-    """Return the frontends of a twin with their addresses: both protocols of a Polatis, else that of the lab file."""
+def _make_frontends(switch_endpoint: Endpoint, twin: SwitchTwin) -> dict[str, Any]:
+    """Return the frontends of a twin with their addresses.
+
+    A Polatis has a frontend for each of its protocols; any other twin only has the protocol that the lab file names.
+    """
     if switch_endpoint.language not in LANGUAGE_PORTS:
         return {"frontends": {switch_endpoint.language: f"{switch_endpoint.host}:{switch_endpoint.port}"}}
     ports = {**LANGUAGE_PORTS, "polatis+tl1": twin.tl1_port}
@@ -71,7 +74,7 @@ def _frontends(switch_endpoint: Endpoint, twin: SwitchTwin) -> dict[str, Any]:
     return {language.rpartition("+")[2]: f"{switch_endpoint.host}:{port}" for language, port in ports.items()}
 
 
-def _host_entry(host: LabHost) -> dict[str, Any]:
+def _make_host_entry(host: LabHost) -> dict[str, Any]:
     return {
         "name": host.name,
         "management": str(host.management),
@@ -81,13 +84,13 @@ def _host_entry(host: LabHost) -> dict[str, Any]:
             {
                 "name": nic.name,
                 "address": str(nic.address),
-                "transmit": _fibre_entry(nic.transmit),
-                "receive": _fibre_entry(nic.receive),
+                "transmit": _make_fibre_entry(nic.transmit),
+                "receive": _make_fibre_entry(nic.receive),
             }
             for nic in host.nics
         ],
     }
 
 
-def _fibre_entry(fibre: FibreEnd) -> dict[str, Any]:
+def _make_fibre_entry(fibre: FibreEnd) -> dict[str, Any]:
     return {"switch": fibre.switch, "port": fibre.port, "loss_db": fibre.loss_db}

@@ -22,7 +22,7 @@ from testbed.operate.journal import Journal
 from testbed.operate.session import LabSession
 
 if TYPE_CHECKING:
-    from testbed.design.reproductions.sharing.setup import Figures, JobSet, Policy
+    from testbed.design.reproductions.sharing.setup import JobSet, JobStatistics, Policy
 
 
 @contextmanager
@@ -55,12 +55,12 @@ class TwoHosts:
     hosts: tuple[str, ...]
     conditions: Conditions
 
-    def measure(self, jobs_of: JobSet, policy: Policy) -> list[Figures]:
+    def measure(self, jobs_of: JobSet, policy: Policy) -> list[JobStatistics]:
         """Run a set of jobs under a policy, and return the figures of each job."""
-        from testbed.design.reproductions.sharing.setup import Figures
+        from testbed.design.reproductions.sharing.setup import JobStatistics
 
         rate_gbps = self.session.lab.link.represents_gbps
-        jobs = jobs_of.jobs(rate_gbps, self.hosts)
+        jobs = jobs_of.make_jobs(rate_gbps, self.hosts)
         placement = {job.name: self.hosts for job in jobs}
         schedule = Scheduler(jobs, LabLinks(self.hosts, rate_gbps)).schedule([placement])
         rows = measure(
@@ -74,4 +74,4 @@ class TwoHosts:
             self.conditions,
             done=lambda rows: keep_rows(self.run, self.session.lab, rows),
         )
-        return [Figures(row.job, row.mean_ms, row.p99_ms, row.retransmits) for row in rows]
+        return [JobStatistics(row.job, row.mean_ms, row.p99_ms, row.retransmits) for row in rows]

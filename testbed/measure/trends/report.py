@@ -1,6 +1,6 @@
-"""Series over the runs of labs, their changes and regressions, and the changes of the lab before each.
+"""Trends over the runs of labs: when a measured quantity changed, whether it got worse, and what was applied before.
 
-Series are bus bandwidths of configurations, and optical power at the ends of fibre sections.
+A series holds the bus bandwidth of a configuration, or the optical power at the end of a fibre section.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ UNITS: Mapping[Quantity, str] = {"bandwidth": "Mbit/s", "power": "dBm"}
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of a series, with its run and the start of that run (ISO 8601, UTC)."""
+    """One value of a series, with its run and the start of that run (ISO 8601, UTC).
+
+    In a lab without runs, `run_id` is empty and `at` is the time of the reading.
+    """
 
     run_id: str
     at: str
@@ -53,7 +56,7 @@ class Series:
         return tuple(point.value for point in self.points)
 
 
-def bandwidth_series(runs: Iterable[RunSummary], *, every_size: bool = False) -> tuple[Series, ...]:
+def read_bandwidth_series(runs: Iterable[RunSummary], *, every_size: bool = False) -> tuple[Series, ...]:
     """Return the bus bandwidth of every configuration, at the largest size that its newest run measured.
 
     With `every_size` each size is its own series. Failed and interrupted runs count with the rows they measured.
@@ -86,7 +89,7 @@ def _largest_of_newest(sizes: Mapping[int, Sequence[Point]]) -> int:
     return max(size for size, points in sizes.items() if points[-1].at == newest)
 
 
-def power_series(runs_dir: str | Path, runs: Iterable[RunSummary]) -> tuple[Series, ...]:
+def read_power_series(runs_dir: str | Path, runs: Iterable[RunSummary]) -> tuple[Series, ...]:
     """Return the power at the end of every fibre section: for each run the median of the readings up to its end.
 
     Readings are those that `testbed drift` stores; each counts for the first run of its lab that ended after it. In a
@@ -96,7 +99,7 @@ def power_series(runs_dir: str | Path, runs: Iterable[RunSummary]) -> tuple[Seri
     for run in sorted(runs, key=lambda one: one.finished or one.started):
         by_lab.setdefault(run.lab, []).append(run)
     readings: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for row in _losses(runs_dir):
+    for row in _read_power_rows(runs_dir):
         readings.setdefault((row["lab"], row["place"]), []).append((row["taken_s"], row["power_dbm"]))
     return tuple(
         Series("power", lab, place, points, any(run.simulated for run in by_lab.get(lab, ())))
@@ -121,7 +124,7 @@ def _make_points(readings: Sequence[tuple[float, float]], runs: Sequence[RunSumm
     )
 
 
-def _losses(runs_dir: str | Path) -> Sequence[Mapping[str, Any]]:
+def _read_power_rows(runs_dir: str | Path) -> Sequence[Mapping[str, Any]]:
     address = address_in(runs_dir)
     query = "select lab, place, taken_s, power_dbm from losses order by lab, place, taken_s"
     try:
@@ -138,9 +141,9 @@ MIN_LOSS = {"bandwidth": 0.01, "power": 0.2}
 
 @dataclass(frozen=True, slots=True)
 class SeriesChange:
-    """A change of level of a series: `last` is the last point of the level before, `first` the first one after.
+    """A change of the level of a series: `last` is the last point before it, `first` the first point after it.
 
-    `epochs` are the changes of the lab between the two, the newest first, as `testbed history` lists them.
+    `epochs` are the epochs of the lab between these points, newest first, as `testbed history` lists them.
     """
 
     series: Series
@@ -193,14 +196,14 @@ class SeriesChange:
             f"confidence {self.point.confidence:.1%}"
         )
         if not self.epochs:
-            yield "    no change of the lab was applied between it and the one before"
+            yield "    no change of the lab was applied between this value and the one before"
         for one in self.epochs:
             yield f"    after epoch {one['id']} ({one['kind']}, {one['at'][:16].replace('T', ' ')} UTC): {one['why']}"
 
 
 @dataclass(frozen=True, slots=True)
 class TrendReport:
-    """Changes of all series; `rate` is the rate of false alarms of the whole report."""
+    """The changes of all series. `rate` is the rate of false alarms of the whole report."""
 
     series: tuple[Series, ...]
     changes: tuple[SeriesChange, ...]
@@ -228,9 +231,9 @@ class TrendReport:
 
 
 def find_trends(runs_dir: str | Path, series: Sequence[Series], rate: float = DEFAULT_RATE) -> TrendReport:
-    """Return the changes of series, regressions first. Raises `JournalError`.
+    """Return a report of the changes of the series, regressions first. Raises `JournalError`.
 
-    The rate of false alarms holds for the whole report: each series is tested at its share (Bonferroni).
+    `rate` is the rate of false alarms of the whole report, divided equally among the series (Bonferroni).
     """
     judged = [one for one in series if len(one.points) >= MIN_VALUES]
     histories: dict[str, list[dict[str, Any]]] = {}
@@ -250,5 +253,5 @@ def find_trends(runs_dir: str | Path, series: Sequence[Series], rate: float = DE
 
 
 def select_series(series: Sequence[Series], lab: str, quantity: Quantity | None) -> tuple[Series, ...]:
-    """Return the series of one lab (empty: of all) and of one quantity."""
+    """Return the series of a lab (all labs if empty) and of a quantity (both if None)."""
     return tuple(one for one in series if lab in ("", one.lab) and quantity in (None, one.quantity))

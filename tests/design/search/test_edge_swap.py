@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from testbed.design.search import edge_swap
-from testbed.design.search.edge_swap import Tries, improve, propose_starts, with_edge_swaps
+from testbed.design.search.edge_swap import TrialBudget, improve, improve_by_edge_swaps, propose_starts
 from testbed.design.search.problem import Problem
 from testbed.design.search.strategies import FEW_NODES, StrategyObjective
 from testbed.design.topology.circulants import circulant_edges
@@ -36,9 +36,9 @@ def test_exchanges_shorten_the_iteration_and_keep_rings_and_matchings(
     shorter = 0
     for objective, strategy in strategies(random_workload, nodes, degree, simplex=simplex):
         for start in propose_starts(objective, strategy):
-            end = improve(objective, start, Tries())
+            end = improve(objective, start, TrialBudget())
             finding, topology = end.finding, end.finding.topology
-            assert end == improve(objective, start, Tries())
+            assert end == improve(objective, start, TrialBudget())
             assert end.closed_form_s == objective.cost_on(objective.point(strategy), finding)
             assert end.closed_form_s <= start.closed_form_s
             shorter += end.closed_form_s < start.closed_form_s
@@ -79,7 +79,7 @@ def test_a_better_matching_is_found_where_one_is(random_workload):
         point, (_, start) = objective.point(strategy), propose_starts(objective, strategy)
         costs = [objective.cost_on(point, other) for other in _all_matchings(start.finding)]
         assert len(costs) == 15
-        end = improve(objective, start, Tries())
+        end = improve(objective, start, TrialBudget())
         assert min(costs) <= end.closed_form_s <= min(costs) * 1.02
         better += min(costs) < start.closed_form_s * 0.99
     assert better >= 1
@@ -89,7 +89,7 @@ def _all_matchings(finding):
     """Return every matching that exchanges lead to, by walking over all of them."""
     known, fresh = {finding.topology.edges: finding}, [finding]
     while fresh:
-        for other in edge_swap.neighbour_findings(fresh.pop(), frozenset()):
+        for other in edge_swap.list_neighbours(fresh.pop(), frozenset()):
             if other.topology.edges not in known:
                 known[other.topology.edges] = other
                 fresh.append(other)
@@ -104,10 +104,10 @@ def pure_data():
 def test_nothing_is_tried_without_bytes_between_pairs_or_beyond_so_many_servers(random_workload):
     objective = StrategyObjective(Problem(pure_data(), Cluster(12), 4, 25))
     start = next(propose_starts(objective, objective.strategy(objective.start())))
-    tries = Tries(10)
+    tries = TrialBudget(10)
     assert start.finding.topology.strides == (1, 5)
     assert improve(objective, start, tries) is start
-    assert with_edge_swaps(objective, [start]) == ()
+    assert improve_by_edge_swaps(objective, [start]) == ()
     workload = random_workload(np.random.default_rng(0))
     large = StrategyObjective(Problem(workload, Cluster(FEW_NODES + 2), 2, 25))
     start = next(propose_starts(large, large.strategy(large.start())))
@@ -120,7 +120,7 @@ def test_work_is_bounded(random_workload, monkeypatch):
     *_, start = propose_starts(objective, strategy)
     asked, cost_on = [], StrategyObjective.cost_on
     monkeypatch.setattr(StrategyObjective, "cost_on", lambda *about: asked.append(about) or cost_on(*about))
-    tries = Tries(3)
+    tries = TrialBudget(3)
     improve(objective, start, tries)
     assert len(asked) == 3
     assert improve(objective, start, tries) is start
@@ -137,4 +137,4 @@ def test_ctrl_c_keeps_what_was_found_so_far(random_workload, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(edge_swap, "_choose_best", once)
-    assert with_edge_swaps(objective, proposals) == (proposals[0]._replace(closed_form_s=0.0),)
+    assert improve_by_edge_swaps(objective, proposals) == (proposals[0]._replace(closed_form_s=0.0),)

@@ -7,7 +7,7 @@ import pytest
 from testbed.design.plans.planning import Effort, Servers, make_plan
 from testbed.design.search import optimise
 from testbed.design.search.chains import Rules, Stop, advance, begin
-from testbed.design.search.edge_swap import SHORTER, propose_starts
+from testbed.design.search.edge_swap import MIN_IMPROVEMENT, propose_starts
 from testbed.design.search.finalists import (
     ideal_switch_s,
     rank,
@@ -80,7 +80,7 @@ def test_links_for_pairs_are_bought_exactly_when_the_simulated_iteration_gets_sh
             times[degree] = install(problem, found.strategy, topology).execution.iteration_s
         degree = found.finding.matching_degree
         assert {one.finding.matching_degree for one in found.wirings} == set(times)
-        assert (degree > 0) == (min(times[one] for one in times if one) < times[0] * (1 - SHORTER))
+        assert (degree > 0) == (min(times[one] for one in times if one) < times[0] * (1 - MIN_IMPROVEMENT))
         assert found.predicted.iteration_s <= min(times.values()) * (1 + 0.005)
         bought.add(degree > 0)
     assert bought == {False, True}
@@ -90,7 +90,7 @@ def test_no_links_for_pairs_are_bought_for_nothing(little, monkeypatch):
     """An iteration shorter by less than a thousandth is no reason for a patch, by more it is."""
     objective = StrategyObjective(Problem(little, Cluster(8), 4, 25))
     best = simulate_proposal(objective.problem, objective.proposal(begin(objective, 0, 0).at))
-    for gain, bought in ((0.5 * SHORTER, 0), (2 * SHORTER, 2)):
+    for gain, bought in ((0.5 * MIN_IMPROVEMENT, 0), (2 * MIN_IMPROVEMENT, 2)):
 
         def simulated(problem, proposal, rounded=False, gain=gain):
             shorter = gain if proposal.finding.matching_degree else 0.0
@@ -121,7 +121,7 @@ def test_a_plan_is_no_slower_than_on_what_topology_finder_makes_for_its_strategy
             on_quick_routes(objective.problem, found.strategy, start.finding.topology).execution.iteration_s
             for start in propose_starts(objective, found.strategy)
         ]
-        assert found.predicted.iteration_s <= min(plain) * (1 + SHORTER)
+        assert found.predicted.iteration_s <= min(plain) * (1 + MIN_IMPROVEMENT)
 
 
 def test_ctrl_c_while_the_best_are_simulated_keeps_those_that_are_ready(little, four):

@@ -17,7 +17,7 @@ from fpga.cli import run_app
 from fpga.count_action import load, parse_text
 from fpga.formal import Verdict, prove, sby, specification
 from fpga.formal.properties import PROPERTIES
-from fpga.formal.search import read_vcd, table
+from fpga.formal.search import format_table, read_vcd
 from fpga.hdl.design import design_of
 from fpga.hdl.tools import ToolTimeout
 
@@ -45,11 +45,11 @@ def daily(places, *kept):
 def test_a_module_of_the_library_is_proven(prover, path):
     proof = prove(load(path, NARROW.get(path.stem, {})).datapath)
     assert proof.ok, proof.results
-    unreached = [(each.module, each.part, each.what) for each in proof.covered if not each.reached]
+    unreached = [(each.module, each.part, each.what) for each in proof.covered if not each.is_reached]
     # Nothing keeps the accumulator's results waiting: the sequencer, which counts them, has no stream of its own.
     never = [("accumulator", "result", "stall")] if path.stem == "photonic_mac_control" else []
     assert unreached == never
-    assert sum(each.what == "fire" for each in proof.covered if each.reached) >= 1
+    assert sum(each.what == "fire" for each in proof.covered if each.is_reached) >= 1
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_a_fault_in_a_choice_or_a_buffer_is_found(prover, mutants, chosen, place
 def test_choices_and_buffers_are_proven(prover, chosen):
     proof = prove(chosen)
     assert proof.ok
-    assert [each for each in proof.covered if not each.reached] == []
+    assert [each for each in proof.covered if not each.is_reached] == []
 
 
 STATED = """
@@ -225,7 +225,7 @@ bx01x b
 """
     series = read_vcd(dump, ["count_o", "absent"])
     assert series == {"count_o": (1, 2)}
-    assert table(series, 3, 5) == ["cycle    3  4", "count_o  1  2"]
+    assert format_table(series, 3, 5) == ["cycle    3  4", "count_o  1  2"]
 
 
 VACUOUS = (

@@ -34,9 +34,9 @@ CASES = [
     (M + "counts: { sum x width n } targets: { 1 } }", 1, 34, "`n` is not a number", "Declare it: module NAME (n = 16)"),
     ("module m(n) { counts: { sum x } targets: { n } }", 1, 10, "`n` of module `m` has no value", "-P n=16"),
     (M + "counts: { sum x } targets: { 0 } }", 1, 41, "never reached (R3)", "Write `never`"),
-    (M + "counts: { sum x - 1 } targets: { 1 } }", 1, 22, "a level count cannot go down or have a bound, because it keeps nothing", "Write `over cycles`"),
-    (M + "counts: { sum 2 - x } targets: { 1 } }", 1, 22, "a level count cannot go down or have a bound, because it keeps nothing", "Write `over cycles`, or remove `-` and `at most`."),
-    (M + "counts: { sum x at most 3 } targets: { 1 } }", 1, 22, "a level count cannot go down or have a bound, because it keeps nothing", "Write `over cycles`"),
+    (M + "counts: { sum x - 1 } targets: { 1 } }", 1, 22, "a level count cannot go down or have a bound, because it stores no value", "Write `over cycles`"),
+    (M + "counts: { sum 2 - x } targets: { 1 } }", 1, 22, "a level count cannot go down or have a bound, because it stores no value", "Write `over cycles`, or remove `-` and `at most`."),
+    (M + "counts: { sum x at most 3 } targets: { 1 } }", 1, 22, "a level count cannot go down or have a bound, because it stores no value", "Write `over cycles`"),
     # ranges
     (M + "counts: { sum x[i] (i = 4 to 1) } targets: { 1 } }", 1, 32, "from 4 to 1 is empty", "Its end must not be less than its start."),
     (M + "counts: { sum x[i] (i = 1 to 4294967295) } targets: { 1 } }", 1, 32, "at most 1024", "Split it"),

@@ -78,7 +78,7 @@ def test_stalls_and_every_effect(generated):
     text = "\n".join(lines)
     for words in (
         "stalled, as a beat of", "a beat of", "the sum on", "is 1 for one cycle", "becomes 1", "becomes 0",
-        "goes up by one", "restarts at 0", "COMMIT", "status bits are cleared", "sets saturated",
+        "counts from 0 to", "restarts at 0", "COMMIT", "status bits are cleared", "sets saturated",
     ):  # fmt: skip
         assert words in text, words
 

@@ -43,7 +43,7 @@ from testbed.lab.simulated.lifecycle import (
     lab_status,
     start_lab,
 )
-from testbed.lab.simulated.wiring_document import wiring_document
+from testbed.lab.simulated.wiring_document import make_wiring_document
 
 ROOT = Path(__file__).parents[3]
 SCHEMA = json.loads((ROOT / "sim" / "lab" / "wiring.schema.json").read_text())
@@ -51,7 +51,7 @@ SCHEMA = json.loads((ROOT / "sim" / "lab" / "wiring.schema.json").read_text())
 
 def test_the_document_follows_the_schema():
     lab = load_lab(ROOT / "labs" / "testbed12.yaml")
-    document = wiring_document(lab, hosts="kernel", public_key="ssh-ed25519 AAAA lightbed")
+    document = make_wiring_document(lab, hosts="kernel", public_key="ssh-ed25519 AAAA lightbed")
     jsonschema.validate(document, SCHEMA)
     assert document["control"] == "10.99.0.1:7000"
     (switch,) = document["switches"]
@@ -80,7 +80,7 @@ def test_the_document_follows_the_schema():
 )
 def test_a_twin_listens_where_the_lab_file_says(small_lab_text, address, scpi, tl1):
     lab = parse_lab(small_lab_text().replace("polatis+scpi://10.99.0.2:5025", address), "x.yaml")
-    (switch,) = wiring_document(lab)["switches"]
+    (switch,) = make_wiring_document(lab)["switches"]
     assert (switch["scpi"], switch["tl1"]) == (scpi, tl1)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lightning.compiler import compile_network
-from lightning.compiler.lowering import lower, sums_of, vectors_of
+from lightning.compiler.lowering import lower, make_vectors, sums_of
 from lightning.compiler.schemes.scaled import quantise
 from lightning.networks.network import Network, Node, Preprocessing
 from lightning.networks.operations.operation_list import compute_node, run_float
@@ -108,7 +108,7 @@ def integer_scores(model, raw):
         layer = model.layers[node.name]
         real = tensors[node.inputs[0]]
         steps = quantise(real, layer.input_scale, signed=layer.signed)
-        vectors = vectors_of(lower(network, node), steps)
+        vectors = make_vectors(lower(network, node), steps)
         sums = np.stack(
             [sums_of(vectors[:, group], rows) for group, rows in enumerate(layer.weights)], axis=1
         )

@@ -17,6 +17,7 @@ from lightning.execution import open_executor
 from lightning.execution.noise import Noise
 
 training = library("lightning.training")
+curve_module = library("lightning.training.curve")
 
 STRONG = Noise("per-product-dense", sigma=24.0)
 
@@ -134,6 +135,12 @@ def test_the_curve_falls_from_exact_to_below_one_half(strong, clouds):
 
 def test_a_curve_that_never_falls_has_no_half_point():
     assert training.Curve((0.0, 1.0), (0.9, 0.8)).half_point == float("inf")
+
+
+def test_the_curve_of_a_model_that_no_noise_disturbs_ends_at_the_last_sigma(strong, clouds, monkeypatch):
+    monkeypatch.setattr("lightning.training.curve.mean_accuracy", lambda *arguments: 1.0)
+
+    assert training.accuracy_curve(strong.plain.model, clouds, STRONG).sigmas[-1] == curve_module.LAST_SIGMA
 
 
 def test_a_curve_of_no_seeds_is_refused(strong, clouds):

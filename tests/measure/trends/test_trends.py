@@ -14,12 +14,12 @@ from testbed.errors import ResultsError
 from testbed.measure.results.store import RunStore
 from testbed.measure.trends import sql
 from testbed.measure.trends.comparison import compare_runs
-from testbed.measure.trends.report import bandwidth_series, find_trends, power_series, select_series
+from testbed.measure.trends.report import find_trends, read_bandwidth_series, read_power_series, select_series
 
 
 def trends(laboratory, **options):
     stored = RunStore(laboratory.runs_dir).list_runs()
-    series = (*bandwidth_series(stored, **options), *power_series(laboratory.runs_dir, stored))
+    series = (*read_bandwidth_series(stored, **options), *read_power_series(laboratory.runs_dir, stored))
     return find_trends(laboratory.runs_dir, series)
 
 
@@ -83,10 +83,10 @@ def test_the_largest_size_of_the_newest_run_is_judged_unless_all_are_asked_for(l
     laboratory.run(1, mbps=90, sizes=(1024, 1 << 20))
     stored = RunStore(laboratory.runs_dir).list_runs()
 
-    (series,) = bandwidth_series(stored)
+    (series,) = read_bandwidth_series(stored)
     assert series.name.endswith(", 1 MiB")
     assert series.values == (45.0, 90.0)
-    assert len(bandwidth_series(stored, every_size=True)) == 3
+    assert len(read_bandwidth_series(stored, every_size=True)) == 3
 
 
 def test_of_a_lab_without_runs_each_reading_counts(laboratory):

@@ -69,7 +69,7 @@ async def perform(device, clock, verb, value):
             device.set_disabled({value}, disabled=verb == "disable")
         case "fail":
             matrix.failed.add(value)
-            device.republish()
+            device.report_light()
         case "lock":
             matrix.locked.add(value)
         case "unlock":

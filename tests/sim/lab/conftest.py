@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.lab.claims import claims_folder
+from sim.lab.claims import find_claims_folder
 from sim.twins.hosts import netns
 
 PATIENCE_S = 60.0
@@ -95,7 +95,7 @@ def traces(lab_id):
     """Whatever bears the lab's id in the kernel, in the process table or among the claims."""
     names = [path.name for path in Path("/run/netns").glob(f"{lab_id}*")]
     links = [link for _, link in socket.if_nameindex() if link.startswith(lab_id)]
-    claims = [path.name for path in claims_folder().glob(f"{lab_id}*")]
+    claims = [path.name for path in find_claims_folder().glob(f"{lab_id}*")]
     return names + links + claims
 
 

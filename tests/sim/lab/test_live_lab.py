@@ -14,7 +14,7 @@ from libraries import skip_without
 
 skip_without("jsonschema")
 
-from sim.lab.claims import this_user
+from sim.lab.claims import find_user
 
 pytestmark = pytest.mark.kernel
 
@@ -44,7 +44,7 @@ def test_status_knows_the_lab_as_live(kernel_labs, lab):
         "namespaces": 5,
         "simulated": True,
         "rate_mbps": 100.0,
-        "user": this_user(),
+        "user": find_user(),
     }
 
 

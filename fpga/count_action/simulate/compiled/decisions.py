@@ -38,7 +38,24 @@ from fpga.count_action.simulate.compiled.names import Names
 
 @dataclass(frozen=True)
 class Decisions:
-    """The first half of a cycle: wires and outputs. No register changes."""
+    """The first half of a cycle: wires and outputs. No register changes.
+
+    Variables of the generated code begin with these letters. The number of the count or output follows, or a name:
+
+    | letter | value |
+    |---|---|
+    | `c` | register of a count |
+    | `e` | 1 if the conditions of a count hold |
+    | `p` | increment of a count in this cycle |
+    | `x` | count plus increment, then the new value of the count |
+    | `l` | bound of a count that goes up and down |
+    | `f` | 1 if a count fires |
+    | `b` | 1 if a count overshoots its target |
+    | `s` | 1 if a count saturates |
+    | `v`, `y`, `g` | 1 if the beat of a stream is valid, is ready, or moves |
+    | `r` | register of an output |
+    | `o` | word of the output row |
+    """
 
     names: Names
 
@@ -59,7 +76,7 @@ class Decisions:
                 if count.kind is CountKind.LEVEL:
                     place, target = self._place_and_target(module, count)
                     yield f"x{place} = {self._increment(count)}"
-                    reached, on = self._write_reached(module, count), self.names.on(module, count)
+                    reached, on = self._reached_expression(module, count), self.names.on(module, count)
                     yield f"f{place} = {reached} & ({target} != 0) & {on}"
         for signal in datapath.inputs:
             if signal.kind is SignalKind.STREAM:
@@ -91,7 +108,10 @@ class Decisions:
         return mask_field(self.names.input_bit(f"{module}_{output}_ready_i"))
 
     def _takers_ready(self, ref: Ref) -> str:
-        """Return the condition that all takers are ready: a level count if it fires, others if they do not stall."""
+        """Return the condition that all takers of a stream are ready.
+
+        A level count is ready if it fires; any other taker is ready if its module does not stall.
+        """
         return all_of(
             all_of([self.names.fire(module.name, count.name), *self.names.find_pick(count, ref)])
             if count.kind is CountKind.LEVEL
@@ -125,7 +145,7 @@ class Decisions:
             yield f"f{place} = (x{place} == {target}) & (p{place} != 0)"
             yield f"b{place} = (x{place} > {target}) & ({target} != 0) & (p{place} != 0)"
         else:
-            yield f"f{place} = {self._write_reached(module, count)} & ({target} != 0) & (p{place} != 0)"
+            yield f"f{place} = {self._reached_expression(module, count)} & ({target} != 0) & (p{place} != 0)"
             yield f"b{place} = 0"
         if reach.carry:
             yield f"x{place} = x{place} - ({target} & -f{place})"
@@ -142,14 +162,14 @@ class Decisions:
         if count.bound is not None:
             bound = self.names.value(count.bound)
             yield when(f"{limit} > {bound}", [f"{limit} = {bound}"])
-        yield f"f{place} = {self._write_reached(module, count)} & ({target} != 0) & {changes}"
+        yield f"f{place} = {self._reached_expression(module, count)} & ({target} != 0) & {changes}"
         yield f"b{place} = (x{place} > {target}) & ({target} != 0) & {changes} & (f{place} ^ 1)"
         yield f"x{place} = x{place} - ({f'{target} & ' if reach.carry else f'x{place} & '}-(f{place} & 1))"
         yield f"s{place} = ((x{place} > {limit}) | (0 > x{place})) & {changes}"
         yield when(f"(x{place} > {limit}) & {changes}", [f"x{place} = {limit}"])
         yield when(f"0 > x{place}", [f"x{place} = 0"])
 
-    def _write_reached(self, module: Module, count: Count) -> str:
+    def _reached_expression(self, module: Module, count: Count) -> str:
         place, target = self._place_and_target(module, count)
         if module.target(count.target).at_least:
             return f"(({target} > x{place}) ^ 1)"

@@ -80,7 +80,7 @@ def laser(bench: Bench) -> Outcome:
     )
 
 
-def delay(bench: Bench) -> Outcome:
+def measure_delay(bench: Bench) -> Outcome:
     """Measure the arrival of each modulator's light, by the correlation with a pattern."""
     arrivals: list[Arrival] = []
     for index in range(4):
@@ -101,7 +101,7 @@ def delay(bench: Bench) -> Outcome:
     )
 
 
-def light(bench: Bench) -> Outcome:
+def measure_light(bench: Bench) -> Outcome:
     """Measure a rough curve of every modulator; only the arrival times must be known."""
     bench.rough = coarse_peaks(bench.reader())
     visible = min(curve.amplitude / max(curve.rms, 1e-9) for curve in bench.rough)

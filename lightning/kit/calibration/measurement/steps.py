@@ -17,16 +17,16 @@ from lightning.kit.calibration.measurement import pairs
 from lightning.kit.calibration.measurement.alignment import (
     BRIGHT,
     bias_point,
-    delay,
     laser,
-    light,
+    measure_delay,
+    measure_light,
     polarisation,
 )
 from lightning.kit.calibration.measurement.bench import Bench, judge, word
 from lightning.kit.calibration.measurement.transfer import RESIDUAL, Rows, sweep_all
 from lightning.kit.calibration.noise import NoiseModel, fit_noise
 
-__all__ = ["NEEDED", "STEPS", "Bench", "Step", "delay", "light"]
+__all__ = ["NEEDED", "STEPS", "Bench", "Step", "measure_delay", "measure_light"]
 
 ADDITIVE = 0.01
 """Share by which the sum of two products may fall short before the converter counts as clipping."""
@@ -141,8 +141,8 @@ def noise(bench: Bench) -> Outcome:
 
 STEPS: Mapping[str, Step] = {
     "laser": laser,
-    "delay": delay,
-    "light": light,
+    "delay": measure_delay,
+    "light": measure_light,
     "polarisation": polarisation,
     "bias": bias_point,
     "transfer": transfer,

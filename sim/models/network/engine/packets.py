@@ -1,10 +1,11 @@
-"""The event loop with packets that wait in queues, instead of flows that share links; tasks are as in `loop`.
+"""The event loop in which packets wait in queues. Tasks behave as in `loop`, whose flows share links instead.
 
-Links have queues of packet trains, first come first served. Senders have windows, which grow with acknowledgements and
-shrink with marks, and timeouts, as in the packet simulator that produced the reference figures (see
-`sim.models.network.execution.packets`). Acknowledgements take no time. The window starts at 100 packets, grows by one
-for each packet that arrives until the first mark, then by one per window. Once per window it shrinks by half of the
-smoothed share of marked packets (DCTCP: Alizadeh et al., 2010).
+A link serves its queue of packet trains in the order of arrival. A sender has a timeout, and a window that grows with
+acknowledgements and shrinks with marks, as in the packet simulator that produced the reference figures (see
+`sim.models.network.execution.packets`). Acknowledgements take no time. The window starts at 100 packets. Until the
+first mark, and again after a timeout (slow start), it grows by at most one for each packet that arrives; later it grows
+by at most one per window. Once per window it shrinks by half of the smoothed share of marked packets (DCTCP: Alizadeh
+et al., 2010).
 """
 
 from __future__ import annotations
@@ -110,11 +111,11 @@ def send_train(
     train["begin"], train["count"] = begin, count
     train["marked"] = 0.0
     train["tail_s"] = train["sent_s"] = now_s
-    wait(queues, paths, transport, place, now_s)
+    enqueue_train(queues, paths, transport, place, now_s)
 
 
 @compile_function
-def drop_train(queues: Queues, train: int) -> None:
+def recycle_train(queues: Queues, train: int) -> None:
     """Return a train to the list of unused ones."""
     queues.trains[train]["following"] = queues.number[UNUSED]
     queues.number[UNUSED] = train
@@ -122,7 +123,7 @@ def drop_train(queues: Queues, train: int) -> None:
 
 
 @compile_function
-def wait(queues: Queues, paths: Paths, transport: Transport, train: int, now_s: float) -> None:
+def enqueue_train(queues: Queues, paths: Paths, transport: Transport, train: int, now_s: float) -> None:
     """Queue a train at its link, or send it at once if the link is idle."""
     number = paths.links[queues.trains[train]["hop"]]
     link = queues.links[number]
@@ -144,7 +145,7 @@ def free_link(queues: Queues, transport: Transport, number: int, now_s: float) -
     count = link["serving"]
     if link["marks"] and count > 0:
         train = queues.trains[link["sending"]]
-        marked = _above(link["initial"], link["waiting"] - count + 1, count, transport.marks_above)
+        marked = _count_marked(link["initial"], link["waiting"] - count + 1, count, transport.marks_above)
         train["marked"] = max(train["marked"], marked)
     link["waiting"] -= count
     link["serving"] = -1
@@ -158,8 +159,8 @@ def free_link(queues: Queues, transport: Transport, number: int, now_s: float) -
 def _serve(queues: Queues, transport: Transport, number: int, place: int, now_s: float) -> None:
     """Send a train over a link.
 
-    It arrives at the next link with its first packet, but at the target with its last. A link ends a train of several
-    packets no earlier than one packet time after the last packet has arrived.
+    A train arrives at the next link with its first packet, but at the target with its last. A link ends a train of
+    several packets no earlier than one packet time after the last packet has arrived.
     """
     link, train = queues.links[number], queues.trains[place]
     count, packet_s = train["count"], link["packet_s"]
@@ -178,10 +179,10 @@ def _serve(queues: Queues, transport: Transport, number: int, place: int, now_s:
 
 
 @compile_function
-def _above(first: float, last: float, count: int, limit: float) -> float:
-    """Return how many of `count` packets leave a queue longer than `limit`.
+def _count_marked(first: float, last: float, count: int, limit: float) -> float:
+    """Return how many of `count` packets leave behind a queue that is longer than `limit`.
 
-    The queue length is interpolated between `first`, that at the first packet, and `last`.
+    The length of the queue is interpolated between `first`, at the first packet, and `last`, at the last packet.
     """
     more, less = max(first, last), min(first, last)
     if less > limit:
@@ -238,7 +239,7 @@ def receive(queues: Queues, paths: Paths, transport: Transport, train: int, now_
             return False
         connection["is_open"] = True
         connection["deadline_s"] = np.inf
-        _inflate(queues, message, 1)
+        _grow_window(queues, message, 1)
     else:
         acked = arrival["begin"] + count
         if arrival["begin"] > connection["acked"] or acked <= connection["acked"]:
@@ -250,7 +251,7 @@ def receive(queues: Queues, paths: Paths, transport: Transport, train: int, now_
         if acked >= connection["sent"]:
             connection["sent"] = acked
             connection["deadline_s"] = np.inf
-        _inflate(queues, message, count)
+        _grow_window(queues, message, count)
     _send(queues, paths, transport, message, now_s)
     return False
 
@@ -290,8 +291,8 @@ def _note_round_trip(queues: Queues, transport: Transport, message: int, round_t
 
 
 @compile_function
-def _inflate(queues: Queues, message: int, count: int) -> None:
-    """Enlarge the window after `count` packets have arrived: by `count` in slow start, later by one per window."""
+def _grow_window(queues: Queues, message: int, count: int) -> None:
+    """Enlarge the window after `count` packets have arrived: by at most `count` in slow start, later one per window."""
     connection = queues.connections[message]
     window = connection["window"]
     room = connection["acked"] + window - connection["sent"]
@@ -342,7 +343,7 @@ def time_out(queues: Queues, paths: Paths, transport: Transport, now_s: float) -
 
 @compile_function
 def run_packets(program: Program, state: State, paths: Paths, queues: Queues, transport: Transport) -> int:
-    """Continue until all tasks have ended, nothing can move or too few trains are free; return the reason to stop."""
+    """Run until all tasks have ended, nothing can move or too few trains are free; return which of these it was."""
     number, clock, timer_s, ready = state.number, state.clock, state.timer_s, state.ready
     while True:
         while number[READY_OUT] < number[READY_IN]:
@@ -407,11 +408,11 @@ def _move_trains(
         link = paths.links[trains[item]["hop"] - 1]
         link_bytes[link] += trains[item]["count"] * transport.packet_bytes
         if trains[item]["hop"] < trains[item]["end"]:
-            wait(queues, paths, transport, item, clock[0])
+            enqueue_train(queues, paths, transport, item, clock[0])
             continue
         message = trains[item]["message"]
         is_late = trains[item]["opened"] != connections[message]["times_opened"]
-        drop_train(queues, item)
+        recycle_train(queues, item)
         if not is_late and receive(queues, paths, transport, item, clock[0]):
             return int(message)
     return -1
@@ -419,7 +420,7 @@ def _move_trains(
 
 @compile_function
 def _scan(paths: Paths, queues: Queues, transport: Transport, clock: Floats) -> None:
-    """Handle timeouts at the next multiple of the scanner's period.
+    """Check all connections for timeouts at the next multiple of the period `scan_s`.
 
     Scans that were due while no connection was open are skipped.
     """

@@ -41,7 +41,7 @@ class Attenuators:
         for port in ports:
             self._settings[port] = setting
             self._device.attenuators[port] = self._attenuator(port, setting)
-        self._device.republish()
+        self._device.report_light()
 
     def _attenuator(self, port: int, setting: AttenuatorSetting) -> Attenuator:
         """Return the attenuator that a setting results in. No public document defines the four modes (assumption).
@@ -61,5 +61,5 @@ class Attenuators:
             target_dbm += self._device.power_dbm(setting.reference)
         # Remove the present attenuator first: the loss is computed from the unattenuated power.
         self._device.attenuators.pop(port, None)
-        self._device.republish()
+        self._device.report_light()
         return Attenuator(loss_db=max(0.0, self._device.power_dbm(port) - target_dbm))

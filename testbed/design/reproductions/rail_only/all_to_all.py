@@ -90,7 +90,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
         value = 100 * row.number("formula")
         lines += [
             Comparison(
-                f"{name}: longer all-to-all, formula",
+                f"{name}: extra time of the all-to-all, by formula",
                 Published(f"{published} %", "S", published),
                 value,
                 note,
@@ -107,7 +107,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
                 " %",
             ),
             Comparison(
-                f"{name}: longer traffic of a mixture of experts",
+                f"{name}: extra time of the traffic of a mixture of experts",
                 NOTHING,
                 ALL_TO_ALL_SHARE * value,
                 "27 % of its traffic is all-to-all",

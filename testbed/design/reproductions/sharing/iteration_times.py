@@ -20,14 +20,14 @@ from testbed.design.reproductions.figure import (
 )
 from testbed.design.reproductions.sharing.setup import (
     INTERCEPT,
+    JOB_SETS,
     PERIOD_MS,
     POLICIES,
-    SETS,
     SLOPE,
     STAGGER_MS,
     WEIGHT,
-    Figures,
     JobSet,
+    JobStatistics,
     Policy,
     Scale,
 )
@@ -46,26 +46,26 @@ _HEADLINES = {
 }
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    steps = [(jobs, policy) for jobs in SETS for policy in POLICIES]
+    steps = [(jobs, policy) for jobs in JOB_SETS for policy in POLICIES]
     for number, (jobs, policy) in enumerate(steps, 1):
-        by_source: dict[str, Sequence[Figures]] = {"model": model_figures(jobs, policy, scale.iterations)}
+        by_source: dict[str, Sequence[JobStatistics]] = {"model": model_jobs(jobs, policy, scale.iterations)}
         if policy == "mltcp":
-            by_source["packets"] = packet_by_packet(jobs, scale.packet_iterations)
+            by_source["packets"] = simulate_packets(jobs, scale.packet_iterations)
         if scale.measure:
             by_source["hosts"] = scale.measure(jobs, policy)
         for source, figures in by_source.items():
             for one in figures:
-                lost = -1 if one.lost is None else one.lost
+                lost = -1 if one.retransmitted is None else one.retransmitted
                 rows.append((jobs.name, policy, source, one.job, one.mean_ms, one.p99_ms, lost))
         progress(number, len(steps), f"{jobs.name}, {policy}")
     return Table.from_rows(_COLUMNS, rows)
 
 
-def model_figures(chosen: JobSet, policy: Policy, iterations: int) -> list[Figures]:
+def model_jobs(chosen: JobSet, policy: Policy, iterations: int) -> list[JobStatistics]:
     """Return the contention model's figures of each job under a policy."""
-    jobs, links = chosen.jobs(RATE_GBPS, HOSTS), LabLinks(HOSTS, RATE_GBPS)
+    jobs, links = chosen.make_jobs(RATE_GBPS, HOSTS), LabLinks(HOSTS, RATE_GBPS)
     placement = {job.name: HOSTS for job in jobs}
     step_ms = STAGGER_MS if policy == "mltcp" else 0.0
     starts, slots = [place * step_ms for place in range(len(jobs))], []
@@ -77,10 +77,10 @@ def model_figures(chosen: JobSet, policy: Policy, iterations: int) -> list[Figur
     mltcp = (SLOPE, INTERCEPT) if policy == "mltcp" else None
     periodic_jobs = place_jobs(jobs, links.find_jobs_by_link(placement, jobs))
     predictions = predict_under(periodic_jobs, [RATE_GBPS], iterations, weights, mltcp, starts, slots)
-    return [Figures(one.job, one.mean_ms, one.p99_ms, None) for one in predictions]
+    return [JobStatistics(one.job, one.mean_ms, one.p99_ms, None) for one in predictions]
 
 
-def packet_by_packet(chosen: JobSet, iterations: int) -> list[Figures]:
+def simulate_packets(chosen: JobSet, iterations: int) -> list[JobStatistics]:
     """Return the figures of each job over the hosts' transport with MLTCP, on a simulated link."""
     link = PacketLink()
     packet_s = link.time_s(bytes(DATA.size + PAYLOAD))
@@ -96,24 +96,27 @@ def packet_by_packet(chosen: JobSet, iterations: int) -> list[Figures]:
     packet_run = run_packets(jobs, iterations, link)
     rows = zip(packet_run.iteration_s * 1e3, packet_run.retransmits, strict=True)
     return [
-        Figures(f"job {number}", float(times.mean()), float(np.percentile(times, 99)), lost)
+        JobStatistics(f"job {number}", float(times.mean()), float(np.percentile(times, 99)), lost)
         for number, (times, lost) in enumerate(rows, 1)
     ]
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
-    lines = [line for jobs in SETS for policy in POLICIES for line in _compare_set(table, jobs, policy)]
+    lines = [line for jobs in JOB_SETS for policy in POLICIES for line in _compare_set(table, jobs, policy)]
     return (*_headlines(table), *lines)
 
 
 def _compare_set(table: Table, jobs: JobSet, policy: Policy) -> list[Comparison]:
-    """Return lines with mean and 99th percentile of all jobs, for each source; other sources compare with the model."""
+    """Return two lines per source: the mean of all jobs, and the largest 99th percentile of any job.
+
+    The notes of the other sources compare their mean with the mean of the model.
+    """
     lines = []
     model = _mean(table, jobs, policy, "model")
     for source in [
-        source for source in ("model", "packets", "hosts") if _rows(table, jobs, policy, source).rows
+        source for source in ("model", "packets", "hosts") if _select_rows(table, jobs, policy, source).rows
     ]:
-        mean, rows = _mean(table, jobs, policy, source), _rows(table, jobs, policy, source)
+        mean, rows = _mean(table, jobs, policy, source), _select_rows(table, jobs, policy, source)
         note = "compatible" if jobs.compatible else "not compatible"
         if source != "model":
             lost = sum(rows.numbers("lost"))
@@ -126,39 +129,39 @@ def _compare_set(table: Table, jobs: JobSet, policy: Policy) -> list[Comparison]
 
 
 def _headlines(table: Table) -> list[Comparison]:
-    """Return lines with the largest speed-up of a policy over fair sharing, beside that of the paper's abstract."""
+    """Return lines that compare the largest speed-up of a policy over fair sharing with the claim of its paper."""
     lines = []
     for policy, (name, value, paper) in _HEADLINES.items():
         ratios = {
             jobs.name: _mean(table, jobs, "fair", "model") / _mean(table, jobs, policy, "model")
-            for jobs in SETS
+            for jobs in JOB_SETS
         }
         best = max(ratios, key=ratios.__getitem__)
         published = Published(f"up to {value:g} x", "A", value)
-        note = f"abstract of {paper}, with jobs of its own; ours is of {best}"
+        note = f"abstract of {paper}, with other jobs; this value is for {best}"
         lines.append(Comparison(f"{name}: mean iteration", published, ratios[best], note, " x"))
     return lines
 
 
-def _rows(table: Table, jobs: JobSet, policy: str, source: str) -> Table:
+def _select_rows(table: Table, jobs: JobSet, policy: str, source: str) -> Table:
     return table.select_rows(jobs=jobs.name, policy=policy, source=source)
 
 
 def _mean(table: Table, jobs: JobSet, policy: str, source: str) -> float:
-    return float(np.mean(_rows(table, jobs, policy, source).numbers("mean_ms")))
+    return float(np.mean(_select_rows(table, jobs, policy, source).numbers("mean_ms")))
 
 
 def _draw(table: Table) -> Plot:
     panels = tuple(
-        Panel(f"{jobs.name}", "policy", "mean iteration time (ms)", _bars(table, jobs), "bars")
-        for jobs in SETS
+        Panel(f"{jobs.name}", "policy", "mean iteration time (ms)", _make_bars(table, jobs), "bars")
+        for jobs in JOB_SETS
     )
     return Plot("SIMULATED: jobs on one link under four policies", panels, wide=2)
 
 
-def _bars(table: Table, jobs: JobSet) -> tuple[Series, ...]:
+def _make_bars(table: Table, jobs: JobSet) -> tuple[Series, ...]:
     sources: Sequence[str] = [
-        source for source in ("model", "hosts") if _rows(table, jobs, "fair", source).rows
+        source for source in ("model", "hosts") if _select_rows(table, jobs, "fair", source).rows
     ]
     return tuple(
         Series(source, POLICIES, tuple(_mean(table, jobs, policy, source) for policy in POLICIES))
@@ -166,4 +169,4 @@ def _bars(table: Table, jobs: JobSet) -> tuple[Series, ...]:
     )
 
 
-FIGURE = Figure(1, "Jobs on one link under four policies", _make, _compare, _draw)
+FIGURE = Figure(1, "Jobs on one link under four policies", _make_table, _compare, _draw)

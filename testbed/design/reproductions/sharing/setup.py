@@ -1,11 +1,11 @@
-"""Jobs and policies of the sharing figures, and the length of their simulations.
+"""Jobs and policies of the figures on sharing, and the length of the simulations.
 
 | setting | value | source |
 |---|---|---|
-| period, link, queue | 300 ms, 100 Mbit/s, 16 packets | the acceptance criteria of our hosts |
+| period, link, queue | 300 ms, 100 Mbit/s, 16 packets | the acceptance criteria of the simulated hosts |
 | communication fractions | pairs 0.3, 0.5, 0.7; triples 0.3, 0.5 | compatible up to a sum of 1 |
-| weights | 3 for the first job, 1 for the others | HTB 75/25 of a pair |
-| slope, intercept of MLTCP | 1.75, 0.25 | memory of the paper, without a public source |
+| weights | 3 for the first job, 1 for the others | a pair shares a link 75 to 25 (HTB) |
+| slope, intercept of MLTCP | 1.75, 0.25 | recalled from the paper; no public source confirms these values |
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ WEIGHT = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class JobStatistics:
     """Mean and 99th percentile of a job's iteration times, and its retransmitted packets (None if not modelled)."""
 
     job: str
     mean_ms: float
     p99_ms: float
-    lost: int | None
+    retransmitted: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class JobSet:
-    """Jobs of one period, each of which sends in the last part of it, for its fraction of the period."""
+    """Jobs with the same period. Each sends at the end of the period, for its fraction of the period."""
 
     fractions: tuple[float, ...]
 
@@ -50,7 +50,7 @@ class JobSet:
         """True if all bursts fit into one period."""
         return sum(self.fractions) <= 1 + 1e-9
 
-    def jobs(self, rate_gbps: float, hosts: tuple[str, ...]) -> tuple[SharedJob, ...]:
+    def make_jobs(self, rate_gbps: float, hosts: tuple[str, ...]) -> tuple[SharedJob, ...]:
         """Return the jobs on these hosts; their bursts have the rate of the link."""
         jobs = []
         for number, fraction in enumerate(self.fractions, 1):
@@ -60,8 +60,10 @@ class JobSet:
         return tuple(jobs)
 
 
-SETS = tuple(JobSet(fractions) for fractions in ((0.3,) * 2, (0.5,) * 2, (0.7,) * 2, (0.3,) * 3, (0.5,) * 3))
-Measure = Callable[[JobSet, Policy], Sequence[Figures]]
+JOB_SETS = tuple(
+    JobSet(fractions) for fractions in ((0.3,) * 2, (0.5,) * 2, (0.7,) * 2, (0.3,) * 3, (0.5,) * 3)
+)
+Measure = Callable[[JobSet, Policy], Sequence[JobStatistics]]
 
 
 @dataclass(frozen=True, slots=True)

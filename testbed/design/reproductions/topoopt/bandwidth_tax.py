@@ -57,12 +57,17 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
         row = table.select_rows(degree=degree, batch=batch)
         published = _PUBLISHED.get(degree, NOTHING)
         lines += [
-            Comparison(f"batch {batch:g}, d = {degree:g}", published, row.number("tax"), "bytes on the wire"),
+            Comparison(
+                f"batch {batch:g}, d = {degree:g}",
+                published,
+                row.number("tax"),
+                "counts all bytes on the links",
+            ),
             Comparison(
                 f"batch {batch:g}, d = {degree:g}, AllReduce counted once",
                 published,
                 row.number("tax_tensors_once"),
-                "as the paper's share of the all-to-all is counted",
+                "the paper counts its share of the all-to-all in this way",
             ),
         ]
     return tuple(lines)

@@ -1,4 +1,4 @@
-"""Set-ups shared by the figures: sizes, rates, seeds. Fixed before the first comparison, and not tuned since.
+"""Settings that the figures share: sizes, rates and seeds, fixed before the first comparison and not tuned since.
 
 | setting | value | source |
 |---|---|---|
@@ -49,7 +49,7 @@ PAPER = Scale(
     steps=200,
     finalists=2,
 )
-"""The paper's scale, except for the steps of a search (4,000 there) and the iterations, which it does not state."""
+"""The paper's scale, except for the steps of a search (the paper: 4,000) and the iterations (not in the paper)."""
 
 QUICK = Scale(
     nodes=16,
@@ -66,4 +66,4 @@ QUICK = Scale(
     steps=50,
     finalists=2,
 )
-"""Small scale of a minute, which tests that everything runs; its results are not those of the paper's scale."""
+"""A small scale that takes a minute, to test that everything runs. Its results differ from the paper's scale."""

@@ -1,4 +1,4 @@
-"""Parameters of models: frozen dataclasses of integers and widths, checked when they are set."""
+"""Parameters of models: frozen dataclasses of integers and widths, checked on construction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testbed.errors import WorkloadError
 Widths = tuple[int, ...]
 #: Parameters that are 1 (with) or 0 (without).
 FLAGS = frozenset({"decoder", "dot", "prefill", "decode"})
-#: Parameters that may be 0: no embedding, no experts, no total batch.
+#: Parameters that may be 0: the flags, no total batch, no embedding, no experts and no history.
 ZERO_ALLOWED = FLAGS | {"batch", "vocabulary", "experts", "history"}
 
 P = TypeVar("P", bound="Parameters")
@@ -21,7 +21,7 @@ P = TypeVar("P", bound="Parameters")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """Parameters that all models share: the samples of an iteration.
+    """Base of the parameters of every model: the number of samples of an iteration.
 
     `batch` is the total over all servers; 0 means `batch_per_device` on each of `devices_per_server` devices of
     each server.

@@ -1,9 +1,9 @@
 """An optical power meter with the commands of Thorlabs' PM100/PM103 (`MEAS:POW?`), at the tap before the detector.
 
-The meter is slow: it reads the light while the generators are idle. It divides by the responsivity at the wavelength
-that it is set to, which is proportional to the wavelength, so a wrong setting results in a wrong power. Known from
-public drivers: the headers. Assumptions: noise of 20 pW for one reading, reduced by sqrt(n) for a mean of n readings,
-and no additional time for a mean.
+The meter is slow, so it reads the light only while the generators are idle. The power is the photocurrent divided by
+the responsivity at the wavelength setting. The responsivity is proportional to the wavelength, so a wrong setting
+results in a wrong power. Public drivers confirm the headers. Assumptions: a reading has noise of
+20 pW, a mean of n readings has sqrt(n) times less, and a mean takes no additional time.
 """
 
 from __future__ import annotations
