@@ -96,7 +96,7 @@ def test_looking_works_where_nothing_can_be_written(place, disk, words):
     heading = done.stdout.splitlines()[0]
     assert "epoch 1 (verified, " in heading
     assert heading.endswith("): --simplex")
-    assert ("and not kept for the next ones" in done.stdout) == (words[0] == "drift")
+    assert ("could not be stored for later comparison" in done.stdout) == (words[0] == "drift")
 
 
 @pytest.mark.parametrize(

@@ -301,6 +301,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "^python -m sim.twins.board": "needs pynq, whose numpy is below 2",
     },
     "run-a-model-on-hardware": {"pynq://": "needs a board"},
+    "share-a-lab": {"examples/shared_jobs.yaml": "is a file of the checkout: tests/cli/test_schedule.py"},
     "try-a-client-on-a-twin": {
         "^(ssh|ocs1)": "asks for a password at the terminal: tests/sim/frontends logs in",
     },

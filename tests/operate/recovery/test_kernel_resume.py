@@ -90,7 +90,7 @@ def test_hosts_that_hold_their_routes_are_left_alone(testbed12, tmp_path, monkey
         assert (resumed.state, resumed.reason) == ("verified", "finished and verified")
         assert ping_all(session.fleet).missing == ()
     *_, record = operations_of(tmp_path, lab.name)
-    hosts = {host.name: [step.state.value for step in record.on(host.name)] for host in here.hosts}
+    hosts = {host.name: [step.state.value for step in record.steps_on(host.name)] for host in here.hosts}
     assert hosts == {
         "a": ["verified"],
         "b": ["verified"],
