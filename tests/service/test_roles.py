@@ -80,7 +80,7 @@ def test_a_command_needs_its_role(standing, request_model):
     }
     body |= {"source": "a", "target": "b", "statement": "select 1", "run_id": "last", "switch": "ocs1"}
     body |= {"a": "last", "b": "last", "pairs": ["1:49"], "inputs": ["1"], "what": "open", "named": ["1"]}
-    body["program"] = ["hostname"]
+    body |= {"program": ["hostname"]} if body["command"] == "run" else {}
     body = {name: value for name, value in body.items() if name in request_model.model_fields}
 
     told = {
