@@ -58,6 +58,7 @@ ELSEWHERE = {
     "demo": "runs for minutes: tests/cli/test_demo.py",
     "reproduce": "runs jobs on the lab for minutes, as `schedule --run` does, which names them",
     "job": "needs a plan and hosts: its text is tested by itself",
+    "run": "needs hosts: tests/measure/program/test_run_on_kernel_hosts.py",
     "sim up": "begins a lab, of which nothing is known yet",
 }
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from testbed.commands.declare import REQUIRED, Command, argument, option
-from testbed.commands.documents import ERROR, Document, key
+from testbed.commands.documents import ERROR, Document, UnfinishedOperation, key
 from testbed.commands.groups import MovingCommand, TopologyCommand
 from testbed.commands.place import Place
 from testbed.errors import UsageError
@@ -77,6 +77,7 @@ class ProgramDocument(Document):
     seconds: float
     restored: bool
     problem: str
+    unfinished: tuple[UnfinishedOperation, ...]
 
     def to_record(self) -> dict[str, Any]:
         """Return the JSON object that the run keeps: without output, which files hold, and without secrets."""
@@ -174,14 +175,14 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
                             launch = start_guards(light.fleet, light.hosts)
                         ranks.run(launch, run.directory / "ranks")
                     except BaseException:
-                        run.add_phase(PHASE, self._describe(run.run_id, light, ranks).to_record())
+                        run.add_phase(PHASE, self._describe(run.run_id, light, ranks, place).to_record())
                         raise
-                document = self._describe(run.run_id, light, ranks)
+                document = self._describe(run.run_id, light, ranks, place)
             run.add_phase(PHASE, document.to_record())
         if RUN in os.environ and not place.is_quiet:  # a service keeps the end of the output only
             for each in document.ranks:
                 place.say(*(f"[{each.rank}:{each.host}] {line}" for line in each.stdout.splitlines()))
-        for line in _summarise(document, ranks):
+        for line in (*_summarise(document, ranks), *(each.line() for each in document.unfinished)):
             note(line)
         return document
 
@@ -205,7 +206,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             return Ranks(program, find_problem=find_problem)
         return Ranks(program, _print_output, find_problem)
 
-    def _describe(self, run_id: str, light: Light, ranks: Ranks) -> ProgramDocument:
+    def _describe(self, run_id: str, light: Light, ranks: Ranks, place: Place) -> ProgramDocument:
         failure = ranks.failure
         return ProgramDocument(
             run_id=run_id,
@@ -234,6 +235,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             seconds=max((each.seconds for each in ranks.results), default=0.0),
             restored=not light.problem,
             problem=light.problem,
+            unfinished=place.find_unfinished(),
         )
 
 

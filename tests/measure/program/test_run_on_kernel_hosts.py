@@ -125,6 +125,7 @@ def test_a_program_runs_on_light_of_its_own_and_gives_it_back(lab, up, tmp_path)
 
     assert isinstance(done, ProgramDocument)
     assert (done.exit_code, done.patched, done.restored, done.failed_rank) == (0, True, True, None)
+    assert done.unfinished == ()
     assert sorted(rank.stdout for rank in done.ranks) == [f"{rank} 4 4\n" for rank in range(4)]
     assert sum(link.sent_bytes for link in done.links) > 4 * 1.5 * (1 << 22)
     assert {link.limit_mbps for link in done.links} == {100.0}
