@@ -42,7 +42,7 @@ _TIME = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d\d)", re.ASCII)
 
 @dataclass(frozen=True)
 class Request:
-    """What the comment of a job asks for: a number of hosts, and demands in the form of `testbed apply`."""
+    """Request for light in the comment of a job: a number of hosts, and demands in the form of `testbed apply`."""
 
     nodes: int
     demand: tuple[str, ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 _chosen: ContextVar[str] = ContextVar("lease", default="")
@@ -15,3 +17,14 @@ def select_lease(lease: str) -> None:
 def get_selected_lease() -> str:
     """Return the id of the chosen lease, empty if none was chosen."""
     return _chosen.get()
+
+
+@contextmanager
+def use_lease(lease: str) -> Iterator[None]:
+    """Make changes under this lease in the block; with an empty id, each under one of its own."""
+    before = get_selected_lease()
+    select_lease(lease)
+    try:
+        yield
+    finally:
+        select_lease(before)

@@ -10,6 +10,7 @@ from ocs_drivers.errors import OcsError
 from testbed.errors import LeaseDenied, LeaseImpossible, TestbedError, UnderMaintenance
 from testbed.lab.model import Lab, shard_of
 from testbed.lab.simulated.lifecycle import hosts_of
+from testbed.leases.choice import use_lease
 from testbed.leases.fence import database_errors
 from testbed.leases.heartbeat import TTL_S, keep_alive
 from testbed.leases.store import LeaseStore
@@ -20,7 +21,7 @@ from testbed.operate.session import LabSession, open_lab
 from testbed.pytest_plugin.lab_of_test import LabOfTest
 from testbed.pytest_plugin.needs import Needs
 from testbed.pytest_plugin.options import LabOptions, skip
-from testbed.scripting.carriers import LocalCarrier, use_lease
+from testbed.scripting.carriers import LocalCarrier
 from testbed.storage.address import address_in
 from testbed.storage.database import Database
 

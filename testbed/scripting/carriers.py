@@ -19,7 +19,6 @@ from testbed.commands.place import Place
 from testbed.commands.progress import Narrator, Progress, narrate, report_progress
 from testbed.commands.table import load_command
 from testbed.errors import UsageError
-from testbed.leases.choice import get_selected_lease, select_lease
 from testbed.operate.engine.consent import on_stop
 from testbed.scripting.read_document import choose_document, read_document
 
@@ -72,17 +71,6 @@ class Carrier(Protocol):
 
 def _ignore(_done: int, _total: int, _text: str) -> None:
     """Report no progress."""
-
-
-@contextmanager
-def use_lease(lease: str) -> Iterator[None]:
-    """Make changes under this lease in the block; with an empty id, each under one of its own."""
-    before = get_selected_lease()
-    select_lease(lease)
-    try:
-        yield
-    finally:
-        select_lease(before)
 
 
 @dataclass

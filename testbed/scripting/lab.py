@@ -21,6 +21,7 @@ from testbed.commands.place import DEFAULT_RUNS
 from testbed.commands.progress import Progress
 from testbed.commands.table import load_command
 from testbed.errors import HostError, LabStartError, LeaseDenied, UsageError
+from testbed.leases.choice import use_lease
 from testbed.leases.heartbeat import keep_alive
 from testbed.scripting.carriers import (
     Carrier,
@@ -28,7 +29,6 @@ from testbed.scripting.carriers import (
     LocalCarrier,
     ServiceCarrier,
     make_command,
-    use_lease,
 )
 
 if TYPE_CHECKING:

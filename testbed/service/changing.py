@@ -34,7 +34,7 @@ Words = Annotated[str, Query(max_length=2000)]
 def submit_run(asked: Caller, body: Annotated[AnyRequest, Body()], idempotency_key: Key = "") -> Response:
     """Submit a run of a command. It starts when its lane has room."""
     request: Request = body
-    labs = request.named_labs()
+    labs = request.list_labs()
     try:
         asked.who.check(request.role, request.needs_scope)
         for lab in labs or ("",):  # "": a run about all labs needs a token for all labs
@@ -99,7 +99,7 @@ def run_file(asked: Caller, run: Name, file: Name) -> Response:
 def _run(asked: Asked, run_id: str) -> Run:
     run = asked.service.runs.get(run_id)
     request = parse_request(run.request)
-    for lab in request.named_labs() or ("",):  # the same check as in `submit_run`
+    for lab in request.list_labs() or ("",):  # the same check as in `submit_run`
         asked.who.check_lab(lab)
     asked.who.check_role(request.readers)
     return run

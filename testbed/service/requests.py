@@ -73,7 +73,7 @@ class Request(BaseModel):
             name: value for name, value in body.items() if value is not None or name not in cls.model_fields
         }
 
-    def named_labs(self) -> tuple[str, ...]:
+    def list_labs(self) -> tuple[str, ...]:
         """Return the labs that the request names; none for a request about all labs."""
         if "labs" in type(self).model_fields:
             return tuple(vars(self)["labs"])
@@ -86,7 +86,7 @@ class Request(BaseModel):
         """Return the arguments of the command; files are written to `folder`."""
         values = {name: self._values(name, folder) for name in type(self).model_fields}
         positional = [str(one) for name in self.positional for one in values[name]]
-        labs = [str(lab_files[name]) for name in self.named_labs() if self.names_lab_file]
+        labs = [str(lab_files[name]) for name in self.list_labs() if self.names_lab_file]
         options = [*self._options(values), *([f"--runs-dir={runs_dir}"] if self.has_runs_dir else [])]
         front = [*self.words(lab_files), *options, *([] if self.text else ["--json"])]
         if self.has_program:

@@ -102,7 +102,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
 
     details = (
         "Write the command after `--`. Each host starts it once, with the variables of its rank. At the end the hosts "
-        "are given back as they were. The exit code is that of the first rank that failed, 3 without light or lease."
+        "are given back as they were. The exit code is that of the rank that failed first, 3 without light or lease."
     )
     lane = "waiting"
     role = "developer"
@@ -199,12 +199,10 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             needs_folder=bool(self.folder),
         )
 
-        def find_problem() -> str:
-            return light.watch.problem
-
-        if place.is_quiet or is_in_service:
-            return Ranks(program, find_problem=find_problem)
-        return Ranks(program, _print_output, find_problem)
+        is_silent = place.is_quiet or is_in_service
+        return Ranks(
+            program, (lambda _output: None) if is_silent else _print_output, lambda: light.watch.problem
+        )
 
     def _describe(self, run_id: str, light: Light, ranks: Ranks, place: Place) -> ProgramDocument:
         failure = ranks.failure

@@ -1,7 +1,7 @@
-"""The process that gives back lease and light if `testbed run` is killed.
+"""The process that gives back lease and light if `testbed run` is killed, or interrupted while it does so itself.
 
 `python -m testbed.measure.program.give_back` runs in its own session. It reads from its input what it may have to give
-back. If the input ends before the word `done`, the process at the other end was killed.
+back, and does so if the input ends without the word `done`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Debts:
-    """Lease and state of hosts that a killed process has to give back."""
+    """Lease and state of hosts that another process has not given back."""
 
     lease: str = ""
     under: str = ""
@@ -32,7 +32,7 @@ class Debts:
 
     @classmethod
     def read(cls, lines: IO[str]) -> Debts | None:
-        """Return what the lines say, or None if the process ended in good order."""
+        """Return the debts that the lines name; None if the process has paid them."""
         debts = cls()
         for line in lines:
             if line == "done\n":
@@ -44,7 +44,7 @@ class Debts:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Wait for the end of the input, and give back what a killed process has left; return 0."""
+    """Wait for the end of the input, and pay the debts that it names; return 0."""
     debts = Debts.read(sys.stdin)
     if debts is None:
         return 0
@@ -64,6 +64,7 @@ def _give_back(debts: Debts, runs_dir: Path, lab_file: Path, run_id: str, reason
     from testbed.measure.results.store import RunStore
     from testbed.storage.address import address_in
     from testbed.storage.database import Database
+    from testbed.storage.owner import is_running
 
     lab = find_running(load_lab(lab_file))
     database = Database(address_in(runs_dir))
@@ -79,8 +80,9 @@ def _give_back(debts: Debts, runs_dir: Path, lab_file: Path, run_id: str, reason
                 store.release(lease)
     finally:
         database.close()
-        error = f"testbed run was killed (process {owner.split(maxsplit=1)[0]})"
-        RunStore(runs_dir).close_killed(run_id, f"{error}; {problem}" if problem else error)
+        if not is_running(owner):  # else it was interrupted, and records that itself
+            error = f"testbed run was killed (process {owner.split(maxsplit=1)[0]})"
+            RunStore(runs_dir).close_killed(run_id, f"{error}; {problem}" if problem else error)
 
 
 def _restore(debts: Debts, lab: Lab, runs_dir: Path, reason: str, owner: str, store: LeaseStore) -> str:

@@ -69,11 +69,11 @@ class Keeper:
             os.waitpid(self._process, 0)
 
     def note_lease(self, lease: str) -> None:
-        """Let the keeper release this lease."""
+        """Note the lease that the keeper has to release."""
         self._write({"lease": lease})
 
     def note_state(self, state: LabState, hosts: Sequence[str], lease: str) -> None:
-        """Let the keeper restore hosts to this state, under this lease."""
+        """Note the state to which the keeper has to restore hosts, and the lease for that."""
         self.debts.add("hosts")
         self._write({"state": state.to_json(), "hosts": list(hosts), "under": lease})
 

@@ -21,7 +21,7 @@ from testbed.errors import LeaseDenied, LightDenied, TestbedError, UsageError
 from testbed.lab.hosts.environment import program_environment, variables_for
 from testbed.lab.hosts.fleet import Fleet, SshFleet
 from testbed.lab.model import Lab, LabHost, shard_of
-from testbed.leases.choice import get_selected_lease, select_lease
+from testbed.leases.choice import get_selected_lease, use_lease
 from testbed.leases.fence import database_errors
 from testbed.leases.heartbeat import keep_alive
 from testbed.leases.model import parts_of
@@ -101,16 +101,12 @@ class _Choice:
 @contextmanager
 def open_under_lease(lab: Lab, runs_dir: Path, lease: str, *, partial: bool = False) -> Iterator[LabSession]:
     """Open a lab and its hosts for changes under a lease. Epochs are not stored: a program is no intent for the lab."""
-    before = get_selected_lease()
-    select_lease(lease)
-    try:
-        with (
-            journal_in(runs_dir) as journal,
-            open_lab(lab, journal, keep_intent=False, partial=partial) as session,
-        ):
-            yield session
-    finally:
-        select_lease(before)
+    with (
+        use_lease(lease),
+        journal_in(runs_dir) as journal,
+        open_lab(lab, journal, keep_intent=False, partial=partial) as session,
+    ):
+        yield session
 
 
 @contextmanager
@@ -298,7 +294,7 @@ def _patch(light: Light, leased: Lab, runs_dir: Path, keeper: Keeper, note: Note
 
 @contextmanager
 def _ignore_first_interrupt(note: Note) -> Iterator[None]:
-    """Let the first Ctrl-C in the block pass; the second leaves the rest to the keeper."""
+    """Ignore the first Ctrl-C in the block; the second raises, and leaves the rest to the keeper."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

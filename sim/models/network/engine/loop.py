@@ -259,7 +259,7 @@ def _send(
 
 @compile_function
 def _allow_wait(state: State, near: Neighbours, capacity: Floats, begin: int) -> None:
-    """Let the flows at `begin` and behind wait for their rates, for the share `rounding[1]` of their durations.
+    """Allow the flows at `begin` and behind to wait for their rates, for the share `rounding[1]` of their durations.
 
     Max-min fair rates give a flow at least an equal part of each of its links, which bounds its duration.
     """
