@@ -1,8 +1,9 @@
-"""One iteration of a training job as a graph of computation, transfers, AllReduces and barriers, and its file format.
+"""One iteration of a training job as a graph of computation, communication and barriers, and its file format.
 
 A compute task occupies its device for its time. A task starts when all its predecessors have ended and its device is
 free (first come, first served; ties by task number). A transfer or an AllReduce first spends its own time, then moves
-its bytes. The iteration ends when every task has ended.
+its bytes. An exchange stands for many transfers that begin together, and ends with the last of them; files have none.
+The iteration ends when every task has ended.
 
 Files are `.npz` with the columns of the TopoOpt artifact: `task_type`, `task_id`, `task_device`, `task_runtime_ms`,
 `task_bytes`; `next_ids[next_ptr[i]:next_ptr[i + 1]]` are the ids of the successors of task i, or the member nodes if it
@@ -20,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,7 @@ class Kind(IntEnum):
     TRANSFER = 1
     ALLREDUCE = 2
     BARRIER = 3
+    EXCHANGE = 4
 
 
 _KINDS = {0: Kind.COMPUTE, 1: Kind.COMPUTE, 2: Kind.TRANSFER, 3: Kind.COMPUTE, 4: Kind.COMPUTE}
@@ -53,14 +55,23 @@ _KINDS |= {5: Kind.TRANSFER, 6: Kind.ALLREDUCE}
 """Kind of each `task_type` of a file."""
 
 
+class Exchange(NamedTuple):
+    """Transfers of one task: `size_bytes` from node `source` to node `target`, columns (transfers,)."""
+
+    source: Integers
+    target: Integers
+    size_bytes: Integers
+
+
 @dataclass(frozen=True, slots=True)
 class TaskGraph:
     """A checked task graph; all arrays are (tasks,) unless stated otherwise.
 
     `device` is the device of a compute task, else -1; `source` and `target` are the nodes of a transfer, else -1;
-    `time_s` is the computing time, or the time before the bytes move; `size_bytes` is the size of a transfer or of
-    the tensor of an AllReduce. Edges are (edges,): task `before[k]` ends before task `after[k]` starts. `groups` holds
-    the member nodes of the AllReduces, `group` the index of an AllReduce's group, else -1.
+    `time_s` is the computing time, or the time before the bytes move; `size_bytes` is the size of a transfer, of all
+    transfers of an exchange, or of the tensor of an AllReduce. Edges are (edges,): task `before[k]` ends before task
+    `after[k]` starts. `groups` holds the member nodes of the AllReduces, `exchanges` the transfers of the exchanges;
+    `group` is the index of a task in the one or the other, else -1.
 
     Raise `ValueError` if the graph is inconsistent, exceeds the limits, or has a cycle.
     """
@@ -76,6 +87,7 @@ class TaskGraph:
     groups: tuple[tuple[int, ...], ...]
     before: Integers
     after: Integers
+    exchanges: tuple[Exchange, ...] = ()
 
     def __post_init__(self) -> None:
         if self.nodes < 1:
@@ -99,8 +111,8 @@ class TaskGraph:
 
     @property
     def transfer_bytes(self) -> int:
-        """Total bytes of all transfers."""
-        return int(self.size_bytes[self.kind == Kind.TRANSFER].sum())
+        """Total bytes of all transfers, also those of exchanges."""
+        return int(self.size_bytes[np.isin(self.kind, (Kind.TRANSFER, Kind.EXCHANGE))].sum())
 
 
 class TaskGraphBuilder:
@@ -117,6 +129,8 @@ class TaskGraphBuilder:
         self._nodes = nodes
         self._rows: list[tuple[int, int, float, int, int, int, int]] = []
         self._groups: list[tuple[int, ...]] = []
+        self._exchanges: list[Exchange] = []
+        self._place_of: dict[int, int] = {}
         self._before: list[int] = []
         self._after: list[int] = []
 
@@ -140,6 +154,14 @@ class TaskGraphBuilder:
         self._groups.append(tuple(members))
         return self._add((Kind.ALLREDUCE, -1, time_s, size_bytes, -1, -1, len(self._groups) - 1), after)
 
+    def exchange(self, transfers: Exchange, *, after: list[int] | None = None) -> int:
+        """Add transfers that begin together, as one task. Give the same object each time for the same transfers."""
+        place = self._place_of.setdefault(id(transfers), len(self._exchanges))
+        if place == len(self._exchanges):
+            self._exchanges.append(transfers)
+        total = int(transfers.size_bytes.sum())
+        return self._add((Kind.EXCHANGE, -1, 0.0, total, -1, -1, place), after)
+
     def barrier(self, *, after: list[int]) -> int:
         """Add a task that only waits."""
         return self._add((Kind.BARRIER, -1, 0.0, 0, -1, -1, -1), after)
@@ -160,6 +182,7 @@ class TaskGraphBuilder:
             groups=tuple(self._groups),
             before=np.array(self._before, dtype=np.int64),
             after=np.array(self._after, dtype=np.int64),
+            exchanges=tuple(self._exchanges),
         )
 
     def _add(self, row: tuple[int, int, float, int, int, int, int], after: list[int] | None) -> int:
@@ -173,6 +196,7 @@ class TaskGraphBuilder:
 
 def _check_tasks(graph: TaskGraph) -> None:
     moves, sums = graph.kind == Kind.TRANSFER, graph.kind == Kind.ALLREDUCE
+    exchanges = graph.kind == Kind.EXCHANGE
     ends = np.stack([graph.source, graph.target])
     faults = {
         "a time that is not a finite time of 0 s or more": ~(np.isfinite(graph.time_s) & (graph.time_s >= 0)),
@@ -183,13 +207,21 @@ def _check_tasks(graph: TaskGraph) -> None:
         "an unknown kind": ~np.isin(graph.kind, list(Kind)),
         f"a node outside 0..{graph.nodes - 1}": moves & ((ends < 0) | (ends >= graph.nodes)).any(axis=0),
         "no group": sums & ((graph.group < 0) | (graph.group >= len(graph.groups))),
+        "no transfers": exchanges & ((graph.group < 0) | (graph.group >= len(graph.exchanges))),
     }
     for fault, where in faults.items():
         task = int(np.argmax(where)) if where.any() else None
         if task is not None:
             raise ValueError(f"task {task} of the graph has {fault}: correct it where the graph is made")
-    if graph.size_bytes.sum(dtype=np.float64) * 2 * graph.nodes > float(1 << 62):
+    # A link carries a transfer once, and an AllReduce at most in each of its 2(g - 1) rounds.
+    if graph.size_bytes @ np.where(sums, 2.0 * graph.nodes, 1.0) > float(1 << 62):
         raise ValueError("the sizes of the graph overflow when added: give them in a larger unit")
+    for number, (source, target, size_bytes) in enumerate(graph.exchanges):
+        ends = np.concatenate([source, target])
+        if ends.size and (ends.min() < 0 or ends.max() >= graph.nodes or size_bytes.min() < 0):
+            raise ValueError(
+                f"exchange {number} must name nodes of 0..{graph.nodes - 1} and sizes of 0 or more"
+            )
     for number, members in enumerate(graph.groups):
         outside = not members or min(members) < 0 or max(members) >= graph.nodes
         if outside or len(set(members)) != len(members):

@@ -116,6 +116,8 @@ class SimulationDocument(Figures, JobDocument):
             late = f", and flows begin and end up to {self.rounding:.0%} late" if self.rounding else ""
             exact = "--fluid: exact flows; " if self.rounding else ""
             yield f"all rounds of a ring are simulated as one flow{late} ({exact}--rounds: each round)"
+        if self.exchanges == "whole":
+            yield "an all-to-all is simulated as its load of links (--fluid: message by message)"
         if self.checkpoint:
             yield from self.checkpoint.lines()
         yield f"cost {self.cost_usd:,} USD{' (prices recalled, not checked)' if self.prices_recalled else ''}"
@@ -187,6 +189,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
             may_share=has_one_link,
             of_gpus=is_of_gpus(self.fabric),
             shares_links=not is_switched(self.fabric),
+            by_pair=bool(self.export_chakra),
         )
         job, checkpoint, plain = setting.job, self._checkpoint(setting), setting.job
         if checkpoint:

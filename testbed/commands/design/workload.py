@@ -188,19 +188,21 @@ class SimulatesWorkload(NamesWorkload):
         may_share: bool = False,
         of_gpus: bool = False,
         shares_links: bool = False,
+        by_pair: bool = False,
     ) -> FabricSetting:
         """Return the job that the options name, with links, rate and options of its fabrics.
 
         With `may_share`, logical servers may share a link, each with a part of its rate. `of_gpus`: the fabrics
         connect GPUs, so the GPUs of a server are a domain by default. `shares_links`: the links are those of a server
-        and not of a GPU. Raises the errors of `open_job`, and `WorkloadError` for invalid settings.
+        and not of a GPU. `by_pair`: all-to-alls are messages between pairs also in a large job. Raises the errors of
+        `open_job`, and `WorkloadError` for invalid settings.
         """
         from testbed.design.evaluation.job import open_job
         from testbed.design.fabrics.kind import FabricOptions
 
         if self.lab_file:
             here = self._fill_from_lab(self.lab_file, shares_links=shares_links)
-            return here.setting(default_degree, may_share=may_share, of_gpus=of_gpus)
+            return here.setting(default_degree, may_share=may_share, of_gpus=of_gpus, by_pair=by_pair)
         nodes, degree, part = self.cut(default_degree, may_share=may_share)
         choice = self.choose(self.mig, "packets" if self.routing == "hash" else "flows")
         hb_domain = self.hb_domain or (choice.devices_per_server if of_gpus and choice.has_servers else 1)
@@ -208,7 +210,8 @@ class SimulatesWorkload(NamesWorkload):
             raise WorkloadError(
                 "--hb-domain makes nodes of whole devices, --mig of parts: choose one of them"
             )
-        job = open_job(choice, nodes, self.strategy, hb_domain)
+        by_pair = by_pair or self.fluid is not None or self.routing == "hash"
+        job = open_job(choice, nodes, self.strategy, hb_domain, by_pair=by_pair)
         dark_s = self.reconfiguration_ms * 1e-3
         return FabricSetting(
             job,
@@ -256,7 +259,8 @@ class JobDocument(Document):
     `estimated_nodes` counts the nodes of traces that have no duration; `notes` say what was assumed in
     traces, or dropped. `rings` says how AllReduces on rings were
     simulated: in `rounds`, or `fluid`, all rounds as one flow. Flows may begin and end late by the fraction
-    `rounding` of their duration.
+    `rounding` of their duration. The `exchanges` of a large job are `whole`: the load that an all-to-all puts on links
+    replaces its messages; otherwise they are simulated `by_pair`.
     """
 
     job: str
@@ -286,6 +290,7 @@ class JobDocument(Document):
     rate_gbps: float
     rings: Literal["rounds", "fluid"]
     rounding: float
+    exchanges: Literal["by_pair", "whole"]
 
 
 def job_keys(setting: FabricSetting) -> dict[str, Any]:
@@ -307,6 +312,7 @@ def job_keys(setting: FabricSetting) -> dict[str, Any]:
         **servers,
         "rings": rings,
         "rounding": rounding,
+        "exchanges": "whole" if job.graph.exchanges else "by_pair",
     }
 
 

@@ -144,12 +144,20 @@ class Job:
             raise WorkloadError(f"cannot write the heat map {path}: {error}") from error
 
 
-def open_job(choice: WorkloadChoice, nodes: int | None = None, strategy: str = "", hb_domain: int = 1) -> Job:
+def open_job(
+    choice: WorkloadChoice,
+    nodes: int | None = None,
+    strategy: str = "",
+    hb_domain: int = 1,
+    *,
+    by_pair: bool = False,
+) -> Job:
     """Return the job of a workload, of a folder of traces or of a task graph file, by the name in `choice`.
 
     `strategy` is a strategy's name (default: `default`) or a plan file. With a plan, settings that the choice leaves
     open are the plan's, and another size of the job is refused. With an `hb_domain` above 1 each server has so many
-    GPUs, and each of them is a node of the job.
+    GPUs, and each of them is a node of the job. In a job of more than `ROUNDS_UP_TO` nodes without a plan, an
+    all-to-all is one task for the servers that it joins, unless `by_pair`.
     Raises `WorkloadError` and its subclasses, `PlanFileError`, `OSError`.
     """
     is_folder = choice.name not in MODELS and is_trace_folder(choice.name)
@@ -162,7 +170,7 @@ def open_job(choice: WorkloadChoice, nodes: int | None = None, strategy: str = "
                 "--set, --device, --mig and --strategy"
             )
         return _trace_job(choice) if is_folder else _graph_job(choice.name, read_graph(choice.name))
-    return _workload_job(choice, nodes, strategy or "default", hb_domain)
+    return _workload_job(choice, nodes, strategy or "default", hb_domain, by_pair=by_pair)
 
 
 def _graph_job(name: str, graph: TaskGraph) -> Job:
@@ -179,7 +187,9 @@ def _trace_job(choice: WorkloadChoice) -> Job:
     return replace(job, about={"graph": choice.name, **estimated, **notes})
 
 
-def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str, hb_domain: int) -> Job:
+def _workload_job(
+    choice: WorkloadChoice, nodes: int | None, strategy: str, hb_domain: int, *, by_pair: bool
+) -> Job:
     plan = None if is_named(strategy) else read_plan(strategy)
     if plan:
         if hb_domain > 1:
@@ -203,7 +213,8 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str, hb_d
         else strategy_by_name(strategy, workload, cluster)
     )
     check_memory(workload, layout, cluster)
-    graph = iteration(workload, layout, cluster)
+    is_large = plan is None and cluster.nodes > ROUNDS_UP_TO
+    graph = iteration(workload, layout, cluster, whole_exchanges=is_large and not by_pair)
     instances = instances_of(choice.device)
     about = {
         **{key: value for key, value in choice.as_json().items() if value and key != "name"},

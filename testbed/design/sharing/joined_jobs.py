@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.execution import Execution
-from sim.models.network.taskgraph import Kind, TaskGraph
+from sim.models.network.taskgraph import Exchange, Kind, TaskGraph
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -62,6 +62,7 @@ class _GraphBuilder:
     waits: int = 0
     columns: dict[str, list[NDArray[np.generic]]] = field(default_factory=dict)
     groups: list[tuple[int, ...]] = field(default_factory=list)
+    exchanges: list[Exchange] = field(default_factory=list)
 
     def add_wait(self, time_s: float) -> int:
         """Add a task that takes `time_s` on a device of its own, and return its number."""
@@ -81,9 +82,17 @@ class _GraphBuilder:
             size_bytes=graph.size_bytes,
             source=_place(job.servers, graph.source),
             target=_place(job.servers, graph.target),
-            group=np.where(graph.group >= 0, graph.group + len(self.groups), -1),
+            group=np.select(
+                [graph.kind == Kind.ALLREDUCE, graph.kind == Kind.EXCHANGE],
+                [graph.group + len(self.groups), graph.group + len(self.exchanges)],
+                -1,
+            ),
         )
         self.groups += [tuple(job.servers[list(members)].tolist()) for members in graph.groups]
+        self.exchanges += [
+            Exchange(job.servers[source], job.servers[target], size_bytes)
+            for source, target, size_bytes in graph.exchanges
+        ]
         self._append(kind=Kind.BARRIER)
         self._join(graph.before + first, graph.after + first)
         self._join(np.full(roots.size, after), roots)
@@ -93,7 +102,9 @@ class _GraphBuilder:
     def graph(self) -> TaskGraph:
         """Return the graph of all tasks added so far."""
         whole = {name: np.concatenate(parts) for name, parts in self.columns.items()}
-        return TaskGraph(nodes=self.nodes, groups=tuple(self.groups), **whole)
+        return TaskGraph(
+            nodes=self.nodes, groups=tuple(self.groups), exchanges=tuple(self.exchanges), **whole
+        )
 
     def _append(self, **values: NDArray[np.generic] | float) -> None:
         size = np.size(values["kind"])

@@ -5,6 +5,8 @@ import pytest
 from testbed.design.evaluation import job as jobs
 from testbed.design.fabrics.kind import FabricOptions
 from testbed.design.workloads.choice import WorkloadChoice
+from testbed.design.workloads.imports.chakra_export import export_traces
+from testbed.errors import WorkloadError
 
 
 # Not "moe" on "direct": there servers queue for seconds, and a change of times by 0.01 % reorders them, for 3 %.
@@ -23,3 +25,26 @@ def test_what_is_chosen_by_size_is_within_two_per_cent_of_exact_flows(monkeypatc
     assert chosen.link_bytes.tolist() == exact.link_bytes.tolist()
     assert chosen.iteration_s == pytest.approx(exact.iteration_s, rel=0.02)
     assert chosen.events < exact.events
+
+
+@pytest.mark.parametrize(
+    ("workload", "fabric"), [("dlrm", "direct"), ("dlrm", "expander"), ("moe", "oversub")]
+)
+def test_whole_exchanges_take_within_two_per_cent_the_time_of_their_messages(monkeypatch, workload, fabric):
+    monkeypatch.setattr(jobs, "ROUNDS_UP_TO", 63)
+    whole, by_pair = (jobs.open_job(WorkloadChoice(workload), 64, by_pair=flag) for flag in (False, True))
+    load, messages = (
+        job.fabric(fabric, 4, 100.0, FabricOptions(fluid=True)).run(job.graph) for job in (whole, by_pair)
+    )
+
+    assert whole.graph.tasks < by_pair.graph.tasks
+    assert (whole.traffic.pairs == by_pair.traffic.pairs).all()
+    assert (load.payload_bytes, load.wire_bytes) == (messages.payload_bytes, messages.wire_bytes)
+    assert load.iteration_s == pytest.approx(messages.iteration_s, rel=0.02)
+
+
+def test_traces_of_a_large_job_have_its_messages(monkeypatch, tmp_path):
+    monkeypatch.setattr(jobs, "ROUNDS_UP_TO", 7)
+
+    with pytest.raises(WorkloadError, match="whole exchanges"):
+        export_traces(jobs.open_job(WorkloadChoice("moe"), 8).graph, tmp_path, "moe")

@@ -102,7 +102,7 @@ def simulate_circuits(
     Raise `Stalled` if nothing moves for 10,000 periods, `ValueError` if the graph has more nodes than the switch.
     """
     fabric = switch.fabric()
-    lowered = lower(graph, fabric, latency or Latency(), allreduce)
+    lowered = lower(graph, fabric, latency or Latency(), allreduce, by_pair=True)
     run = Run(lowered, fabric.capacity_bps / 8, fabric.never_full, trace=trace, rounding=rounding)
     circuits = np.zeros((switch.nodes, switch.nodes), np.int64)
     now_s, idle, progress, allocation_s = 0.0, 0, -1, 0.0

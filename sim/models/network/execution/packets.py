@@ -72,7 +72,8 @@ def simulate_packets(
     from sim.models.network.engine import packets as loop
 
     latency = latency or Latency()
-    lowered = lower(graph, fabric, replace(latency, handshakes=0, acknowledged=False, link_s=0.0), allreduce)
+    without_flights = replace(latency, handshakes=0, acknowledged=False, link_s=0.0)
+    lowered = lower(graph, fabric, without_flights, allreduce, by_pair=True)
     program, paths = lowered.program, _paths(lowered, fabric)
     messages = lowered.messages
     packets = int((lowered.program.message_bytes * messages.rounds).sum()) // latency.packet_bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from sim.models.network.engine.program import (
 from sim.models.network.execution.lowering import Lowered, lower
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.latency import Latency
-from sim.models.network.taskgraph import TaskGraph
+from sim.models.network.taskgraph import Kind, TaskGraph
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -87,24 +87,30 @@ class Execution:
     @property
     def payload_bytes(self) -> int:
         """Payload bytes between different nodes, over all rounds."""
-        messages = self.lowered.messages
-        return int((messages.size_bytes * messages.rounds)[messages.source != messages.target].sum())
+        return self._sum_sent(self.lowered.messages.size_bytes) + self.lowered.exchanged.payload
 
     @property
     def wire_bytes(self) -> int:
         """Payload in whole packets; a packet counts once, whatever the number of links on its path."""
-        program, messages = self.lowered.program, self.lowered.messages
-        return int((program.message_bytes * messages.rounds)[messages.source != messages.target].sum())
+        return self._sum_sent(self.lowered.program.message_bytes) + self.lowered.exchanged.packets
+
+    def _sum_sent(self, size_bytes: Integers, domain: int = 1) -> int:
+        """Return the bytes that messages take out of a node or a domain, over all rounds, without loads of links."""
+        messages = self.lowered.messages
+        counts = messages.source // domain != messages.target // domain
+        if self.lowered.exchanged.unshared is not None:
+            counts &= self.graph.kind[messages.task] != Kind.EXCHANGE
+        return int((size_bytes * messages.rounds)[counts].sum())
 
     @property
     def bytes_in(self) -> int:
         """Bytes that links brought to hosts."""
-        return int(self.link_bytes[self.fabric.targets < self.fabric.nodes].sum()) + self._passed_on
+        return _sum(self.link_bytes[self.fabric.targets < self.fabric.nodes]) + self._passed_on
 
     @property
     def bytes_forwarded(self) -> int:
         """Bytes that left a host where they did not begin."""
-        left_nodes = int(self.link_bytes[self.fabric.sources < self.fabric.nodes].sum())
+        left_nodes = _sum(self.link_bytes[self.fabric.sources < self.fabric.nodes])
         return left_nodes - self.wire_bytes + self._passed_on
 
     @property
@@ -112,15 +118,20 @@ class Execution:
         """Bytes on links between hosts that several nodes share, beyond the first link of each message."""
         if self.fabric.domain == 1:
             return 0
-        program, messages = self.lowered.program, self.lowered.messages
-        leaves = messages.source // self.fabric.domain != messages.target // self.fabric.domain
-        sent = int((program.message_bytes * messages.rounds)[leaves].sum())
-        return int(self.link_bytes[self.fabric.joins_hosts].sum()) - sent
+        sent = self._sum_sent(self.lowered.program.message_bytes, self.fabric.domain)
+        sent += self.lowered.exchanged.between_hosts
+        return _sum(self.link_bytes[self.fabric.joins_hosts]) - sent
 
     @property
     def bandwidth_tax(self) -> float:
         """Bytes that reached hosts over bytes sent, 1 if nothing is sent; on direct connect the mean hops of a byte."""
         return self.bytes_in / self.wire_bytes if self.wire_bytes else 1.0
+
+
+def _sum(link_bytes: Integers) -> int:
+    """Return the sum over links, which may exceed 64 bits: a transfer counts once on each of its links."""
+    high, low = np.divmod(link_bytes, 1 << 31)
+    return (int(high.sum()) << 31) + int(low.sum())
 
 
 def simulate(
@@ -148,12 +159,13 @@ def simulate(
     Raise `Stalled` if a flow waits for a dead link for ever, `ValueError` for a graph with more nodes than the fabric,
     a change of an unknown link, or a rounding outside [0, 1).
     """
+    if changes:  # a link that loses capacity may be full
+        fabric = replace(fabric, never_full=np.zeros(fabric.links, dtype=bool))
     lowered = lower(graph, fabric, latency or Latency(), allreduce, parts=parts)
-    never_full = fabric.never_full & (not changes)
     run = Run(
         lowered,
         fabric.capacity_bps / 8,
-        never_full,
+        fabric.never_full,
         trace=trace,
         rounding=rounding,
         lag=lag,
@@ -269,7 +281,7 @@ class Run:
     def result(self, graph: TaskGraph, fabric: Fabric) -> Execution:
         """Return the execution so far."""
         self._empty_trace()
-        state = self.state
+        state, unshared = self.state, self.lowered.exchanged.unshared
         trace = Trace(np.concatenate(self._flows), np.concatenate(self._rates)) if self._tracing else None
         return Execution(
             graph,
@@ -277,7 +289,7 @@ class Run:
             self.lowered,
             state.begin_s,
             state.end_s,
-            state.link_bytes,
+            state.link_bytes if unshared is None else state.link_bytes + unshared,
             int(state.number[SHARES]),
             trace,
         )

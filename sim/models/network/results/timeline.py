@@ -24,6 +24,7 @@ _COLOURS = {
     "compute": "#4c72b0",
     "allreduce": "#dd8452",
     "transfer": "#55a868",
+    "exchange": "#8172b3",
     "mean": "#333333",
     "top": "#c44e52",
 }
@@ -105,7 +106,8 @@ def _draw_devices(axes: Any, execution: Execution) -> None:
 def _draw_moves(axes: Any, execution: Execution) -> None:
     lasting = execution.end_s > execution.begin_s
     row = 0.0
-    for kind, name in ((Kind.ALLREDUCE, "allreduce"), (Kind.TRANSFER, "transfer")):
+    for kind in (Kind.ALLREDUCE, Kind.TRANSFER, Kind.EXCHANGE):
+        name = kind.name.lower()
         tasks = np.flatnonzero((execution.graph.kind == kind) & lasting)
         tasks = tasks[np.lexsort((execution.end_s[tasks], execution.begin_s[tasks]))]
         height = min(1.0, _MOVE_ROWS / max(tasks.size, 1))

@@ -23,8 +23,11 @@ from testbed.errors import WorkloadError
 def export_traces(graph: TaskGraph, folder: str | Path, name: str) -> tuple[Path, ...]:
     """Write `NAME.RANK.et` for each server of a job, and its process groups, and return the paths.
 
-    Raises `WorkloadError` if the folder has traces of another job, since they would be read together, and `OSError`.
+    Raises `WorkloadError` if the folder has traces of another job, since they would be read together, and for a graph
+    with exchanges, which the format lacks; `OSError`.
     """
+    if graph.exchanges:
+        raise WorkloadError(f"{name} has whole exchanges, which traces do not hold: open the job by pairs")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     writer = _Writer(graph)

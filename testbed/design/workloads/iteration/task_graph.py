@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
+from sim.models.network.taskgraph import Exchange, TaskGraph, TaskGraphBuilder
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Edge, Workload
 from testbed.design.workloads.profile import check_profile
@@ -43,6 +44,7 @@ from testbed.errors import StrategyError
 
 __all__ = ["BUCKET_BYTES", "iteration", "traffic"]
 
+Integers = NDArray[np.int64]
 Steps = tuple[int, ...]
 Tasks = dict[int, list[int]]
 """Task numbers by server."""
@@ -51,6 +53,8 @@ Between = Callable[[Sharding, Sharding, int, int, bool], Resharding]
 BUCKET_BYTES = 64 * 2**20
 """Maximum bytes of gradients in one AllReduce: Horovod's fusion buffer (64 MB). PyTorch's 25 MiB would make more
 messages than a search has time to simulate; larger buckets overlap less with the backward pass."""
+MESSAGES_ONE_BY_ONE = 4
+"""Messages that a server sends in a resharding, on average, up to which they are no exchange."""
 
 
 def iteration(
@@ -60,11 +64,14 @@ def iteration(
     *,
     bucket_bytes: float | None = BUCKET_BYTES,
     fuse: bool = True,
+    whole_exchanges: bool = False,
 ) -> TaskGraph:
     """Return the task graph of one iteration; devices are servers.
 
     `bucket_bytes` limits the gradients of one AllReduce, None gives every operator its own; `fuse` runs neighbouring
-    operators as one task if nothing happens between them, see `fuse_steps`.
+    operators as one task if nothing happens between them, see `fuse_steps`. With `whole_exchanges` the messages of an
+    all-to-all are one task for each group of servers that it joins: they begin when all servers of the group are
+    ready, and these go on when all have arrived. That saves a task for each pair of servers.
     Raises `StrategyError` for a strategy that does not fit the workload; `roofline.check_memory` checks memory. Raises
     `WorkloadError` for a profile of another workload.
     """
@@ -72,7 +79,9 @@ def iteration(
         raise StrategyError(f"{workload.name}: buckets of {bucket_bytes} bytes: give 0 or more, or None")
     check_profile(workload, cluster.profile)
     check_strategy(workload, strategy, cluster.nodes)
-    return _Iteration(workload, strategy, cluster, bucket_bytes, fuse=fuse).graph()
+    return _Iteration(
+        workload, strategy, cluster, bucket_bytes, fuse=fuse, whole_exchanges=whole_exchanges
+    ).graph()
 
 
 class _Iteration:
@@ -86,6 +95,7 @@ class _Iteration:
         bucket_bytes: float | None,
         *,
         fuse: bool,
+        whole_exchanges: bool,
     ) -> None:
         self._workload, self._strategy, self._cluster = workload, strategy, cluster
         self._builder = TaskGraphBuilder(cluster.nodes)
@@ -98,6 +108,7 @@ class _Iteration:
         self._forward: dict[tuple[int, int], Tasks] = {}
         self._backward: dict[tuple[int, int], Tasks] = {}
         self._computed: dict[tuple[int, int, int], dict[int, int]] = {}
+        self._sender = _Sender(self._builder, whole_exchanges=whole_exchanges)
         self._gates: dict[int, Tasks] = {}
         self._arrived: dict[tuple[Bundle, int], Tasks] = {}
         self._bundles = edge_bundles(workload, strategy)
@@ -154,7 +165,7 @@ class _Iteration:
             resharding = self._resharding(forward_resharding, bundle, samples)
             senders = set(resharding.source[resharding.source != resharding.target].tolist())
             sent |= settle(self._builder, {server: sent[server] for server in senders})
-            send(self._builder, resharding, sent, ready)
+            self._sender.send(resharding, sent, ready)
         last = self._workload.operators[places[-1]]
         return self._compute(step, microbatch, ready, direction=0, reduce_bytes=last.forward_reduce_bytes)
 
@@ -177,7 +188,7 @@ class _Iteration:
         if (bundle, microbatch) not in self._arrived:
             ready = self._arrived[bundle, microbatch] = {}
             resharding = self._resharding(backward_resharding, bundle, self._samples[microbatch])
-            send(self._builder, resharding, self._backward[self._step_of[edge[1]], microbatch], ready)
+            self._sender.send(resharding, self._backward[self._step_of[edge[1]], microbatch], ready)
         return self._arrived[bundle, microbatch]
 
     def _resharding(self, between: Between, bundle: Bundle, samples: int) -> Resharding:
@@ -191,7 +202,7 @@ class _Iteration:
         sharding, samples = self._strategy.shardings[self._steps[step][0]], self._samples[microbatch]
         dispatch = self._dispatch(step, samples) if sharding.way == "expert" else None
         if dispatch is not None:
-            ready = exchange(self._builder, dispatch, ready)
+            ready = self._sender.exchange(dispatch, ready)
         join(ready, [self._gates.get(step, {})])
         computed = {
             server: self._builder.compute(
@@ -202,7 +213,7 @@ class _Iteration:
         self._computed[step, microbatch, direction] = computed
         ends = {server: [task] for server, task in computed.items()}
         if dispatch is not None:
-            ends = exchange(self._builder, reverse_resharding(dispatch), ends)
+            ends = self._sender.exchange(reverse_resharding(dispatch), ends)
         return self._sum_activations(sharding, samples, ends, reduce_bytes)
 
     def _seconds(self, step: int, samples: int, direction: int) -> float:
@@ -296,20 +307,69 @@ def _count_visits(
     return list(zip(servers, visits, strict=True))
 
 
-def send(builder: TaskGraphBuilder, resharding: Resharding, ends: Tasks, ready: Tasks) -> None:
-    """Add the transfers of a resharding, and to `ready` the tasks that each target must wait for."""
-    for source, target, size_bytes in zip(*(column.tolist() for column in resharding), strict=True):
-        after = ends[source]
-        arrivals = after if source == target else [builder.transfer(source, target, size_bytes, after=after)]
-        ready.setdefault(target, []).extend(arrivals)
+class _Sender:
+    """Adds the messages of reshardings to a graph, one by one or as exchanges."""
+
+    def __init__(self, builder: TaskGraphBuilder, *, whole_exchanges: bool) -> None:
+        self._builder, self._whole = builder, whole_exchanges
+        self._exchanges: dict[tuple[bytes, ...], tuple[Exchange, ...]] = {}
+
+    def send(self, resharding: Resharding, ends: Tasks, ready: Tasks) -> None:
+        """Add the messages of a resharding, and to `ready` the tasks that each target must wait for."""
+        source, target = resharding.source, resharding.target
+        moves = source != target
+        if not self._whole or np.count_nonzero(moves) <= MESSAGES_ONE_BY_ONE * np.unique(source).size:
+            moves[:] = False
+            for sender, receiver, size_bytes in zip(*(column.tolist() for column in resharding), strict=True):
+                if sender != receiver:
+                    arrival = self._builder.transfer(sender, receiver, size_bytes, after=ends[sender])
+                    ready.setdefault(receiver, []).append(arrival)
+        for exchange in self._exchanges_of(resharding) if moves.any() else ():
+            after = {task for sender in set(exchange.source.tolist()) for task in ends[sender]}
+            task = self._builder.exchange(exchange, after=sorted(after))
+            for receiver in set(exchange.target.tolist()):
+                ready.setdefault(receiver, []).append(task)
+        for server in source[source == target].tolist():
+            ready.setdefault(server, []).extend(ends[server])
+
+    def exchange(self, resharding: Resharding, ends: Tasks) -> Tasks:
+        """Return the last tasks of an all-to-all; each server waits until all of its parts have arrived."""
+        ends = settle(
+            self._builder, {server: ends.get(server, []) for server in set(resharding.source.tolist())}
+        )
+        ready: Tasks = {}
+        self.send(resharding, ends, ready)
+        return settle(self._builder, ready)
+
+    def _exchanges_of(self, resharding: Resharding) -> tuple[Exchange, ...]:
+        """Return an exchange for each set of servers that messages join, the same objects for equal reshardings."""
+        key = tuple(column.tobytes() for column in resharding)
+        if key not in self._exchanges:
+            moves = resharding.source != resharding.target
+            rows = Resharding(*(column[moves] for column in resharding))
+            parts = join_pairs(rows.source, rows.target)
+            order = np.argsort(parts, kind="stable")
+            borders = np.flatnonzero(np.diff(parts[order])) + 1
+            columns = [np.split(column[order], borders) for column in rows]
+            self._exchanges[key] = tuple(Exchange(*part) for part in zip(*columns, strict=True))
+        return self._exchanges[key]
 
 
-def exchange(builder: TaskGraphBuilder, resharding: Resharding, ends: Tasks) -> Tasks:
-    """Return the last tasks of an all-to-all; each server waits until all of its parts have arrived."""
-    ends = settle(builder, {server: ends.get(server, []) for server in set(resharding.source.tolist())})
-    ready: Tasks = {}
-    send(builder, resharding, ends, ready)
-    return settle(builder, ready)
+def join_pairs(one: Integers, other: Integers) -> Integers:
+    """Return for each pair the lowest server that a chain of pairs joins to it.
+
+    >>> join_pairs(np.array([5, 1, 2, 4]), np.array([2, 3, 9, 1])).tolist()
+    [2, 1, 2, 1]
+    """
+    lowest = np.arange(max(one.max(), other.max()) + 1)
+    while True:
+        joined = np.minimum(lowest[one], lowest[other])
+        before = lowest.copy()
+        np.minimum.at(lowest, one, joined)
+        np.minimum.at(lowest, other, joined)
+        lowest = lowest[lowest]
+        if (lowest == before).all():
+            return lowest[one]
 
 
 def settle(builder: TaskGraphBuilder, tasks: Tasks) -> Tasks:

@@ -97,6 +97,9 @@ def traffic_of(graph: TaskGraph) -> Traffic:
     pairs = np.zeros((graph.nodes, graph.nodes))
     resharding = graph.kind == Kind.TRANSFER
     np.add.at(pairs, (graph.source[resharding], graph.target[resharding]), graph.size_bytes[resharding])
+    times = np.bincount(graph.group[graph.kind == Kind.EXCHANGE], minlength=len(graph.exchanges))
+    for exchange, count in zip(graph.exchanges, times.tolist(), strict=True):
+        np.add.at(pairs, (exchange.source, exchange.target), exchange.size_bytes * count)
     np.fill_diagonal(pairs, 0.0)
     allreduce: dict[Group, int] = {}
     for task in np.flatnonzero(graph.kind == Kind.ALLREDUCE):

@@ -1,0 +1,139 @@
+"""Exchanges: the same bytes on the same links as messages between pairs, and the time of the fullest link."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.models.network.execution import simulate
+from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
+from sim.models.network.execution.packets import simulate_packets
+from sim.models.network.fabrics import circulant, direct_connect, expander, fat_tree, ideal_switch, rail_only
+from sim.models.network.latency import NO_LATENCY, Latency
+from sim.models.network.taskgraph import Exchange, TaskGraphBuilder
+
+NODES = 8
+RING = [(node, (node + 1) % NODES) for node in range(NODES)]
+FABRICS = (
+    ideal_switch(NODES, 10),
+    fat_tree(NODES, 10, oversubscription=2),
+    rail_only(NODES, 4, 10, 100),
+    circulant(NODES, (1, 3, 5), 10),
+    direct_connect(NODES, [*RING, *RING[:3]], 10),
+    expander(NODES, 3, 10),
+)
+
+
+@st.composite
+def exchanges(draw):
+    """Return random transfers among `NODES` nodes; some are within a node, or empty."""
+    pairs = draw(
+        st.lists(
+            st.tuples(*[st.integers(0, NODES - 1)] * 2, st.integers(0, 1_000_000)), min_size=1, max_size=40
+        )
+    )
+    return Exchange(*(np.array(column, dtype=np.int64) for column in zip(*pairs, strict=True)))
+
+
+def run(fabric, exchange, *, whole, latency=NO_LATENCY, times=1):
+    job, after = TaskGraphBuilder(NODES), None
+    for _ in range(times):
+        if whole:
+            after = [job.exchange(exchange, after=after)]
+        else:
+            rows = zip(*(column.tolist() for column in exchange), strict=True)
+            after = [job.barrier(after=[job.transfer(*row, after=after) for row in rows])]
+    return simulate(job.build(), fabric, latency=latency)
+
+
+@pytest.mark.parametrize("fabric", FABRICS, ids=lambda fabric: fabric.name)
+@given(exchange=exchanges(), times=st.integers(1, 3))
+def test_exchange_counts_what_its_transfers_count(fabric, exchange, times):
+    one_path = fabric.choices == 1 or not fabric.hosts_forward
+    whole, pairs = (
+        run(fabric, exchange, whole=flag, latency=Latency(), times=times) for flag in (True, False)
+    )
+
+    for name in ("payload_bytes", "wire_bytes") + ("bytes_in", "bytes_forwarded") * one_path:
+        assert getattr(whole, name) == getattr(pairs, name), name
+    if one_path:
+        assert whole.link_bytes.tolist() == pairs.link_bytes.tolist()
+
+
+@pytest.mark.parametrize("fabric", FABRICS, ids=lambda fabric: fabric.name)
+@given(exchange=exchanges())
+def test_exchange_takes_the_time_of_its_fullest_link(fabric, exchange):
+    execution = run(fabric, exchange, whole=True)
+
+    busy_s = execution.link_bytes * 8 / fabric.capacity_bps
+    assert execution.iteration_s == pytest.approx(busy_s[~fabric.never_full].max(initial=0.0))
+
+
+def test_exchange_of_equal_parts_takes_as_long_as_its_transfers():
+    ends = np.array([(one, other) for one in range(NODES) for other in range(NODES) if one != other])
+    exchange = Exchange(ends[:, 0], ends[:, 1], np.full(len(ends), 1_000_000))
+
+    whole, pairs = (run(FABRICS[0], exchange, whole=flag, latency=Latency()) for flag in (True, False))
+
+    assert whole.iteration_s == pytest.approx(pairs.iteration_s, rel=1e-9)
+
+
+def test_exchange_shares_its_links_with_other_flows():
+    job = TaskGraphBuilder(NODES)
+    job.exchange(Exchange(np.array([0]), np.array([1]), np.array([1_000_000])))
+    job.transfer(0, 2, 1_000_000)
+
+    execution = simulate(job.build(), FABRICS[0], latency=NO_LATENCY)
+
+    assert execution.end_s.tolist() == pytest.approx([2 * 8e6 / 10e9] * 2)
+
+
+def test_exchange_within_nodes_ends_at_once():
+    job = TaskGraphBuilder(NODES)
+    here = job.exchange(Exchange(np.array([3]), np.array([3]), np.array([1_000_000])))
+    job.compute(0, 1e-3, after=[here])
+
+    assert simulate(job.build(), FABRICS[0]).iteration_s == 1e-3
+
+
+def test_packets_of_an_exchange_move_between_pairs():
+    exchange = Exchange(np.array([0, 1, 2]), np.array([1, 2, 0]), np.array([100_000] * 3))
+    job = TaskGraphBuilder(NODES)
+    job.exchange(exchange)
+
+    execution = simulate_packets(job.build(), FABRICS[3])
+
+    assert execution.payload_bytes == 300_000
+    assert execution.lowered.messages.source.tolist() == [0, 1, 2]
+
+
+def test_exchange_over_links_that_are_never_full_takes_its_latency():
+    fabric = replace(FABRICS[0], never_full=np.ones(FABRICS[0].links, dtype=bool))
+    job = TaskGraphBuilder(NODES)
+    job.exchange(Exchange(np.array([0]), np.array([1]), np.array([1_000_000])))
+
+    execution = simulate(job.build(), fabric)
+
+    assert 0 < execution.iteration_s < 1e-4
+    assert execution.link_bytes.sum() == 2 * Latency().wire_bytes(np.array(1_000_000))
+
+
+def test_moving_circuits_serve_the_pairs_of_an_exchange():
+    ends = np.array([(one, other) for one in range(NODES) for other in range(NODES) if one != other])
+    job = TaskGraphBuilder(NODES)
+    job.exchange(Exchange(ends[:, 0], ends[:, 1], np.full(len(ends), 1_000_000)))
+
+    execution = simulate_circuits(job.build(), CircuitSwitch(NODES, 2, 10, period_s=1e-3, delay_s=1e-5))
+
+    assert execution.wire_bytes == execution.link_bytes.sum() > 1_000_000 * len(ends)
+
+
+@pytest.mark.parametrize("place", [-1, NODES])
+def test_exchange_with_a_node_outside_the_graph_is_refused(place):
+    job = TaskGraphBuilder(NODES)
+    job.exchange(Exchange(np.array([place]), np.array([1]), np.array([1])))
+
+    with pytest.raises(ValueError, match=r"exchange 0 must name nodes of 0\.\.7"):
+        job.build()
