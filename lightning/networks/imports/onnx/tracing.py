@@ -22,12 +22,11 @@ from lightning.networks.electronic import ELECTRONIC, TENSOR, Operation
 from lightning.networks.imports.onnx.parts import array_of, attributes_of
 from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
 from lightning.networks.operations.builder import Builder, Call
+from lightning.networks.operations.elementwise import ELEMENTWISE
 from lightning.networks.operations.operation_list import OPERATORS, translate
 
-_PLAIN = frozenset(
-    "Abs Add Clip Div Elu Erf Exp Gelu Gemm HardSigmoid HardSwish LeakyRelu Log MatMul Max Mean Min Mish Mul "  # noqa: SIM905
-    "Neg Pow PRelu Reciprocal Relu Sigmoid Softplus Sqrt Sub Sum Swish Tanh Where".split()
-)
+_PLAIN = frozenset({*ELEMENTWISE, "Gemm", "MatMul", "Mean"})
+"""Operations that an additional leading axis does not change."""
 Array = npt.NDArray[Any]
 OPEN_SINCE = 13
 """Operations outside `UNCHANGED` are translated from this opset on; older ones stay electronic."""
