@@ -30,6 +30,9 @@ _TRANSFERS_AT_ONCE = 1 << 17
 """Transfers of an exchange whose paths are in memory together."""
 
 
+_NO_MESSAGES = Phase(*np.zeros((3, 0), np.int64))
+
+
 class Messages(NamedTuple):
     """The messages of a program, each listed once even if its round repeats; all columns are (messages,).
 
@@ -153,7 +156,7 @@ def load_links(exchange: Exchange, fabric: Fabric, latency: Latency, parts: int)
     for begin in range(0, moves.size, _TRANSFERS_AT_ONCE):
         rows = moves[begin : begin + _TRANSFERS_AT_ONCE]
         zero, one = np.zeros(rows.size, np.int64), np.ones(rows.size, np.int64)
-        source, target, size_bytes = (column[rows] for column in exchange)
+        source, target, size_bytes = _select_rows(exchange, rows)
         whole = Messages(zero, zero, source, target, size_bytes, one, one, choice=rows)
         messages = _split(whole, fabric, latency, parts)
         routes = route_messages(messages, fabric)
@@ -203,7 +206,7 @@ def _total(
 
 
 def _select(load: Load, delays: NDArray[np.bool_]) -> Load:
-    """Return the load of the links that can delay an exchange; if none can, a message of 0 bytes, which takes no time."""
+    """Return the load of the links that can delay an exchange; if none can, 0 bytes of one link."""
     if not delays.any():
         return load._replace(links=load.links[:1], link_bytes=np.zeros_like(load.links[:1]))
     return load._replace(links=load.links[delays], link_bytes=load.link_bytes[delays])
@@ -271,8 +274,7 @@ def _chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, by_pair
     """Return the chains of all tasks.
 
     A transfer without bytes or within a node, an exchange of such transfers, and an AllReduce of one member have no
-    chain. Any other exchange has a chain of one phase, with a message for each transfer if `by_pair`, else without
-    messages.
+    chain. Any other exchange has a chain for each transfer if `by_pair`, else one chain of one phase without messages.
     """
     plan_allreduce = _remember(latency, allreduce)
     moves = np.flatnonzero(
@@ -283,16 +285,21 @@ def _chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, by_pair
         for task in np.flatnonzero(graph.kind == Kind.ALLREDUCE).tolist()
         for chain in plan_allreduce(graph.groups[graph.group[task]], int(graph.size_bytes[task]))
     ]
-    phases_of = [_exchange_phases(exchange, by_pair=by_pair) for exchange in graph.exchanges]
-    collectives += [
-        (task, phases_of[graph.group[task]])
+    exchanges = [
+        (task, graph.exchanges[graph.group[task]])
         for task in np.flatnonzero(graph.kind == Kind.EXCHANGE).tolist()
-        if phases_of[graph.group[task]]
     ]
+    exchanges = [(task, exchange) for task, exchange in exchanges if _moves(exchange).size]
+    if not by_pair:
+        collectives += [(task, (_NO_MESSAGES,)) for task, _ in exchanges]
+        exchanges = []
+    transfers = Exchange(graph.source[moves], graph.target[moves], graph.size_bytes[moves])
+    parts = [transfers, *(_select_rows(exchange, _moves(exchange)) for _, exchange in exchanges)]
+    tasks = [moves, *(np.full(_moves(exchange).size, task) for task, exchange in exchanges)]
     # Transfers come first, each a chain of one phase with one message; then all is sorted by task.
     phases = [phase for _, chain in collectives for phase in chain]
-    single = np.ones(moves.size, np.int64)
-    task = np.concatenate([moves, _array([task for task, _ in collectives])])
+    task = np.concatenate([*tasks, _array([task for task, _ in collectives])])
+    single = np.ones(task.size - len(collectives), np.int64)
     chain_phases = np.concatenate([single, _array([len(chain) for _, chain in collectives])])
     counts = np.concatenate([single, _array([phase.sources.size for phase in phases])])
     merged = [phase.rounds if phase.merged else 1 for phase in phases]
@@ -302,8 +309,8 @@ def _chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, by_pair
     phase_order = np.argsort(phase_task, kind="stable")
     message_order = np.argsort(np.repeat(phase_task, counts), kind="stable")
 
-    def join(moved: Integers, summed: list[Integers]) -> Integers:
-        return np.concatenate([moved, *summed]).astype(np.int64)[message_order]
+    def join(moved: list[Integers], summed: list[Integers]) -> Integers:
+        return np.concatenate([*moved, *summed]).astype(np.int64)[message_order]
 
     return Chains(
         task=task[chain_order],
@@ -311,16 +318,14 @@ def _chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, by_pair
         rounds=np.concatenate([single, _array(rounds)])[phase_order],
         merged=np.concatenate([single, _array(merged)])[phase_order],
         phase=np.repeat(np.arange(counts.size), counts[phase_order]),
-        source=join(graph.source[moves], [phase.sources for phase in phases]),
-        target=join(graph.target[moves], [phase.targets for phase in phases]),
-        size_bytes=join(graph.size_bytes[moves], [phase.sizes for phase in phases]),
+        source=join([part.source for part in parts], [phase.sources for phase in phases]),
+        target=join([part.target for part in parts], [phase.targets for phase in phases]),
+        size_bytes=join([part.size_bytes for part in parts], [phase.sizes for phase in phases]),
     )
 
 
-def _exchange_phases(exchange: Exchange, *, by_pair: bool) -> Chain:
-    moves = _moves(exchange)
-    source, target, size_bytes = (column[moves] if by_pair else column[:0] for column in exchange)
-    return (Phase(source, target, size_bytes),) if moves.size else ()
+def _select_rows(exchange: Exchange, rows: Integers) -> Exchange:
+    return Exchange(*(column[rows] for column in exchange))
 
 
 def _moves(exchange: Exchange) -> Integers:
@@ -346,7 +351,7 @@ def _remember(latency: Latency, allreduce: Algorithm) -> Callable[[tuple[int, ..
 def _messages(graph: TaskGraph, chains: Chains) -> Messages:
     task, merged = chains.task[chains.phase_chain[chains.phase]], chains.merged[chains.phase]
     # The transfers of an exchange take turns over the paths; all messages of another task choose alike.
-    place = np.arange(task.size) - np.searchsorted(chains.phase, chains.phase)
+    place = np.arange(task.size) - np.searchsorted(task, task)
     choice = np.where(graph.kind[task] == Kind.EXCHANGE, place, task)
     return Messages(
         task=task,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sim.models.network.execution import simulate
 from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
+from sim.models.network.execution.lowering import load_links
 from sim.models.network.execution.packets import simulate_packets
 from sim.models.network.fabrics import circulant, direct_connect, expander, fat_tree, ideal_switch, rail_only
 from sim.models.network.latency import NO_LATENCY, Latency
@@ -69,6 +70,16 @@ def test_exchange_takes_the_time_of_its_fullest_link(fabric, exchange):
 
     busy_s = execution.link_bytes * 8 / fabric.capacity_bps
     assert execution.iteration_s == pytest.approx(busy_s[~fabric.never_full].max(initial=0.0))
+
+
+def test_exchange_takes_turns_over_the_paths_of_a_circulant():
+    ends = np.array([(one, other) for one in range(12) for other in range(12) if one != other])
+    exchange = Exchange(ends[:, 0], ends[:, 1], np.full(len(ends), 1_000_000))
+
+    load = load_links(exchange, circulant(12, (1, 5, 7, 11), 10), NO_LATENCY, parts=1)
+
+    # On the paths of a single set the fullest link has 1.8 times the mean.
+    assert load.link_bytes.max() == pytest.approx(1.4 * load.link_bytes.sum() / 48)
 
 
 def test_exchange_of_equal_parts_takes_as_long_as_its_transfers():
