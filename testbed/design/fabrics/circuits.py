@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.models.network.allreduce import ring
-from sim.models.network.execution.circuits import CircuitSwitch
+from sim.models.network.execution.circuits import CircuitSwitch, Controller
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest, make_single_host_fabric
 
 COMPARED_UP_TO = 256
@@ -29,7 +29,7 @@ def _circuits(request: FabricRequest, *, forwarding: bool) -> ChosenFabric:
         request.nodes,
         request.degree,
         request.rate_gbps,
-        period_s,
+        Controller(period_s=period_s),
         request.options.reconfiguration_s,
         forwarding=forwarding,
     )

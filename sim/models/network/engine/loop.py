@@ -11,8 +11,10 @@ import numpy as np
 
 from lightbed.compiled import AVAILABLE, compile_function
 from sim.models.network.engine.program import (
+    BEGINS,
     DIRTY,
     DONE,
+    ENDS,
     FLOW_ROWS,
     FLOWS,
     IDLE,
@@ -20,6 +22,7 @@ from sim.models.network.engine.program import (
     READY_IN,
     READY_OUT,
     TIMERS,
+    WOKEN,
     Floats,
     Neighbours,
     Program,
@@ -29,7 +32,7 @@ from sim.models.network.engine.program import (
 from sim.models.network.engine.proportional import share_in_proportion
 from sim.models.network.engine.timers import set_timer, take_timer
 
-__all__ = ["FINISHED", "FULL", "PAUSED", "STALLED", "join", "leave", "next_end_s", "run", "share"]
+__all__ = ["FINISHED", "FULL", "PAUSED", "STALLED", "WOKE", "join", "leave", "next_end_s", "run", "share"]
 
 if AVAILABLE:
     from sim.models.network.engine.shares import join, leave, share
@@ -37,8 +40,9 @@ if AVAILABLE:
 else:
     from sim.models.network.engine.shares_numpy import join, leave, next_end_s, share
 
-FINISHED, PAUSED, STALLED, FULL = range(4)
-"""Reasons to leave the loop: all tasks ended; `until_s` reached; nothing can move; the trace must be emptied."""
+FINISHED, PAUSED, STALLED, FULL, WOKE = range(5)
+"""Reasons to leave the loop: all tasks ended; `until_s` reached; nothing can move; the trace must be emptied; a watched
+task began or ended."""
 
 _KINDS: Any = np.arange(4)
 COMPUTED, BEGIN, DATA, ARRIVED = _KINDS
@@ -62,6 +66,9 @@ def run(
     while True:
         if tracing and trace_is_full(state):
             return FULL
+        if number[WOKEN]:
+            number[WOKEN] = 0
+            return WOKE
         while number[READY_OUT] < number[READY_IN]:
             number[READY_OUT] += 1
             start(program, state, ready[number[READY_OUT] - 1])
@@ -203,6 +210,8 @@ def free_device(program: Program, state: State, task: int) -> None:
 def finish(program: Program, state: State, task: int) -> None:
     state.end_s[task] = state.clock[0]
     state.number[DONE] += 1
+    if state.watch[task] & ENDS:
+        state.number[WOKEN] = 1
     for place in range(program.next_first[task], program.next_first[task + 1]):
         successor = program.next_task[place]
         state.waits_for[successor] -= 1
@@ -215,6 +224,8 @@ def finish(program: Program, state: State, task: int) -> None:
 def begin(program: Program, state: State, task: int) -> None:
     first, last = program.chain_first[task], program.chain_first[task + 1]
     state.chains_left[task] = last - first
+    if state.watch[task] & BEGINS:
+        state.number[WOKEN] = 1
     if first == last:
         finish(program, state, task)
     for chain in range(first, last):

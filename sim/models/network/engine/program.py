@@ -20,11 +20,17 @@ Indices = NDArray[np.int32]
 MAX_COUNT = 2**31
 """Largest number of paths, links and entries, so that `Indices` can hold their numbers."""
 
-FLOWS, TIMERS, ORDER, READY_IN, READY_OUT, DONE, FLOW_ROWS, RATE_ROWS, DIRTY, STAMP, SHARES, IDLE = range(12)
+FLOWS, TIMERS, ORDER, READY_IN, READY_OUT, DONE, FLOW_ROWS, RATE_ROWS, DIRTY, STAMP, SHARES, IDLE, WOKEN = (
+    range(13)
+)
 """Indices into `State.number`: moving flows; pending timers, and timers set so far; tasks that became ready, and how
 many of these were started; tasks that ended; rows of the two traces; links whose flows changed; the last stamp of
-`free_mark` and `touch_mark`; how often rates were computed; idle devices with queued tasks."""
+`free_mark` and `touch_mark`; how often rates were computed; idle devices with queued tasks; whether a
+watched task has begun or ended."""
 
+
+BEGINS, ENDS = 1, 2
+"""Events of a communication that `State.watch` can ask for."""
 
 JOINED, FREE, TOUCHED, FREE_VISITED, TOUCHED_VISITED = range(5)
 """Indices into `Neighbours.size`: paths with new flows; paths and links whose rates are recomputed, and how many of
@@ -91,7 +97,9 @@ class State(NamedTuple):
     due_s: Floats
     """(1,) when the rates must be computed at the latest, if links are dirty"""
     number: Integers
-    """(12,) counters; the module's constants name the indices"""
+    """(13,) counters; the module's constants name the indices"""
+    watch: Integers
+    """(tasks,) `BEGINS` to leave the loop when a communication begins, `ENDS` when it ends, or their sum"""
     waits_for: Integers
     begin_s: Floats
     end_s: Floats
@@ -220,6 +228,7 @@ def fresh_state(
         rounding=np.array([rounding, lag], dtype=np.float64),
         due_s=np.full(1, np.inf),
         number=number,
+        watch=integers(tasks),
         waits_for=program.task_after.copy(),
         begin_s=np.full(tasks, np.nan),
         end_s=np.full(tasks, np.nan),
@@ -265,7 +274,7 @@ def _sizes(program: Program) -> tuple[int, int, int, int, int]:
 def _ready_tasks(program: Program) -> tuple[Integers, Integers]:
     """Return the counters, and an array (tasks,) that begins with the tasks without predecessors."""
     first_tasks = np.flatnonzero(program.task_after == 0)
-    number, ready = integers(12), integers(program.task_s.size)
+    number, ready = integers(13), integers(program.task_s.size)
     number[READY_IN] = first_tasks.size
     ready[: first_tasks.size] = first_tasks
     return number, ready

@@ -1,59 +1,103 @@
-"""A circuit switch that is reconfigured during an iteration, to follow the demand.
+"""A circuit switch whose circuits follow the demand of a job, when a controller says so.
 
-Every `period_s` the controller reads how many bytes the running tasks still have to move, chooses circuits, and
-switches those that differ; these are dark for `delay_s`, and the others stay lit. The controller assigns one circuit
-at a time to the pair with the greatest marginal use: demand times 1, 1/2, 1/4... for the first, second and third
-circuit of a pair, so that c circuits are worth 2 - 2^(1-c) times its demand. Nodes have `degree` transmitters and
-receivers; circuits are one-way.
+A controller chooses circuits from the bytes that tasks have to move, and switches those that differ; these are dark for
+`delay_s`, and the others stay lit. Flows over a dark circuit wait. By default one circuit at a time goes to the pair
+with the greatest marginal use: demand times 1, 1/2, 1/4... for the first, second and third circuit of a pair, so that c
+circuits are worth 2 - 2^(1-c) times its demand. Nodes have `degree` transmitters and receivers; circuits are one-way.
 
-With host forwarding, one circuit of each node belongs to a fixed ring, so that a path joins every pair. Pairs without
-a circuit use the shortest path, and moving flows are rerouted whenever circuits change. Without host forwarding such
-pairs wait for a circuit. A message has the latency of a single hop in both cases.
+Pairs without a circuit wait for one, unless there is another way for them:
+
+- With host forwarding, one circuit of each node belongs to a fixed ring, so that a path joins every pair. Pairs without
+  a circuit use the shortest path.
+- With `packet_gbps`, each node has a link to a packet switch that never blocks. Pairs without a circuit use it.
+
+Moving flows are rerouted whenever circuits change. A message has the latency of a single hop in all cases.
 """
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from time import process_time
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.allreduce.algorithms import Algorithm, ring
-from sim.models.network.engine.program import Routes
+from sim.models.network.engine.program import BEGINS, ENDS, Routes
 from sim.models.network.execution.lowering import Lowered, lower
 from sim.models.network.execution.simulation import Execution, Run, Stalled
-from sim.models.network.fabrics.cost import circuit_switch_cost
+from sim.models.network.fabrics.cost import Cost, circuit_switch_cost
 from sim.models.network.fabrics.direct import next_links, path_router
 from sim.models.network.fabrics.model import CyclicRouter, Fabric, check_sizes
 from sim.models.network.fabrics.rails import share_hosts
 from sim.models.network.latency import Latency
-from sim.models.network.taskgraph import TaskGraph
+from sim.models.network.taskgraph import Kind, TaskGraph
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Allocator = Callable[[Floats, Integers], Integers]
+"""A function from the bytes to move (nodes, nodes), source by target, and the circuits that are lit to circuits."""
 
 _PATIENCE = 10_000
 """Periods without progress after which an iteration counts as stalled."""
 
 
 @dataclass(frozen=True, slots=True)
-class CircuitSwitch:
-    """A switch with `degree` circuits of `rate_gbps` from and to each node, reconfigured every `period_s`.
+class Controller:
+    """What decides when circuits move.
 
-    With a `domain` above 1 each of the `nodes` is a host of so many GPUs, which are the nodes of the fabric; each has
-    `domain_gbps` to and from its host.
+    | when | circuits are chosen | for the bytes of |
+    |---|---|---|
+    | `once` | before the job, and are lit when it begins | the iteration |
+    | `per-iteration` | when an iteration begins, and are dark until they are switched | the iteration |
+    | `every` | every `period_s` | running tasks |
+    | `per-layer` | when the first communication of a layer begins | running tasks and the layer |
+
+    A layer is the communication that waits for the same number of other communications. With a `look_ahead` of N,
+    `per-layer` also counts the N layers that follow, and moves circuits for these as soon as no communication runs.
+    With a `hysteresis` above 0 circuits move only if that saves more than so many times `delay_s`.
+
+    Raises `ValueError` for values out of range, and for options of other controllers.
+    """
+
+    when: Literal["once", "per-iteration", "every", "per-layer"] = "every"
+    period_s: float = 50e-3
+    hysteresis: float = 0.0
+    look_ahead: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.period_s < float("inf"):
+            raise ValueError(f"period_s is {self.period_s}: it must be finite and above 0 s")
+        if not 0 <= self.hysteresis < float("inf") or self.look_ahead < 0:
+            raise ValueError("hysteresis and look-ahead must be 0 or more")
+        if self.hysteresis and self.when in ("once", "per-iteration"):
+            raise ValueError(f"circuits that move {self.when} have no hysteresis")
+        if self.look_ahead and self.when != "per-layer":
+            raise ValueError(f"a controller {self.when} does not look ahead: use per-layer")
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitSwitch:
+    """A switch with `degree` circuits of `rate_gbps` from and to each node; circuits that move are dark for `delay_s`.
+
+    `allocate` replaces the choice by marginal use, `cost` the price of the switch. With a `domain` above 1 each of the
+    `nodes` is a host of so many GPUs, which are the nodes of the fabric; each has `domain_gbps` to and from its host.
     """
 
     nodes: int
     degree: int
     rate_gbps: float
-    period_s: float = 50e-3
+    controller: Controller = Controller()
     delay_s: float = 10e-3
     forwarding: bool = False
+    packet_gbps: float = 0.0
     domain: int = 1
     domain_gbps: float = 0.0
+    allocate: Allocator | None = None
+    cost: Cost | None = None
 
     def __post_init__(self) -> None:
         check_sizes(self.nodes, self.rate_gbps)
@@ -61,31 +105,97 @@ class CircuitSwitch:
             raise ValueError(
                 "circuits need at least 2 nodes and a degree of at least 1, or 2 with forwarding"
             )
-        if not 0 <= self.delay_s < self.period_s:
+        if self.forwarding and (self.packet_gbps or self.allocate):
+            raise ValueError("circuits with forwarding have neither a packet switch nor another allocator")
+        if self.packet_gbps < 0 or self.delay_s < 0:
+            raise ValueError("packet_gbps and delay_s must be 0 or more")
+        period_s = self.controller.period_s
+        if self.controller.when == "every" and self.delay_s >= period_s:
             raise ValueError(
-                f"delay_s {self.delay_s} must be 0 or more and less than period_s {self.period_s}"
+                f"circuits are dark for {self.delay_s * 1e3:g} ms, but move every {period_s * 1e3:g} ms: choose a "
+                "longer period"
             )
 
     def fabric(self) -> Fabric:
         """Return a fabric with a dark link for each ordered pair of nodes; link s * n + t leads from s to t.
 
-        The links of domains follow.
+        The links up to a packet switch and down from it follow, then the links of domains.
         """
-        pairs = self.nodes**2
+        pairs, nodes = self.nodes**2, np.arange(self.nodes)
         sources, targets = np.divmod(np.arange(pairs), self.nodes)
+        rate_bps, name = (
+            np.full(pairs, self.rate_gbps * 1e9),
+            "circuits+forwarding" if self.forwarding else "circuits",
+        )
+        capacity_bps = np.zeros(pairs)
+        if self.packet_gbps:
+            switch, packet_bps = (
+                np.full(self.nodes, self.nodes),
+                np.full(2 * self.nodes, self.packet_gbps * 1e9),
+            )
+            sources, targets = (
+                np.concatenate([sources, nodes, switch]),
+                np.concatenate([targets, switch, nodes]),
+            )
+            rate_bps, capacity_bps = np.append(rate_bps, packet_bps), np.append(capacity_bps, packet_bps)
+            name = "circuits+packets"
         fabric = Fabric(
-            name="circuits+forwarding" if self.forwarding else "circuits",
+            name=name,
             nodes=self.nodes,
             sources=sources,
             targets=targets,
-            capacity_bps=np.zeros(pairs),
-            lane_bps=np.full(pairs, self.rate_gbps * 1e9),
-            never_full=np.zeros(pairs, dtype=bool),
-            router=CyclicRouter(lambda source, target, _choices: (source * self.nodes + target)[:, None], 1),
+            capacity_bps=capacity_bps,
+            lane_bps=rate_bps,
+            never_full=np.zeros(sources.size, dtype=bool),
+            router=CyclicRouter(self._route_first, 1),
             hosts_forward=True,
-            cost=circuit_switch_cost(self.nodes, self.degree, self.rate_gbps),
+            cost=self.cost or circuit_switch_cost(self.nodes, self.degree, self.rate_gbps),
         )
         return fabric if self.domain == 1 else share_hosts(fabric, self.domain, self.domain_gbps)
+
+    def _route_first(self, sources: Integers, targets: Integers, _choices: Integers) -> Integers:
+        """Return the links before circuits are chosen: those of the packet switch, or the dark circuit of the pair."""
+        pairs = self.nodes**2
+        if self.packet_gbps:
+            return np.stack([pairs + sources, pairs + self.nodes + targets], axis=1)
+        return (sources * self.nodes + targets)[:, None]
+
+    def choose(self, wanted_bytes: Floats, lit: Integers) -> Integers:
+        """Return circuits for bytes to move, see `Allocator`."""
+        return self.allocate(wanted_bytes, lit) if self.allocate else choose_circuits(wanted_bytes, self, lit)
+
+    def serve_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
+        """Return the seconds in which circuits move these bytes.
+
+        Pairs without a circuit and another way count `delay_s` more, as they wait until circuits move for them.
+        """
+        lit, rate = circuits > 0, self.rate_gbps * 1e9 / 8
+        if self.forwarding:
+            return self._forward_s(wanted_bytes, circuits)
+        on_circuits = np.divide(wanted_bytes, circuits * rate, out=np.zeros(wanted_bytes.shape), where=lit)
+        rest = np.where(lit, 0.0, wanted_bytes)
+        np.fill_diagonal(rest, 0.0)
+        if self.packet_gbps:
+            busiest = max(rest.sum(axis=0).max(), rest.sum(axis=1).max())
+            rest_s = float(busiest) / (self.packet_gbps * 1e9 / 8)
+        else:
+            busiest = max(rest.sum(axis=0).max(), rest.sum(axis=1).max())
+            rest_s = float(busiest) / (self.degree * rate) + self.delay_s * bool(busiest)
+            return float(on_circuits.max(initial=0.0)) + rest_s
+        return max(float(on_circuits.max(initial=0.0)), rest_s)
+
+    def _forward_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
+        """Return the seconds of the fullest circuit on shortest paths."""
+        pairs = np.argwhere(circuits > 0)
+        sources, targets = np.nonzero(wanted_bytes)
+        apart = sources != targets
+        sources, targets = sources[apart], targets[apart]
+        paths = path_router(next_links(self.nodes, pairs, 0), pairs[:, 1], {})(sources, targets, sources)
+        loads = np.zeros(len(pairs) + 1)
+        np.add.at(loads, paths, np.broadcast_to(wanted_bytes[sources, targets][:, None], paths.shape))
+        return float((loads[:-1] / circuits[pairs[:, 0], pairs[:, 1]]).max(initial=0.0)) / (
+            self.rate_gbps * 1e9 / 8
+        )
 
 
 def simulate_circuits(
@@ -99,55 +209,215 @@ def simulate_circuits(
 ) -> Execution:
     """Simulate one iteration over circuits that follow the demand; `rounding` as in `execution.simulate`.
 
-    Raise `Stalled` if nothing moves for 10,000 periods, `ValueError` if the graph has more nodes than the switch.
+    Raise `Stalled` if pairs wait for a circuit that never comes, `ValueError` if the graph has more nodes than the
+    switch.
     """
     fabric = switch.fabric()
     lowered = lower(graph, fabric, latency or Latency(), allreduce, by_pair=True)
     run = Run(lowered, fabric.capacity_bps / 8, fabric.never_full, trace=trace, rounding=rounding)
-    circuits = np.zeros((switch.nodes, switch.nodes), np.int64)
-    now_s, idle, progress, allocation_s = 0.0, 0, -1, 0.0
-    moved_s: list[float] = []
-
-    def result() -> Execution:
-        execution = run.result(graph, fabric)
-        dark_s = (min(switch.delay_s, execution.iteration_s - begin_s) for begin_s in moved_s)
-        return replace(
-            execution, reconfigurations=len(moved_s), outage_s=sum(dark_s), allocation_s=allocation_s
-        )
-
+    plant = _Plant(run, lowered, switch)
     run.run_until(0.0)
-    while idle < _PATIENCE:
-        began_s = process_time()
-        next_circuits = choose_circuits(
-            remaining_demand(run, lowered, switch.nodes, switch.domain), switch, circuits
-        )
-        allocation_s += process_time() - began_s
-        has_moved = bool((next_circuits != circuits).any())
-        moved_s += [now_s] * has_moved
+    match switch.controller.when:
+        case "once" | "per-iteration":
+            _move_at_begin(plant)
+        case "every":
+            _move_every_period(plant)
+        case "per-layer":
+            _move_by_layers(plant, graph)
+    execution = run.result(graph, fabric)
+    dark_s = (min(switch.delay_s, execution.iteration_s - begin_s) for begin_s in plant.moved_s)
+    return replace(
+        execution,
+        reconfigurations=len(plant.moved_s),
+        outage_s=sum(dark_s),
+        allocation_s=plant.allocation_s,
+    )
+
+
+@dataclass(slots=True)
+class _Plant:
+    """A run on circuits: those that are `lit`, when circuits moved, and the processor time of choosing them."""
+
+    run: Run
+    lowered: Lowered
+    switch: CircuitSwitch
+    lit: Integers = field(init=False)
+    moved_s: list[float] = field(default_factory=list)
+    allocation_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.lit = np.zeros((self.switch.nodes, self.switch.nodes), np.int64)
+
+    @property
+    def now_s(self) -> float:
+        return float(self.run.state.clock[0])
+
+    def demand(self, pending: NDArray[np.bool_] | None = None) -> Floats:
+        return remaining_demand(self.run, self.lowered, self.switch.nodes, self.switch.domain, pending)
+
+    def choose(self, demands: Sequence[Floats]) -> Integers:
+        """Return circuits for the first of these demands, with the others to follow."""
+        began_s, controller = process_time(), self.switch.controller
+        if controller.hysteresis or len(demands) > 1:
+            dark_s = (controller.hysteresis or 1.0) * self.switch.delay_s
+            circuits = plan_circuits(self.switch, demands, self.lit, dark_s)[0]
+        else:
+            circuits = self.switch.choose(demands[0], self.lit)
+        self.allocation_s += process_time() - began_s
+        return circuits
+
+    def move(self, circuits: Integers) -> bool:
+        """Switch to circuits, and return whether all tasks ended while they were dark."""
+        if (circuits == self.lit).all():
+            return False
+        self.moved_s.append(self.now_s)
         # Circuits of both configurations stay lit while the others are switched.
-        _light(run, switch, np.minimum(circuits, next_circuits))
-        if run.run_until(now_s + switch.delay_s * has_moved):
-            return result()
-        circuits = next_circuits
-        _light(run, switch, circuits)
-        if switch.forwarding:
-            run.reroute(_route(lowered, circuits, switch.domain))
-        now_s += switch.period_s
-        if run.run_until(now_s):
-            return result()
-        idle = idle + 1 if progress == (progress := run.progress()) else 0
+        self._light(np.minimum(self.lit, circuits))
+        lit_s = self.now_s + self.switch.delay_s
+        while self.now_s < lit_s:
+            if self.run.run_until(lit_s):
+                return True
+        self.light(circuits)
+        return False
+
+    def light(self, circuits: Integers) -> None:
+        """Light circuits at once."""
+        self.lit = circuits
+        self._light(circuits)
+        if self.switch.forwarding or self.switch.packet_gbps:
+            self.run.reroute(_route(self.lowered, circuits, self.switch))
+
+    def _light(self, circuits: Integers) -> None:
+        self.run.capacity[: circuits.size] = circuits.reshape(-1) * (self.switch.rate_gbps * 1e9 / 8)
+
+
+def _move_at_begin(plant: _Plant) -> None:
+    everything = np.ones(plant.lowered.program.task_s.size, dtype=bool)
+    circuits = plant.choose([plant.demand(everything)])
+    if plant.switch.controller.when == "once":
+        plant.light(circuits)
+    elif plant.move(circuits):
+        return
+    if not plant.run.run_until(np.inf):
+        raise Stalled(
+            f"some pairs have no circuit, and circuits move {plant.switch.controller.when}: choose a controller that "
+            "moves them more often, or more circuits"
+        )
+
+
+def _move_every_period(plant: _Plant) -> None:
+    now_s, idle, progress = 0.0, 0, -1
+    while idle < _PATIENCE:
+        if plant.move(plant.choose([plant.demand()])):
+            return
+        now_s += plant.switch.controller.period_s
+        if plant.run.run_until(now_s):
+            return
+        idle = idle + 1 if progress == (progress := plant.run.progress()) else 0
     raise Stalled(
         f"nothing moved in {_PATIENCE} periods, up to {now_s:.3f} s: increase the degree or the period"
     )
 
 
-def remaining_demand(run: Run, lowered: Lowered, nodes: int, domain: int = 1) -> Floats:
+def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
+    layers, state = communication_layers(graph), plant.run.state
+    communicates = layers >= 0
+    look_ahead = plant.switch.controller.look_ahead
+    ends = ENDS if look_ahead else 0
+    last, decided, idle, progress = -1, -1, 0, -1
+    is_stuck = False
+    while True:
+        begun = communicates & ~np.isnan(state.begin_s)
+        last = int(layers[begun].max(initial=last))
+        is_idle = not (begun & np.isnan(state.end_s)).any()
+        # Before the first communication, and between two layers, circuits can move for what comes.
+        first = last + 1 if look_ahead and is_idle else last
+        if first > decided or is_stuck:
+            decided = max(decided, first)
+            state.watch[communicates] = np.where(layers > decided, BEGINS, 0)[communicates] + ends
+            demands = [plant.demand(communicates & (layers <= first))]
+            demands += [plant.demand(layers == layer) for layer in range(first + 1, first + 1 + look_ahead)]
+            if demands[0].any() and plant.move(plant.choose(demands)):
+                return
+        if plant.run.run_until(np.inf):
+            return
+        is_stuck = not plant.run.woke
+        if is_stuck:
+            idle = idle + 1 if progress == (progress := plant.run.progress()) else 0
+            if idle > 1:
+                raise Stalled(f"at {plant.now_s * 1e3:.3f} ms no circuit helps: increase the degree")
+
+
+def communication_layers(graph: TaskGraph) -> Integers:
+    """Return for each communication how many others it waits for, one after another, (tasks,); -1 for other tasks."""
+    communicates = np.isin(graph.kind, (Kind.TRANSFER, Kind.ALLREDUCE, Kind.EXCHANGE))
+    own = communicates.astype(np.int64)
+    depth = np.zeros(graph.tasks, np.int64)
+    edges_out = np.bincount(graph.before, minlength=graph.tasks)
+    first = np.cumsum(edges_out) - edges_out
+    following = graph.after[np.argsort(graph.before, kind="stable")]
+    waits = np.bincount(graph.after, minlength=graph.tasks)
+    ready = np.flatnonzero(waits == 0)
+    while ready.size:
+        counts = edges_out[ready]
+        edges = np.repeat(first[ready] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        successors = following[edges]
+        np.maximum.at(depth, successors, np.repeat(depth[ready] + own[ready], counts))
+        np.subtract.at(waits, successors, 1)
+        ready = np.unique(successors[waits[successors] == 0])
+    return np.where(communicates, depth, -1)
+
+
+def plan_circuits(
+    switch: CircuitSwitch,
+    demands: Sequence[Floats],
+    lit: Integers,
+    dark_s: float,
+    candidates: Sequence[Integers] | None = None,
+) -> list[Integers]:
+    """Return the circuits for each of several demands, one after another, that take the least time in all.
+
+    By dynamic programming: a demand takes `CircuitSwitch.serve_s`, and `dark_s` more if circuits move before it. The
+    `candidates` are by default the lit circuits and the allocator's choice for each run of demands; with all possible
+    circuits the plan is optimal.
+    """
+    if candidates is None:
+        candidates = list(_propose(switch, demands, lit))
+    serve_s = np.array([[switch.serve_s(demand, circuits) for circuits in candidates] for demand in demands])
+    is_other = np.array([[(one != other).any() for other in candidates] for one in candidates])
+    total_s = serve_s[0] + dark_s * np.array([(circuits != lit).any() for circuits in candidates])
+    came_from = []
+    for row in serve_s[1:]:
+        reach_s = total_s[:, None] + dark_s * is_other
+        came_from.append(np.argmin(reach_s, axis=0))
+        total_s = reach_s.min(axis=0) + row
+    places = [int(np.argmin(total_s))]
+    for previous in reversed(came_from):
+        places.append(int(previous[places[-1]]))
+    return [candidates[place] for place in reversed(places)]
+
+
+def _propose(switch: CircuitSwitch, demands: Sequence[Floats], lit: Integers) -> Iterator[Integers]:
+    if lit.any():
+        yield lit
+    for first in range(len(demands)):
+        for last in range(first, len(demands)):
+            yield switch.choose(np.sum(demands[first : last + 1], axis=0), lit)
+
+
+def remaining_demand(
+    run: Run, lowered: Lowered, nodes: int, domain: int = 1, pending: NDArray[np.bool_] | None = None
+) -> Floats:
     """Return the bytes that running tasks still have to move, (nodes, nodes), source by target.
 
-    Of messages between GPUs, `domain` in each node, the pairs are nodes.
+    Tasks of `pending` (tasks,) that have not begun count, too. Of messages between GPUs, `domain` in each node, the
+    pairs are nodes.
     """
     program, state, messages = lowered.program, run.state, lowered.messages
-    is_running = ~np.isnan(state.begin_s) & np.isnan(state.end_s)
+    is_running = ~np.isnan(state.begin_s)
+    if pending is not None:
+        is_running |= pending
+    is_running &= np.isnan(state.end_s)
     chain_of = program.group_chain[program.message_group]
     rounds = messages.rounds.astype(np.float64)
     is_past = messages.phase < state.chain_phase[chain_of]
@@ -201,22 +471,30 @@ def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, lit: Integers) 
     return circuits
 
 
-def _light(run: Run, switch: CircuitSwitch, circuits: Integers) -> None:
-    run.capacity[: circuits.size] = circuits.reshape(-1) * (switch.rate_gbps * 1e9 / 8)
+def _route(lowered: Lowered, circuits: Integers, switch: CircuitSwitch) -> Routes:
+    """Return routes over the current circuits, with the link numbers of the fabric.
 
-
-def _route(lowered: Lowered, circuits: Integers, domain: int) -> Routes:
-    """Return shortest routes over the current circuits, with the link numbers of the fabric."""
-    pairs = np.argwhere(circuits > 0)
-    link_of = pairs[:, 0] * len(circuits) + pairs[:, 1]
-    router = path_router(next_links(len(circuits), pairs, 0), pairs[:, 1], {})
-    nodes, messages = domain * len(circuits), lowered.messages
+    Pairs without a circuit use the packet switch if there is one, else the shortest path.
+    """
+    hosts, domain = switch.nodes, switch.domain
+    nodes, messages = domain * hosts, lowered.messages
     pair, path = np.unique(messages.source * nodes + messages.target, return_inverse=True)
     sources, targets = np.divmod(pair, nodes)
-    padded = router(sources // domain, targets // domain, pair)
-    padded = np.where(padded >= 0, link_of[padded], -1)
+    from_hosts, to_hosts = sources // domain, targets // domain
+    if switch.packet_gbps:
+        lit = circuits[from_hosts, to_hosts] > 0
+        up = np.where(lit, from_hosts * hosts + to_hosts, circuits.size + from_hosts)
+        padded = np.stack([up, np.where(lit, -1, circuits.size + hosts + to_hosts)], axis=1)
+        padded[from_hosts == to_hosts] = -1
+    else:
+        pairs = np.argwhere(circuits > 0)
+        link_of = pairs[:, 0] * hosts + pairs[:, 1]
+        router = path_router(next_links(hosts, pairs, 0), pairs[:, 1], {})
+        padded = router(from_hosts, to_hosts, pair)
+        padded = np.where(padded >= 0, link_of[padded], -1)
     if domain > 1:
-        padded = np.column_stack([circuits.size + sources, padded, circuits.size + nodes + targets])
+        links = circuits.size + 2 * hosts * bool(switch.packet_gbps)
+        padded = np.column_stack([links + sources, padded, links + nodes + targets])
     is_link = padded >= 0
     first = np.concatenate([[0], np.cumsum(is_link.sum(axis=1))])
     return Routes(first, padded[is_link], path)

@@ -216,11 +216,15 @@ class Run:
         self._in_proportion = in_proportion
         self._never_full = never_full
         self._tracing = trace
+        self.woke = False
         self._flows: list[Floats] = []
         self._rates: list[Floats] = []
 
     def run_until(self, time_s: float) -> bool:
-        """Continue to `time_s`; return whether all tasks have ended. With infinity, False means a stall."""
+        """Continue to `time_s`; return whether all tasks have ended. With infinity, False means a stall.
+
+        Also return when a task of `state.watch` begins or ends; `woke` says so.
+        """
         from sim.models.network.engine import loop
 
         program, state = self.lowered.program, self.state
@@ -231,6 +235,7 @@ class Run:
             self._empty_trace()
         if reason == loop.STALLED and time_s < np.inf:
             state.clock[0] = time_s
+        self.woke = reason == loop.WOKE
         return bool(reason == loop.FINISHED)
 
     def reroute(self, routes: Routes) -> None:

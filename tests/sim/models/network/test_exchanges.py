@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.models.network.execution import simulate
-from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
+from sim.models.network.execution.circuits import CircuitSwitch, Controller, simulate_circuits
 from sim.models.network.execution.lowering import load_links
 from sim.models.network.execution.packets import simulate_packets
 from sim.models.network.fabrics import circulant, direct_connect, expander, fat_tree, ideal_switch, rail_only
@@ -136,7 +136,9 @@ def test_moving_circuits_serve_the_pairs_of_an_exchange():
     job = TaskGraphBuilder(NODES)
     job.exchange(Exchange(ends[:, 0], ends[:, 1], np.full(len(ends), 1_000_000)))
 
-    execution = simulate_circuits(job.build(), CircuitSwitch(NODES, 2, 10, period_s=1e-3, delay_s=1e-5))
+    execution = simulate_circuits(
+        job.build(), CircuitSwitch(NODES, 2, 10, controller=Controller(period_s=1e-3), delay_s=1e-5)
+    )
 
     assert execution.wire_bytes == execution.link_bytes.sum() > 1_000_000 * len(ends)
 

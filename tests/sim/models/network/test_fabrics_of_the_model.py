@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 from sim.models.network.execution import simulate
-from sim.models.network.execution.circuits import CircuitSwitch, choose_circuits, simulate_circuits
+from sim.models.network.execution.circuits import (
+    CircuitSwitch,
+    Controller,
+    choose_circuits,
+    simulate_circuits,
+)
 from sim.models.network.fabrics import (
     circulant,
     direct_connect,
@@ -147,7 +152,10 @@ def test_expanders_are_regular_simple_connected_and_the_same_for_a_seed():
         (lambda: direct_connect(3, [(0, 1)], 25).path(1, 2), "nothing connects node 1 to node 2"),
         (lambda: ideal_switch(2, 8).link(0, 1), "no link 0 -> 1"),
         (lambda: CircuitSwitch(4, 1, 25, forwarding=True), "2 with forwarding"),
-        (lambda: CircuitSwitch(4, 2, 25, period_s=1e-3, delay_s=1e-3), "less than period_s"),
+        (
+            lambda: CircuitSwitch(4, 2, 25, controller=Controller(period_s=1e-3), delay_s=1e-3),
+            "choose a longer period",
+        ),
     ],
 )
 def test_a_fabric_that_cannot_be_is_refused(make, message):
@@ -171,7 +179,7 @@ def test_circuits_follow_the_greatest_demand():
     0.5: 1.3 1.6; 1.0: 1.3 1.1, it turns; from now on 0.4 a period: 1.5: 0.9 1.1; 2.0: 0.9 0.7; 2.5: 0.5 0.7;
     3.0: 0.5 0.3; 3.5: 0.1 0.3; dark to 3.6, node 2 done at 3.9; at 4.0 it turns, dark to 4.1.
     """
-    switch = CircuitSwitch(4, 1, 8, period_s=0.5, delay_s=0.1)
+    switch = CircuitSwitch(4, 1, 8, controller=Controller(period_s=0.5), delay_s=0.1)
     done = simulate_circuits(two_transfers(1_300_000_000), switch, latency=NO_LATENCY)
     assert done.end_s == pytest.approx([4.2, 3.9])
     assert done.link_bytes[[1, 2]].tolist() == [1_300_000_000, 2_000_000_000]
@@ -182,7 +190,7 @@ def test_the_second_circuit_of_a_pair_counts_half():
 
     1.0: 0.6 0.7: one each again; 1.5: 0.2 0.2, and so they end together.
     """
-    switch = CircuitSwitch(4, 2, 8, period_s=0.5, delay_s=0.1)
+    switch = CircuitSwitch(4, 2, 8, controller=Controller(period_s=0.5), delay_s=0.1)
     done = simulate_circuits(two_transfers(1_000_000_000), switch, latency=NO_LATENCY)
     assert done.end_s == pytest.approx([1.7, 1.7])
 
@@ -195,7 +203,7 @@ def test_with_forwarding_those_without_a_circuit_go_over_others():
     with_, without = (
         simulate_circuits(
             job.build(),
-            CircuitSwitch(6, 2, 8, period_s=0.5, delay_s=0.1, forwarding=forwarding),
+            CircuitSwitch(6, 2, 8, controller=Controller(period_s=0.5), delay_s=0.1, forwarding=forwarding),
             latency=NO_LATENCY,
         )
         for forwarding in (True, False)
@@ -213,7 +221,7 @@ def test_bytes_are_counted_on_the_links_they_took():
     job.transfer(0, 3, 2 * 10**9)
     job.transfer(1, 4, 8 * 10**9, after=[late])
     job.transfer(0, 4, 4 * 10**9, after=[late])
-    switch = CircuitSwitch(6, 2, 8, period_s=0.5, delay_s=0.1, forwarding=True)
+    switch = CircuitSwitch(6, 2, 8, controller=Controller(period_s=0.5), delay_s=0.1, forwarding=True)
     done = simulate_circuits(job.build(), switch, latency=NO_LATENCY)
     carried = done.link_bytes.reshape(6, 6)
     assert (carried >= 0).all()

@@ -17,7 +17,7 @@ from sim.models.network.allreduce.fluid import (
 )
 from sim.models.network.engine.program import FLOWS, fresh_state
 from sim.models.network.execution import Change, simulate
-from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
+from sim.models.network.execution.circuits import CircuitSwitch, Controller, simulate_circuits
 from sim.models.network.execution.flows import _program_without_tasks
 from sim.models.network.fabrics import circulant, fat_tree, ideal_switch
 from sim.models.network.latency import NO_LATENCY, Latency
@@ -175,7 +175,7 @@ def test_a_rounding_that_is_no_share_is_refused(rounding):
 
 def test_circuits_take_fluid_rings_and_rounding():
     graph = one_allreduce(6, tuple(range(6)), 6_000_000)
-    switch = CircuitSwitch(6, 2, 8, period_s=5e-3, delay_s=1e-4, forwarding=True)
+    switch = CircuitSwitch(6, 2, 8, controller=Controller(period_s=5e-3), delay_s=1e-4, forwarding=True)
     run = partial(simulate_circuits, graph, switch, latency=NO_LATENCY, allreduce=fluid_ring)
     exact, rounded = run(), run(rounding=0.01)
     assert exact.iteration_s <= rounded.iteration_s <= exact.iteration_s * 1.02

@@ -13,7 +13,7 @@ from sim.models.network.allreduce import ring
 from sim.models.network.allreduce.domains import over_domains
 from sim.models.network.allreduce.fluid import fluid
 from sim.models.network.execution import simulate
-from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
+from sim.models.network.execution.circuits import CircuitSwitch, Controller, simulate_circuits
 from sim.models.network.fabrics import (
     circulant,
     expander,
@@ -155,7 +155,16 @@ def test_bytes_are_kept_and_no_link_carries_more_than_it_can(graph, name):
 @settings(max_examples=30, deadline=None)
 @given(jobs(), st.booleans(), st.sampled_from([1, 2, 4]))
 def test_moving_circuits_keep_bytes_and_count_their_moves(graph, forwarding, domain):
-    switch = CircuitSwitch(GPUS // domain, 3, 100, 2e-3, 1e-3, forwarding, domain, DOMAIN_GBPS)
+    switch = CircuitSwitch(
+        GPUS // domain,
+        3,
+        100,
+        Controller(period_s=2e-3),
+        1e-3,
+        forwarding,
+        domain=domain,
+        domain_gbps=DOMAIN_GBPS,
+    )
     execution = simulate_circuits(graph, switch, allreduce=over_domains(domain))
 
     assert execution.bytes_in == execution.wire_bytes + execution.bytes_forwarded
