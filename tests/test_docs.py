@@ -159,17 +159,22 @@ def test_there_are_commands_to_check():
 
 def test_the_command_line_page_names_every_command_and_option(command_line):
     text = (REFERENCE / "command-line.md").read_text(encoding="utf-8").partition("\n# `countaction`\n")[0]
+    shared = text.partition("\nThe *topology options*")[2].partition("\nOther options")[0]
+    topology = set(re.findall(r"^\| `(--[a-z-]+)", shared, re.MULTILINE))
+    assert {"--demand", "--epoch", "--plan"} <= topology
     described: dict[str, set[str]] = {}
     for section in text.split("\n## ")[1:]:
         heading = section.partition("\n")[0]
         named = [name for words in commands_in(heading) for name in commands_of(words, command_line)]
         options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", section))
+        if named and re.search(r"topology\s+options", section, re.IGNORECASE):
+            options |= topology
         for command in named:
             described.setdefault(command, set()).update(options)
         available = set().union(*(command_line[name] for name in named or command_line))
         assert options <= available | {"--help"}, heading
     everywhere = {"--json", "--help", "--version", "--install-completion", "--show-completion"}
-    everywhere |= {"--database", "--lease", "--server"}  # they come with others
+    everywhere |= {"--database", "--lease", "--runs-dir", "--server"}  # common options
     assert described.keys() == command_line.keys()
     for command, options in command_line.items():
         assert options - everywhere <= described[command], command
