@@ -315,6 +315,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "^(PYRO|python -c)": "runs on a board",
         "^lightning calibrate": "needs instruments: tests/lightning/kit/instruments",
     },
+    "when-something-breaks": {"--gpu": "needs hosts with several GPUs: tests/operate/test_failure_rules.py"},
     "your-own-programs": {
         "^(mkdir|echo|lldp|[.] |.venv|mpi|for )": ON_A_HOST,
     },

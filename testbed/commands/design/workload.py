@@ -144,6 +144,36 @@ class SimulatesWorkload(NamesWorkload):
     reconfiguration_ms: Annotated[
         float, option("Dark time while circuits change.", metavar="MS", least=0)
     ] = 10.0
+    controller: Annotated[
+        str,
+        option(
+            "When circuits move: once, every:MS, per-iteration or per-layer; default: the fabric's.",
+            metavar="WHEN",
+        ),
+    ] = ""
+    hysteresis: Annotated[
+        float,
+        option(
+            "Move circuits only if that saves more than X times their dark time; 0: always.",
+            metavar="X",
+            least=0,
+        ),
+    ] = 0.0
+    look_ahead: Annotated[
+        int, option("Layers to come for which per-layer moves circuits early.", metavar="N", least=0)
+    ] = 0
+    wavelengths: Annotated[
+        int | None,
+        option(
+            "Wavelengths of 25 Gbit/s per node of sip-ocs and sip-ring; default: as many as D links of R.",
+            metavar="N",
+            least=1,
+        ),
+    ] = None
+    skew: Annotated[
+        float,
+        option("Popularity of experts: the r-th gets 1/r^S of the samples; 0: even.", metavar="S", least=0),
+    ] = 0.0
     fluid: Annotated[
         bool | None,
         option(
@@ -205,6 +235,8 @@ class SimulatesWorkload(NamesWorkload):
             return here.setting(default_degree, may_share=may_share, of_gpus=of_gpus, by_pair=by_pair)
         nodes, degree, part = self.cut(default_degree, may_share=may_share)
         choice = self.choose(self.mig, "packets" if self.routing == "hash" else "flows")
+        if self.skew:
+            choice = replace(choice, skew=self.skew)
         hb_domain = self.hb_domain or (choice.devices_per_server if of_gpus and choice.has_servers else 1)
         if hb_domain > 1 and self.mig > 1:
             raise WorkloadError(
@@ -225,6 +257,10 @@ class SimulatesWorkload(NamesWorkload):
                 self.routing,
                 hb_domain,
                 self.hb_gbps,
+                self.controller,
+                self.hysteresis,
+                self.look_ahead,
+                self.wavelengths or 0,
             ),
         )
 
@@ -274,6 +310,7 @@ class JobDocument(Document):
     profile: str | None = field(default=None, metadata=OMIT_NONE)
     zero: int | None = field(default=None, metadata=OMIT_NONE)
     recompute: bool | None = field(default=None, metadata=OMIT_NONE)
+    skew: float | None = field(default=None, metadata=OMIT_NONE)
     servers: int | None = field(default=None, metadata=OMIT_NONE)
     mig: int | None = field(default=None, metadata=OMIT_NONE)
     workload: str | None = field(default=None, metadata=OMIT_NONE)

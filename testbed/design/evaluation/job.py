@@ -47,7 +47,8 @@ class Job:
 
     `plan` is the plan of its strategy, or None. A node has `devices_per_node` devices. `arithmetic_s` is the time of
     the model's operations alone, at the peak of all devices; None if it is not known. `checkpoint` holds the bytes that
-    each node writes in a checkpoint; empty if they are not known.
+    each node writes in a checkpoint; empty if they are not known. `regions` are the groups of nodes that share the
+    experts of a layer.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Job:
     devices_per_node: int = 1
     arithmetic_s: float | None = None
     checkpoint: tuple[int, ...] = ()
+    regions: tuple[tuple[int, ...], ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -117,6 +119,7 @@ class Job:
                 routes=self.routes if name == "direct" else None,
                 equal_cost=equal_cost,
                 options=options,
+                regions=self.regions,
             )
         )
         rings, rounding = self.choose_precision(options)
@@ -242,7 +245,14 @@ def _workload_job(
         cluster.devices_per_server,
         arithmetic_s,
         checkpoint,
+        _regions(layout),
     )
+
+
+def _regions(layout: Strategy) -> tuple[tuple[int, ...], ...]:
+    """Return the groups of nodes that share the experts of a layer."""
+    grids = [sharding.grid for sharding in dict.fromkeys(layout.shardings) if sharding.way == "expert"]
+    return tuple(dict.fromkeys(row for grid in grids for row in grid if len(row) > 1))
 
 
 def _fill_from_plan(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoice:

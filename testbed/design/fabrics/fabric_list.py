@@ -23,6 +23,9 @@ FABRICS = {
     "rail-optimized": "rails:RAIL_OPTIMIZED",
     "circuits": "circuits:CIRCUITS",
     "circuits-forwarding": "circuits:CIRCUITS_FORWARDING",
+    "sip-ocs": "sip_ml:SIP_OCS",
+    "sip-ring": "sip_ml:SIP_RING",
+    "mixnet": "mixnet:MIXNET",
 }
 """Fabrics by name: the module of each, and its `FabricKind` there."""
 

@@ -114,6 +114,10 @@ class ChosenFabric:
 class FabricOptions:
     """Options of some fabrics; `reconfiguration_s` is how long changing circuits are dark.
 
+    `controller` decides when circuits move (default: the fabric's), with `hysteresis` and `look_ahead`, see
+    `sim.models.network.execution.circuits.Controller`. Nodes of SiP-ML have so many `wavelengths`; 0: as many as the
+    links of others carry.
+
     `fluid` simulates all rounds of a ring as one flow. By default a job of a plan is fluid, as in its planner's last
     simulation, so that it takes the predicted time; so are jobs of more than `ROUNDS_UP_TO` nodes, whose flows
     begin and end up to 1 % late, too. Other jobs run in rounds. With an `hb_domain` above 1 the nodes are GPUs: this
@@ -127,6 +131,10 @@ class FabricOptions:
     routing: str = ""
     hb_domain: int = 1
     hb_gbps: float = HB_GBPS
+    controller: str = ""
+    hysteresis: float = 0.0
+    look_ahead: int = 0
+    wavelengths: int = 0
 
 
 DEFAULT_OPTIONS = FabricOptions()
@@ -137,7 +145,8 @@ class FabricRequest:
     """Request for a fabric of `nodes` hosts with `degree` links of `rate_gbps`; some fabrics use the other fields.
 
     `direct` is made for `demand` (default: one AllReduce over all), or if given, on `topology` with `routes` and the
-    topology's degree. `equal_cost` sets the rate at which the fabric costs as much as `direct`.
+    topology's degree. `equal_cost` sets the rate at which the fabric costs as much as `direct`. `regions` are the
+    groups of nodes that share the experts of a layer.
     """
 
     name: str
@@ -149,6 +158,7 @@ class FabricRequest:
     routes: RouteSets | None = None
     equal_cost: bool = False
     options: FabricOptions = DEFAULT_OPTIONS
+    regions: tuple[tuple[int, ...], ...] = ()
 
     @property
     def host_gbps(self) -> float:

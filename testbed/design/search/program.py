@@ -203,7 +203,8 @@ class Programs:
         operator = self._operators[place]
         computing = self._computing(place, sharding, samples, direction)
         if sharding.way == "expert":
-            there, back = _make_dispatch(sharding, samples, operator.output_bytes * operator.routed)
+            sample_bytes = operator.output_bytes * operator.routed
+            there, back = _make_dispatch(sharding, samples, sample_bytes, operator.popularity)
             yield Item(there, stage, stage + 1)
             yield Item(computing, stage + 1, _NOWHERE)
             yield Item(back, stage + 1, stage)
@@ -264,8 +265,10 @@ def _make_sending(
 
 
 @lru_cache(_REMEMBERED)
-def _make_dispatch(sharding: Sharding, samples: int, sample_bytes: int) -> tuple[Sending, Sending]:
-    resharding = dispatch_resharding(sharding, samples, sample_bytes)
+def _make_dispatch(
+    sharding: Sharding, samples: int, sample_bytes: int, popularity: tuple[float, ...]
+) -> tuple[Sending, Sending]:
+    resharding = dispatch_resharding(sharding, samples, sample_bytes, popularity)
     return _to_sending(resharding), _to_sending(reverse_resharding(resharding))
 
 

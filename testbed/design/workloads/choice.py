@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from math import isqrt
 from typing import Any
 
+import numpy as np
+
 from testbed.design.workloads.catalogue import MODELS, parameters_of, workload
 from testbed.design.workloads.catalogue.models import settings_of
 from testbed.design.workloads.mig import PCIE_BYTES_PER_S, device_named, instances_of
@@ -30,6 +32,7 @@ TORCH = "torch:"
 DEFAULT_DEVICE = "a100"
 
 STAGES = (0, 1, 2, 3)
+MAX_SKEW = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class WorkloadChoice:
 
     `name` may be an ONNX file, or `torch:MODULE:FACTORY`. `profile` is a file of measured computing times. `device` may
     be an instance of a device, `a100/2`: servers are then logical ones, see `mig`. `zero` and `recompute` save memory
-    in training, see the module.
+    in training, see the module. `skew` makes some experts more popular, see `with_skew`.
     """
 
     name: str
@@ -48,10 +51,11 @@ class WorkloadChoice:
     profile: str = ""
     zero: int = 0
     recompute: bool = False
+    skew: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
         """Return the choice as a JSON document, in which unused memory savings are omitted."""
-        saved = {"zero": self.zero, "recompute": self.recompute}
+        saved = {"zero": self.zero, "recompute": self.recompute, "skew": self.skew}
         return {
             "name": self.name,
             "preset": self.preset,
@@ -78,7 +82,7 @@ class WorkloadChoice:
         else:
             settings = settings_of(self.name, self.settings)
             chosen = workload(self.name, nodes, preset=self.preset or None, **settings)
-        return with_savings(chosen, zero=self.zero, recompute=self.recompute)
+        return with_skew(with_savings(chosen, zero=self.zero, recompute=self.recompute), self.skew)
 
     def cluster(self, nodes: int) -> Cluster:
         """Return the servers with the chosen device. Raises `WorkloadError` for an unknown device, `OSError`."""
@@ -135,6 +139,31 @@ def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
             raise WorkloadError(f"--set {text!r} is not KEY=VALUE (example: --set batch=64)")
         settings[name] = value
     return settings
+
+
+def with_skew(workload: Workload, skew: float) -> Workload:
+    """Return the workload with popular experts: the r-th gets a part of the samples in proportion to 1 / r**skew.
+
+    Which expert has which rank differs from layer to layer, the same each time. 0 is even. Raises `WorkloadError` for a
+    skew out of range, and for a workload without experts.
+    """
+    if not 0 <= skew <= MAX_SKEW:
+        raise WorkloadError(f"a skew of {skew}: give 0 to {MAX_SKEW:g}")
+    if not skew:
+        return workload
+    places = [
+        place for place, one in enumerate(workload.operators) if "expert" in one.ways and one.most_shards
+    ]
+    if not places:
+        raise WorkloadError(f"{workload.name} has no experts: leave out --skew")
+    operators = list(workload.operators)
+    for place in places:
+        experts = operators[place].most_shards or 1
+        parts = np.arange(1.0, experts + 1) ** -skew
+        ranks = np.random.default_rng(place).permutation(experts)
+        popularity = tuple((parts[ranks] / parts.sum()).tolist())
+        operators[place] = replace(operators[place], popularity=popularity)
+    return replace(workload, operators=tuple(operators))
 
 
 def with_savings(workload: Workload, *, zero: int = 0, recompute: bool = False) -> Workload:

@@ -48,7 +48,8 @@ class Operator:
       operator (an AllGather counts half).
     - `state_bytes` are kept besides the parameters on every replica: gradients, optimiser state.
     - `routed` is the number of experts of a sample. All sizes per sample count all of them, except `output_bytes`,
-      which travel once to each expert and back.
+      which travel once to each expert and back. `popularity` is the part of them that each expert gets; empty: the
+      same for all.
     - `shared_bytes` are parameters of another operator that each pass also reads: the words that a tied head shares
       with the embedding.
     - `ways` are the allowed ways of sharding, the default first; `most_shards` is the maximum number of pieces (heads,
@@ -71,6 +72,7 @@ class Operator:
     forward_reduce_bytes: int = 0
     backward_reduce_bytes: int = 0
     routed: int = 1
+    popularity: tuple[float, ...] = ()
     shared_bytes: int = 0
     ways: tuple[Way, ...] = ("data",)
     most_shards: int | None = None

@@ -169,8 +169,10 @@ def backward_resharding(
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def dispatch_resharding(sharding: Sharding, batch: int, sample_bytes: int) -> Resharding:
-    """Return the messages to experts: each server sends an equal share of its samples to each shard of its replica.
+def dispatch_resharding(
+    sharding: Sharding, batch: int, sample_bytes: int, popularity: tuple[float, ...] = ()
+) -> Resharding:
+    """Return the messages to experts: each server sends its samples to the shards of its replica, as `shard_shares`.
 
     `sample_bytes` counts a sample once per expert. Results return along the reversed rows.
     """
@@ -178,10 +180,26 @@ def dispatch_resharding(sharding: Sharding, batch: int, sample_bytes: int) -> Re
     grid = np.array(sharding.grid)
     k = sharding.shards
     totals = (last - first) * sample_bytes
-    ends = np.arange(k + 1) * totals[:, None] // k
+    if popularity:
+        borders = np.concatenate([[0.0], np.cumsum(shard_shares(popularity, k))])
+        borders[-1] = 1.0
+        ends = np.floor(borders * totals[:, None]).astype(np.int64)
+    else:
+        ends = np.arange(k + 1) * totals[:, None] // k
     source = np.repeat(grid.ravel(), k)
     target = np.repeat(grid, k, axis=0).ravel()
     return Resharding(source, target, np.diff(ends, axis=1).ravel())
+
+
+def shard_shares(popularity: tuple[float, ...], shards: int) -> NDArray[np.float64]:
+    """Return the part of all samples that each shard gets, (shards,); a shard holds consecutive experts.
+
+    >>> shard_shares((0.4, 0.1, 0.3, 0.2), 2).tolist()
+    [0.5, 0.5]
+    """
+    bounds = cut(len(popularity), shards)
+    sums = np.concatenate([[0.0], np.cumsum(popularity)])
+    return np.diff(sums[bounds])
 
 
 def reverse_resharding(resharding: Resharding) -> Resharding:

@@ -7,8 +7,8 @@ circuits are worth 2 - 2^(1-c) times its demand. Nodes have `degree` transmitter
 
 Pairs without a circuit wait for one, unless there is another way for them:
 
-- With host forwarding, one circuit of each node belongs to a fixed ring, so that a path joins every pair. Pairs without
-  a circuit use the shortest path.
+- With host forwarding, pairs without a circuit use the shortest path. One circuit of each node belongs to a fixed ring,
+  so that a path joins every pair; another allocator has to see to that itself.
 - With `packet_gbps`, each node has a link to a packet switch that never blocks. Pairs without a circuit use it.
 
 Moving flows are rerouted whenever circuits change. A message has the latency of a single hop in all cases.
@@ -105,8 +105,8 @@ class CircuitSwitch:
             raise ValueError(
                 "circuits need at least 2 nodes and a degree of at least 1, or 2 with forwarding"
             )
-        if self.forwarding and (self.packet_gbps or self.allocate):
-            raise ValueError("circuits with forwarding have neither a packet switch nor another allocator")
+        if self.forwarding and self.packet_gbps:
+            raise ValueError("circuits with forwarding have no packet switch")
         if self.packet_gbps < 0 or self.delay_s < 0:
             raise ValueError("packet_gbps and delay_s must be 0 or more")
         period_s = self.controller.period_s
@@ -162,7 +162,10 @@ class CircuitSwitch:
 
     def choose(self, wanted_bytes: Floats, lit: Integers) -> Integers:
         """Return circuits for bytes to move, see `Allocator`."""
-        return self.allocate(wanted_bytes, lit) if self.allocate else choose_circuits(wanted_bytes, self, lit)
+        if self.allocate:
+            return self.allocate(wanted_bytes, lit)
+        circuits = choose_circuits(wanted_bytes, self, lit)
+        return _improve(self, wanted_bytes, circuits) if self.packet_gbps else circuits
 
     def serve_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
         """Return the seconds in which circuits move these bytes.
@@ -255,10 +258,10 @@ class _Plant:
     def demand(self, pending: NDArray[np.bool_] | None = None) -> Floats:
         return remaining_demand(self.run, self.lowered, self.switch.nodes, self.switch.domain, pending)
 
-    def choose(self, demands: Sequence[Floats]) -> Integers:
+    def choose(self, demands: Sequence[Floats], *, may_stay: bool = True) -> Integers:
         """Return circuits for the first of these demands, with the others to follow."""
         began_s, controller = process_time(), self.switch.controller
-        if controller.hysteresis or len(demands) > 1:
+        if may_stay and (controller.hysteresis or len(demands) > 1):
             dark_s = (controller.hysteresis or 1.0) * self.switch.delay_s
             circuits = plan_circuits(self.switch, demands, self.lit, dark_s)[0]
         else:
@@ -324,7 +327,9 @@ def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
     communicates = layers >= 0
     look_ahead = plant.switch.controller.look_ahead
     ends = ENDS if look_ahead else 0
-    last, decided, idle, progress = -1, -1, 0, -1
+    last = decided = -1
+    # What has ended and moved when all flows waited for a circuit; the same a second time means that none ever comes.
+    progress: tuple[float, ...] = ()
     is_stuck = False
     while True:
         begun = communicates & ~np.isnan(state.begin_s)
@@ -334,18 +339,22 @@ def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
         first = last + 1 if look_ahead and is_idle else last
         if first > decided or is_stuck:
             decided = max(decided, first)
-            state.watch[communicates] = np.where(layers > decided, BEGINS, 0)[communicates] + ends
-            demands = [plant.demand(communicates & (layers <= first))]
-            demands += [plant.demand(layers == layer) for layer in range(first + 1, first + 1 + look_ahead)]
-            if demands[0].any() and plant.move(plant.choose(demands)):
+            if is_stuck:
+                demands = [plant.demand()]
+                left = float(plant.run.moving()[1].sum())
+                if progress == (progress := (plant.run.progress(), float(state.link_bytes.sum()), left)):
+                    raise Stalled(f"at {plant.now_s * 1e3:.3f} ms no circuit helps: increase the degree")
+            else:
+                demands = [plant.demand(communicates & (layers <= first))]
+                demands += [
+                    plant.demand(layers == layer) for layer in range(first + 1, first + 1 + look_ahead)
+                ]
+            if demands[0].any() and plant.move(plant.choose(demands, may_stay=not is_stuck)):
                 return
+        state.watch[communicates] = ends + BEGINS * (layers[communicates] > decided)
         if plant.run.run_until(np.inf):
             return
         is_stuck = not plant.run.woke
-        if is_stuck:
-            idle = idle + 1 if progress == (progress := plant.run.progress()) else 0
-            if idle > 1:
-                raise Stalled(f"at {plant.now_s * 1e3:.3f} ms no circuit helps: increase the degree")
 
 
 def communication_layers(graph: TaskGraph) -> Integers:
@@ -384,8 +393,9 @@ def plan_circuits(
     if candidates is None:
         candidates = list(_propose(switch, demands, lit))
     serve_s = np.array([[switch.serve_s(demand, circuits) for circuits in candidates] for demand in demands])
-    is_other = np.array([[(one != other).any() for other in candidates] for one in candidates])
-    total_s = serve_s[0] + dark_s * np.array([(circuits != lit).any() for circuits in candidates])
+    flat = np.array(candidates).reshape(len(candidates), -1)
+    is_other = (flat[:, None] != flat).any(axis=2)
+    total_s = serve_s[0] + dark_s * (flat != lit.reshape(-1)).any(axis=1)
     came_from = []
     for row in serve_s[1:]:
         reach_s = total_s[:, None] + dark_s * is_other
@@ -398,11 +408,42 @@ def plan_circuits(
 
 
 def _propose(switch: CircuitSwitch, demands: Sequence[Floats], lit: Integers) -> Iterator[Integers]:
-    if lit.any():
-        yield lit
     for first in range(len(demands)):
         for last in range(first, len(demands)):
             yield switch.choose(np.sum(demands[first : last + 1], axis=0), lit)
+    if lit.any():
+        yield lit
+
+
+def _improve(switch: CircuitSwitch, wanted_bytes: Floats, circuits: Integers) -> Integers:
+    """Return circuits, changed one pair at a time as long as they and the packet switch together become faster.
+
+    A circuit takes its pair off the packet switch, so one for a small pair can be slower than none.
+    """
+    best, least_s, improves = circuits, switch.serve_s(wanted_bytes, circuits), True
+    while improves:
+        improves = False
+        for source, target in np.argwhere(wanted_bytes > 0):
+            for change in (-1, 1) if source != target else ():
+                changed = _change(best, source, target, change, switch.degree)
+                if (changed < 0).any() or changed.sum(axis=1).max() > switch.degree:
+                    continue
+                took_s = switch.serve_s(wanted_bytes, changed)
+                if took_s < least_s * (1 - 1e-9):
+                    best, least_s, improves = changed, took_s, True
+    return best
+
+
+def _change(circuits: Integers, source: int, target: int, change: int, degree: int) -> Integers:
+    """Return circuits with one more or less for a pair; it takes the ports of other pairs where none is free."""
+    changed = circuits.copy()
+    changed[source, target] += change
+    for ports, own in ((changed[source], target), (changed[:, target], source)):
+        others = np.flatnonzero(ports)
+        others = others[others != own]
+        if ports.sum() > degree and others.size:
+            ports[others[0]] -= 1
+    return changed
 
 
 def remaining_demand(
@@ -426,7 +467,9 @@ def remaining_demand(
     rounds[is_current] -= state.chain_round[chain_of][is_current]
     weight = rounds * program.message_bytes * is_running[messages.task]
     moving, bytes_to_move = run.moving()
-    weight[moving] -= program.message_bytes[moving] - bytes_to_move
+    # While some flows of a group move, its others have arrived in this round.
+    weight -= program.message_bytes * (is_current & (state.flows_left[program.message_group] > 0))
+    weight[moving] += bytes_to_move
     pair = messages.source // domain * nodes + messages.target // domain
     bytes_left = np.bincount(pair, weights=weight, minlength=nodes**2).astype(np.float64)
     return bytes_left.reshape(nodes, nodes)

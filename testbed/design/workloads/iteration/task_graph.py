@@ -36,6 +36,7 @@ from testbed.design.workloads.sharding import (
     microbatch_samples,
     reverse_resharding,
     row_samples,
+    shard_shares,
     single_steps,
     trainable,
 )
@@ -208,7 +209,7 @@ class _Iteration:
             server: self._builder.compute(
                 server, self._seconds(step, row, direction), after=ready.get(server)
             )
-            for server, row in zip(sharding.servers, row_samples(sharding, samples).tolist(), strict=True)
+            for server, row in zip(sharding.servers, self._work(step, samples), strict=True)
         }
         self._computed[step, microbatch, direction] = computed
         ends = {server: [task] for server, task in computed.items()}
@@ -236,8 +237,22 @@ class _Iteration:
         place = self._steps[step][0]
         operator = self._workload.operators[place]
         return dispatch_resharding(
-            self._strategy.shardings[place], samples, operator.output_bytes * operator.routed
+            self._strategy.shardings[place],
+            samples,
+            operator.output_bytes * operator.routed,
+            operator.popularity,
         )
+
+    def _work(self, step: int, samples: int) -> list[int]:
+        """Return the samples that each server computes; experts of which the gate is fond compute more."""
+        place = self._steps[step][0]
+        sharding, popularity = self._strategy.shardings[place], self._workload.operators[place].popularity
+        rows = row_samples(sharding, samples)
+        if popularity and sharding.way == "expert":
+            shares = shard_shares(popularity, sharding.shards) * sharding.shards
+            rows = np.ceil(rows * np.tile(shares, sharding.replicas)).astype(np.int64)
+        work: list[int] = rows.tolist()
+        return work
 
     def _sum_activations(self, sharding: Sharding, samples: int, ends: Tasks, sample_bytes: int) -> Tasks:
         """Return the last tasks after an AllReduce among the shards of each replica of a tensor-parallel step."""

@@ -215,7 +215,12 @@ class _Terms:
                 sample_bytes = operators[place].output_bytes * operators[place].routed
                 there_and_back = 2 if self.trainable[place] else 1
                 yield _expert_pairs(
-                    shardings[place], self._samples, sample_bytes, there_and_back, self._nodes
+                    shardings[place],
+                    self._samples,
+                    sample_bytes,
+                    there_and_back,
+                    self._nodes,
+                    operators[place].popularity,
                 )
         for producer, consumer in edges:
             output = _Output(
@@ -275,9 +280,17 @@ def _edge_pairs(
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _expert_pairs(sharding: Sharding, samples: Samples, sample_bytes: int, passes: int, nodes: int) -> Pairs:
+def _expert_pairs(
+    sharding: Sharding,
+    samples: Samples,
+    sample_bytes: int,
+    passes: int,
+    nodes: int,
+    popularity: tuple[float, ...],
+) -> Pairs:
     resharding = [
-        (dispatch_resharding(sharding, size, sample_bytes), passes * times) for size, times in samples
+        (dispatch_resharding(sharding, size, sample_bytes, popularity), passes * times)
+        for size, times in samples
     ]
     return _sum(resharding + [(reverse_resharding(move), times) for move, times in resharding], nodes)
 

@@ -1,0 +1,81 @@
+"""SiP-ML (Khani et al., 2021): wavelengths through circuit switches, or on a ring without switches."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.models.network.execution.circuits import CircuitSwitch, Floats, Integers
+from sim.models.network.fabrics.cost import circuit_switch_cost
+from testbed.design.circuits.shots import switch_circuits
+from testbed.design.circuits.wavelengths import ring_circuits
+from testbed.design.fabrics.circuits import COMPARED_UP_TO, MOVING, controller_of, make_circuits, remember
+from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
+
+WAVELENGTH_GBPS = 25.0
+LONGEST_ARC = 16
+"""Nodes that a wavelength of SiP-Ring passes at most."""
+
+
+def build_ocs(request: FabricRequest) -> ChosenFabric:
+    """Return SiP-OCS: as many circuit switches as a node has links, each a permutation of the nodes.
+
+    Circuits that move every period serve the most bytes (multi-shot), those of other controllers the least share that
+    any pair gets of its demand (single-shot).
+    """
+    multi_shot = controller_of(request, "per-layer").when == "every"
+
+    def allocate(wanted: Floats) -> Integers:
+        return switch_circuits(wanted, request.degree, multi_shot=multi_shot)
+
+    link_gbps = _node_gbps(request) / request.degree
+    return make_circuits(
+        request,
+        lambda: CircuitSwitch(request.nodes, request.degree, link_gbps, allocate=remember(allocate)),
+        "per-layer",
+    )
+
+
+def build_ring(request: FabricRequest) -> ChosenFabric:
+    """Return SiP-Ring: wavelengths on a ring, used again on arcs that share no segment; hosts forward.
+
+    One wavelength each way joins neighbours for good, so that a path joins every pair.
+    """
+    nodes, waves = request.nodes, int(_node_gbps(request) / WAVELENGTH_GBPS) // 2 * 2
+    if waves < 4:
+        raise ValueError(f"{waves} wavelengths: SiP-Ring needs 4 or more, half of them each way")
+    neighbours = np.zeros((nodes, nodes), np.int64)
+    for step in (1, -1):
+        neighbours[np.arange(nodes), (np.arange(nodes) + step) % nodes] = 1
+    np.fill_diagonal(neighbours, 0)
+
+    def allocate(wanted: Floats) -> Integers:
+        return neighbours + ring_circuits(wanted, waves - 2, LONGEST_ARC)
+
+    cost = circuit_switch_cost(nodes, request.degree, _node_gbps(request) / request.degree)
+    return make_circuits(
+        request,
+        lambda: CircuitSwitch(
+            nodes, waves, WAVELENGTH_GBPS, forwarding=True, allocate=remember(allocate), cost=cost
+        ),
+        "per-iteration",
+    )
+
+
+def _node_gbps(request: FabricRequest) -> float:
+    """Return the rate of all wavelengths of a node."""
+    waves = request.options.wavelengths
+    return waves * WAVELENGTH_GBPS if waves else request.host_gbps
+
+
+SIP_OCS = FabricKind(
+    "SiP-OCS: D circuit switches that serve the pairs of a layer evenly; wavelengths of 25 Gbit/s, D times R in all",
+    build_ocs,
+    options=(*MOVING, "wavelengths"),
+    compared_up_to=COMPARED_UP_TO,
+)
+SIP_RING = FabricKind(
+    "SiP-Ring: wavelengths of 25 Gbit/s on a ring, D times R in all, chosen for an iteration; hosts forward",
+    build_ring,
+    options=(*MOVING, "wavelengths"),
+    compared_up_to=COMPARED_UP_TO,
+)
