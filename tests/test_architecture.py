@@ -268,6 +268,7 @@ WIRES = {
     "sim/twins/frontends/http_server.py": {"h11"},
     "sim/twins/wire/ssh_server.py": {"asyncssh"},
     "testbed/design/evaluation/comparison.py": {"matplotlib"},
+    "testbed/design/circuits/shots.py": {"scipy"},
     "testbed/design/circuits/wavelengths.py": {"scipy"},
     "testbed/design/search/bound.py": {"scipy"},
     "testbed/design/search/worker_pool.py": {"distributed"},

@@ -1,24 +1,49 @@
 """Wavelengths on a bidirectional ring (SiP-Ring): maximises the least share that any pair gets of its demand.
 
 Each direction has half of the wavelengths. A wavelength is used again on arcs that share no segment, so the constraint
-is the number of circuits over each segment. The linear programme bounds every allocation; `allocate` rounds its
-solution, `allocate_exactly` solves for integers, which is feasible on small rings only. Symmetric demands get symmetric
-circuits: each one clockwise from s to d has one counterclockwise from d to s. Needs scipy.
+is the number of circuits over each segment. The linear programme bounds every allocation (`solve_bound`);
+`allocate_exactly` solves for integers, which is feasible on small rings only.
+
+`allocate` searches for the largest share m at which each pair can have ceil(m x demand) whole circuits. Where a pair
+has one arc that is short enough, nothing is left to choose. The others divide their circuits between both directions
+as the linear programme does at this share, and circuits move to the other direction until no segment has too many.
+To round the bound itself fails with few wavelengths per pair: one pair rounded to 0 makes the least share 0.
+
+Symmetric demands get symmetric circuits: each one clockwise from s to d has one counterclockwise from d to s. Demands
+that depend on the distance alone get such circuits, too, unless others have a larger share. Needs scipy.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from heapq import heapify, heappop, heapreplace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+    from scipy.sparse import csc_array, csr_array
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+#: Numerical tolerance of shares and of the solver, in circuits.
+_TOLERANCE = 1e-6
+#: Up to this number of pairs with two arcs, the linear programme is solved again for each share.
+_MOST_PAIRS = 5_000
+#: Moves of a circuit to the other direction before a share counts as too large, and starts of this search.
+_MOST_MOVES = 300
+_STARTS = 6
+#: Moves that are compared at a time: more cost time on large rings.
+_MOST_CANDIDATES = 128
+#: Above this number of pairs, `ring_circuits` leaves out the longer arc of each, of which few would be used.
+_MOST_PAIRS_BOTH_WAYS = 20_000
+#: Largest ring whose circuits `ring_circuits` also looks for with integer programming, and seconds for that.
+_MOST_NODES_EXACT = 16
+_SECONDS_EXACT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,59 +57,114 @@ class Wavelengths:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Programme:
-    """Linear programme with one column per arc: the demands that it serves, and the segments that it crosses.
+    """Linear programme with one column per choice of arcs: the demands that it serves and the segments that it crosses.
 
-    `places` are the entries of `circuits` that each column stands for.
+    `places` are the entries of `circuits` that each column stands for: one, two if the demands are symmetric, or all of
+    the same length and direction.
     """
 
     serves: csr_array
-    crosses: csr_array
+    crosses: csc_array
     demands: Floats
     half: int
     places: tuple[tuple[tuple[int, int, int], ...], ...]
     nodes: int
 
+    @cached_property
+    def columns(self) -> tuple[tuple[int, ...], ...]:
+        """Columns that serve each demand, the shortest first."""
+        lengths = np.asarray(self.crosses.sum(axis=0))
+        indices, starts = self.serves.indices, self.serves.indptr
+        return tuple(
+            tuple(sorted(indices[first:last].tolist(), key=lambda column: (float(lengths[column]), column)))
+            for first, last in pairwise(starts.tolist())
+        )
+
+    def share_of(self, chosen: Floats) -> float:
+        """Return the least number of circuits per unit of demand, 0 without demands."""
+        return float(((self.serves @ chosen) / self.demands).min()) if self.demands.size else 0.0
+
 
 def solve_bound(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
-    """Return the solution of the linear programme, an upper bound on every allocation in whole circuits."""
+    """Return the solution of the linear programme, an upper bound on every allocation in whole circuits.
+
+    `demands` is (n, n), in any unit; arcs are at most `max_distance` segments long. Raises `ValueError` for demands
+    that are negative, from a node to itself or further apart than `max_distance`, and for an odd number of wavelengths.
+    """
     programme = _make_programme(demands, waves, max_distance)
-    return _to_wavelengths(programme, _solve(programme, integral=False))
+    return _to_wavelengths(programme, _solve(programme))
 
 
-def allocate_exactly(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
-    """Return the optimal allocation in whole circuits; the time grows fast beyond 16 nodes."""
+def allocate_exactly(
+    demands: Floats, waves: int, max_distance: int | None = None, seconds: float | None = None
+) -> Wavelengths:
+    """Return the optimal allocation in whole circuits; the time grows fast beyond 16 nodes.
+
+    After `seconds` it is the best one so far. Raises `RuntimeError` if there is none, otherwise as `solve_bound`.
+    """
     programme = _make_programme(demands, waves, max_distance)
-    return _to_wavelengths(programme, np.round(_solve(programme, integral=True)))
+    return _to_wavelengths(programme, np.round(_solve(programme, integral=True, seconds=seconds)))
 
 
 def allocate(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
-    """Return whole circuits: the rounded-down bound, then more for pairs of least share while segments have room."""
+    """Return whole circuits close to the bound, in seconds also for a thousand nodes.
+
+    Room that is left goes to the pairs of least share, and among them to the shortest arc: if no allocation serves
+    every pair, this one serves many. Raises as `solve_bound`.
+    """
     programme = _make_programme(demands, waves, max_distance)
-    chosen = np.floor(_solve(programme, integral=False) + 1e-6)
-    # Add circuits, one at a time, to the pair with the least share that has an arc with room.
-    room = programme.half - programme.crosses @ chosen
-    by_arc = programme.crosses.tocsc()
-    has = programme.serves @ chosen
-    share = has / programme.demands
-    while np.isfinite(share).any():
-        pair = int(np.argmin(share))
-        arcs = programme.serves.indices[programme.serves.indptr[pair] : programme.serves.indptr[pair + 1]]
-        crossed = [by_arc.indices[by_arc.indptr[arc] : by_arc.indptr[arc + 1]] for arc in arcs]
-        open_arcs = [place for place, links in enumerate(crossed) if (room[links] >= 1 - 1e-6).all()]
-        if not open_arcs:
-            share[pair] = np.inf
-            continue
-        place = min(open_arcs, key=lambda candidate: len(crossed[candidate]))
-        chosen[arcs[place]] += 1
-        room[crossed[place]] -= 1
-        has[pair] += 1
-        share[pair] = has[pair] / programme.demands[pair]
-    return _to_wavelengths(programme, chosen)
+    best = _round(programme)
+    # An antipodal pair of symmetric demands would have both directions at once: too coarse.
+    antipodal = len(demands) % 2 == 0 and demands[0, len(demands) // 2] > 0
+    if _is_circulant(demands) and not antipodal:
+        regular = _make_programme(demands, waves, max_distance, circulant=True)
+        alternative = _round(regular)
+        if regular.share_of(alternative) >= programme.share_of(best) > 0:
+            return _to_wavelengths(regular, alternative)
+    return _to_wavelengths(programme, best)
 
 
-def _make_programme(demands: Floats, waves: int, max_distance: int | None) -> _Programme:
+def ring_circuits(demand_bytes: Floats, waves: int, max_distance: int | None = None) -> Integers:
+    """Return the circuits from row to column, (n, n), of both directions together.
+
+    Pairs further apart than `max_distance` segments get 0, and the diagonal of `demand_bytes` is ignored. Rings of up
+    to 16 nodes are also solved with integer programming, for at most two seconds. More than 20,000 pairs use the
+    shorter arc only. Raises `ValueError` for negative demands and for an odd number of wavelengths.
+    """
+    nodes = len(demand_bytes)
+    ahead = (np.arange(nodes) - np.arange(nodes)[:, None]) % nodes
+    reach = nodes if max_distance is None else max_distance
+    demands = np.where((ahead > 0) & (np.minimum(ahead, nodes - ahead) <= reach), demand_bytes, 0.0)
+    if np.count_nonzero(demands) > _MOST_PAIRS_BOTH_WAYS:
+        max_distance = min(reach, nodes // 2)
+    # Programmes are scaled so that the solver's tolerances do not depend on the unit.
+    demands = demands / (demands.max(initial=0.0) or 1.0)
+    best = allocate(demands, waves, max_distance)
+    if nodes <= _MOST_NODES_EXACT and best.share < (1 - _TOLERANCE) * _best_share(
+        demands, waves, max_distance
+    ):
+        programme = _make_programme(demands, waves, max_distance)
+        try:
+            exact = np.round(_solve(programme, integral=True, seconds=_SECONDS_EXACT))
+        except RuntimeError:
+            exact = np.zeros(0)
+        if exact.size and programme.share_of(exact) > best.share * (1 + _TOLERANCE):
+            best = _to_wavelengths(programme, _fill(programme, exact))
+    return np.asarray(best.circuits.sum(axis=0).round(), np.int64)
+
+
+def _best_share(demands: Floats, waves: int, max_distance: int | None) -> float:
+    """Return the largest share below the bound at which some pair has a whole number of circuits."""
+    programme = _make_programme(demands, waves, max_distance)
+    levels = _levels(programme, programme.share_of(_solve(programme)))
+    return float(levels[-1]) if levels.size else 0.0
+
+
+def _make_programme(
+    demands: Floats, waves: int, max_distance: int | None, *, circulant: bool = False
+) -> _Programme:
     nodes = len(demands)
     if demands.shape != (nodes, nodes) or (demands < 0).any() or np.diag(demands).any():
         raise ValueError("demands must be a square matrix of numbers of 0 or more, with 0 on the diagonal")
@@ -93,51 +173,67 @@ def _make_programme(demands: Floats, waves: int, max_distance: int | None) -> _P
     longest = nodes - 1 if max_distance is None else max_distance
     # A symmetric pair is one unknown of the programme, so that its circuits are symmetric, too.
     symmetric = bool((demands == demands.T).all())
-    nodes = len(demands)
     arcs = [
         (turn, int(source), int(target))
         for source, target in np.argwhere(demands > 0)
         for turn, length in enumerate(((target - source) % nodes, (source - target) % nodes))
         if length <= longest and not (symmetric and turn)
     ]
-    return _assemble(demands, waves // 2, arcs, symmetric=symmetric)
+    return _assemble(demands, waves // 2, arcs, symmetric=symmetric, circulant=circulant)
 
 
-def _assemble(demands: Floats, half: int, arcs: list[tuple[int, int, int]], *, symmetric: bool) -> _Programme:
-    from scipy.sparse import csr_array
+def _assemble(
+    demands: Floats, half: int, arcs: list[tuple[int, int, int]], *, symmetric: bool, circulant: bool
+) -> _Programme:
+    from scipy.sparse import csc_array, csr_array
 
     nodes = len(demands)
+
+    def pair_of(source: int, target: int) -> tuple[int, int]:
+        if circulant:
+            source, target = 0, (target - source) % nodes
+            return (0, min(target, nodes - target)) if symmetric else (0, target)
+        return (min(source, target), max(source, target)) if symmetric else (source, target)
+
     number: dict[tuple[int, int], int] = {}
     amounts: list[float] = []
     for source, target in np.argwhere(demands > 0).tolist():
-        key = _pair(source, target, symmetric)
+        key = pair_of(source, target)
         if key not in number:
             number[key] = len(amounts)
             amounts.append(float(demands[source, target]))
-    rows = [number[_pair(source, target, symmetric)] for _, source, target in arcs]
+    groups: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
+    for turn, source, target in arcs:
+        key_of_arc = (turn, 0, (target - source) % nodes) if circulant else (turn, source, target)
+        groups.setdefault(key_of_arc, []).append((turn, source, target))
+    rows = [number[pair_of(source, target)] for _, source, target in groups]
     missing = set(range(len(amounts))) - set(rows)
     if missing:
         raise ValueError(
             f"{len(missing)} pairs are further apart than the longest arc: allow longer arcs or place them closer"
         )
-    segments = [_segments(arc, nodes) for arc in arcs]
-    columns = np.repeat(np.arange(len(arcs)), [len(listed) for listed in segments])
+    segments = [np.concatenate([_segments(arc, nodes) for arc in listed]) for listed in groups.values()]
+    columns = np.repeat(np.arange(len(groups)), [len(listed) for listed in segments])
     crossed = np.concatenate(segments) if segments else np.zeros(0, np.int64)
     return _Programme(
-        csr_array((np.ones(len(arcs)), (rows, np.arange(len(arcs)))), shape=(len(amounts), len(arcs))),
-        csr_array((np.ones(crossed.size), (crossed, columns)), shape=(2 * nodes, len(arcs))),
+        csr_array((np.ones(len(rows)), (rows, np.arange(len(rows)))), shape=(len(amounts), len(rows))),
+        csc_array((np.ones(crossed.size), (crossed, columns)), shape=(2 * nodes, len(rows))),
         np.array(amounts),
         half,
         tuple(
-            ((turn, source, target), (1 - turn, target, source)) if symmetric else ((turn, source, target),)
-            for turn, source, target in arcs
+            tuple(
+                place
+                for turn, source, target in listed
+                for place in ((turn, source, target), (1 - turn, target, source))[: 1 + symmetric]
+            )
+            for listed in groups.values()
         ),
         nodes,
     )
 
 
-def _pair(source: int, target: int, symmetric: bool) -> tuple[int, int]:
-    return (min(source, target), max(source, target)) if symmetric else (source, target)
+def _is_circulant(demands: Floats) -> bool:
+    return bool(demands.any()) and bool((np.roll(demands, (1, 1), axis=(0, 1)) == demands).all())
 
 
 def _segments(arc: tuple[int, int, int], nodes: int) -> Integers:
@@ -147,26 +243,219 @@ def _segments(arc: tuple[int, int, int], nodes: int) -> Integers:
     return turn * nodes + (first + np.arange((last - first) % nodes)) % nodes
 
 
-def _solve(programme: _Programme, *, integral: bool) -> Floats:
-    """Return the circuits of each arc that maximise the least share. Raises `RuntimeError` if the solver fails."""
+def _solve(programme: _Programme, *, integral: bool = False, seconds: float | None = None) -> Floats:
+    """Return the circuits of each column that maximise the least share. Raises `RuntimeError` if the solver fails."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array, hstack
 
     arcs = programme.crosses.shape[1]
     if not arcs:
         return np.zeros(0)
-    goal = -np.eye(1, arcs + 1, arcs)[0]
-    served = hstack([programme.serves, csr_array(-programme.demands[:, None])], format="csr")
-    room = hstack([programme.crosses, csr_array((programme.crosses.shape[0], 1))], format="csr")
+    if arcs == len(programme.demands) and not integral:
+        # Nothing to choose, each pair has one arc: the fullest segment bounds the share.
+        share = programme.half / (programme.crosses @ programme.demands).max()
+        return np.asarray(programme.demands * share)
+    loads = 2 * programme.nodes
+    width = arcs + loads + 1
+    served = hstack(
+        [
+            programme.serves,
+            csr_array((len(programme.demands), loads)),
+            csr_array(-programme.demands[:, None]),
+        ],
+        format="csr",
+    )
+    balance = hstack(
+        [_differences(programme.crosses), -_differences_of(loads), csr_array((loads, 1))], format="csr"
+    )
     solution = milp(
-        goal,
-        constraints=[LinearConstraint(served, 0, np.inf), LinearConstraint(room, -np.inf, programme.half)],
-        integrality=np.append(np.full(arcs, int(integral)), 0),
-        bounds=Bounds(0, np.inf),
+        -np.eye(1, width, width - 1)[0],
+        constraints=[LinearConstraint(served, 0, np.inf), LinearConstraint(balance, 0, 0)],
+        integrality=np.concatenate([np.full(arcs, int(integral)), np.zeros(loads + 1)]),
+        bounds=Bounds(0, np.concatenate([np.full(arcs, np.inf), np.full(loads, programme.half), [np.inf]])),
+        options={} if seconds is None else {"time_limit": seconds},
     )
     if solution.x is None:
         raise RuntimeError(f"no wavelengths were found; the solver reports: {solution.message}")
     return np.asarray(solution.x[:arcs])
+
+
+def _differences_of(loads: int) -> Any:
+    """Return the matrix of differences between each load and the one before it; the first is left as it is."""
+    from scipy.sparse import eye_array
+
+    return (eye_array(loads, format="csr") - eye_array(loads, k=-1, format="csr")).tocsr()
+
+
+def _differences(crosses: Any) -> Any:
+    """Return the changes of load from segment to segment: a few entries for each arc instead of one per segment."""
+    changes = (_differences_of(crosses.shape[0]) @ crosses).tocsr()
+    changes.eliminate_zeros()
+    return changes
+
+
+def _levels(programme: _Programme, bound: float) -> Floats:
+    """Return the shares up to the bound at which some pair has a whole number of circuits, in ascending order."""
+    most = np.floor(bound * programme.demands + _TOLERANCE).astype(int)
+    pairs = np.repeat(np.arange(len(most)), most)
+    counts = np.arange(len(pairs)) - np.repeat(np.cumsum(most) - most, most) + 1
+    levels = counts / programme.demands[pairs]
+    # At a share between two of them, pairs need the circuits of the upper one.
+    return np.unique(levels)
+
+
+def _round(programme: _Programme) -> Floats:
+    """Return whole circuits of each column at the largest share that the search finds, and more where there is room."""
+    bound = _solve(programme)
+    levels = _levels(programme, programme.share_of(bound))
+    search = _Search(programme, bound)
+    best = np.zeros(len(bound))
+    low, high = -1, len(levels)
+    while high - low > 1:
+        middle = (low + high) // 2
+        chosen = search.fit(_need(programme, levels[middle]))
+        if chosen is None:
+            high = middle
+        else:
+            low, best = middle, chosen
+    return _fill(programme, best)
+
+
+def _need(programme: _Programme, share: float) -> Floats:
+    return np.maximum(np.ceil(share * programme.demands - _TOLERANCE), 1.0)
+
+
+class _Search:
+    """Search for whole circuits of given numbers for each pair, divided between both directions."""
+
+    def __init__(self, programme: _Programme, bound: Floats) -> None:
+        self._programme = programme
+        self._first = np.array([columns[0] for columns in programme.columns], int)
+        self._both = np.array([len(columns) > 1 for columns in programme.columns], bool)
+        first = self._first[self._both]
+        self._second = np.array([columns[1] for columns in programme.columns if len(columns) > 1], int)
+        total = bound[first] + bound[self._second]
+        # What the bound sends the longer way, in the order of pairs, hence of sources.
+        self._longer = np.divide(bound[self._second], total, out=np.zeros(len(first)), where=total > 0)
+        self._moves = (programme.crosses[:, self._second] - programme.crosses[:, first]).tocsc()
+        self._by_segment = self._moves.tocsr()
+
+    def fit(self, need: Floats) -> Floats | None:
+        """Return the circuits of each column, `need` for each pair, or None if the search finds none."""
+        chosen = np.zeros(self._programme.crosses.shape[1])
+        chosen[self._first] = need
+        load = self._programme.crosses @ chosen
+        half = self._programme.half
+        if not len(self._second):
+            return chosen if (load <= half).all() else None
+        if (load + self._moves.minimum(0) @ need[self._both] > half).any():
+            return None
+        most = need[self._both]
+        divided = self._divide(load, most) if len(most) <= _MOST_PAIRS else self._longer * most
+        if divided is None:
+            return None
+        random = np.random.default_rng(0)
+        for start in range(_STARTS):
+            # Sums over consecutive pairs stay within one circuit of the fractions, and so do loads, nearly.
+            offset = 0.5 if start == 0 else random.random()
+            order = np.arange(len(most)) if start < 2 else random.permutation(len(most))
+            whole = np.zeros(len(most))
+            whole[order] = np.diff(np.floor(np.cumsum(divided[order]) + offset + _TOLERANCE), prepend=0.0)
+            moved = self._repair(load, np.clip(whole, 0, most), most, random)
+            if moved is not None:
+                chosen[self._second] = moved
+                chosen[self._first[self._both]] = most - moved
+                return chosen
+        return None
+
+    def _divide(self, load: Floats, most: Floats) -> Floats | None:
+        """Return the circuits, with fractions, that go the longer way; None if some segment is too full for any."""
+        from scipy.optimize import Bounds, LinearConstraint, milp
+        from scipy.sparse import csr_array, hstack
+
+        pairs, loads = len(most), len(load)
+        differ = _differences_of(loads)
+        changes = hstack([differ @ self._moves, -differ, csr_array((loads, 1))], format="csr")
+        spare = hstack(
+            [csr_array((loads, pairs)), _eye(loads), csr_array(-np.ones((loads, 1)))], format="csr"
+        )
+        solution = milp(
+            np.eye(1, pairs + loads + 1, pairs + loads)[0],
+            constraints=[
+                LinearConstraint(changes, -(differ @ load), -(differ @ load)),
+                LinearConstraint(spare, -np.inf, self._programme.half),
+            ],
+            bounds=Bounds(0, np.concatenate([most, np.full(loads + 1, np.inf)])),
+        )
+        if solution.x is None or solution.x[-1] > 1e-5:
+            return None
+        divided: Floats = np.clip(solution.x[:pairs], 0, most)
+        return divided
+
+    def _repair(
+        self, load: Floats, moved: Floats, most: Floats, random: np.random.Generator
+    ) -> Floats | None:
+        """Return `moved` after moves of single circuits that empty the fullest segments; None if some stay too full."""
+        half, moved = self._programme.half, moved.copy()
+        load = load + self._moves @ moved
+        free_at = np.zeros(len(most), int)
+        for step in range(_MOST_MOVES):
+            worst = int(load.argmax())
+            if load[worst] <= half + _TOLERANCE:
+                return moved
+            first, last = self._by_segment.indptr[worst : worst + 2]
+            pairs, signs = self._by_segment.indices[first:last], -np.sign(self._by_segment.data[first:last])
+            possible = np.where(signs > 0, moved[pairs] < most[pairs], moved[pairs] > 0)
+            possible &= (signs != 0) & (free_at[pairs] <= step)
+            pairs, signs = pairs[possible], signs[possible]
+            if not len(pairs):
+                return None
+            if len(pairs) > _MOST_CANDIDATES:
+                some = random.choice(len(pairs), _MOST_CANDIDATES, replace=False)
+                pairs, signs = pairs[some], signs[some]
+            after = load[:, None] + self._moves[:, pairs].toarray() * signs
+            excess = np.square(np.maximum(after - half, 0)).sum(axis=0)
+            crowd = np.square(np.maximum(after - half + 1, 0)).sum(axis=0)
+            best = int((excess + 0.01 * crowd + 1e-3 * random.random(len(pairs))).argmin())
+            load = after[:, best]
+            moved[pairs[best]] += signs[best]
+            # A circuit that moved stays for a while, so that the search does not go round in circles.
+            free_at[pairs[best]] = step + 2 + int(random.integers(0, 5))
+        return None
+
+
+def _eye(size: int) -> Any:
+    from scipy.sparse import eye_array
+
+    return eye_array(size, format="csr")
+
+
+def _fill(programme: _Programme, chosen: Floats) -> Floats:
+    """Return `chosen` and more circuits, one at a time for the pair of least share that has an arc with room."""
+    chosen = chosen.copy()
+    room = programme.half - programme.crosses @ chosen
+    crosses = programme.crosses
+    has = programme.serves @ chosen
+    lengths = np.asarray(crosses.sum(axis=0))
+    heap = [
+        (has[pair] / demand, lengths[programme.columns[pair][0]], pair)
+        for pair, demand in enumerate(programme.demands)
+    ]
+    heapify(heap)
+    while heap:
+        _, length, pair = heap[0]
+        for column in programme.columns[pair]:
+            part = slice(crosses.indptr[column], crosses.indptr[column + 1])
+            segments, each = crosses.indices[part], crosses.data[part]
+            if (room[segments] >= each - _TOLERANCE).all():
+                chosen[column] += 1
+                room[segments] -= each
+                has[pair] += 1
+                heapreplace(heap, (has[pair] / programme.demands[pair], length, pair))
+                break
+        else:
+            heappop(heap)
+    return chosen
 
 
 def _to_wavelengths(programme: _Programme, chosen: Floats) -> Wavelengths:
@@ -174,5 +463,4 @@ def _to_wavelengths(programme: _Programme, chosen: Floats) -> Wavelengths:
     for count, places in zip(chosen, programme.places, strict=True):
         for place in places:
             circuits[place] += count
-    shares = (programme.serves @ chosen) / programme.demands
-    return Wavelengths(circuits, float(shares.min(initial=np.inf)) if shares.size else 0.0)
+    return Wavelengths(circuits, programme.share_of(chosen))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from libraries import skip_without
 
 skip_without("scipy")
 
-from testbed.design.circuits.wavelengths import allocate, allocate_exactly, solve_bound
+from testbed.design.circuits.wavelengths import allocate, allocate_exactly, ring_circuits, solve_bound
 
 NEXT = np.roll(np.eye(8), 1, axis=1)
+SECONDS = 60.0
+QUICK_CASES = (0, 4, 5, 6, *range(9, 16), 21, 23, 24, 27, 30, *range(33, 40))
 
 
 def random_demands(nodes: int, seed: int, *, symmetric: bool):
@@ -19,6 +23,44 @@ def random_demands(nodes: int, seed: int, *, symmetric: bool):
     np.fill_diagonal(demands, 0)
     demands[0, 1] = 1.0
     return demands + demands.T if symmetric else demands
+
+
+def random_case(seed: int):
+    """Return the demands and the wavelengths of a small ring; demands are symmetric in every third case."""
+    random = np.random.default_rng(seed)
+    nodes, waves = int(random.integers(4, 11)), 2 * int(random.integers(4, 33))
+    demands = random.random((nodes, nodes)) * (random.random((nodes, nodes)) < random.uniform(0.1, 0.9))
+    np.fill_diagonal(demands, 0)
+    demands[0, 1] = 1.0
+    return (demands + demands.T if seed % 3 == 0 else demands), waves
+
+
+def near_demands(nodes: int, partners: int, seed: int, reach: int = 16):
+    """Return demands of each node with some of the nodes at most `reach` away."""
+    random = np.random.default_rng(seed)
+    demands = np.zeros((nodes, nodes))
+    distances = np.concatenate([np.arange(-reach, 0), np.arange(1, reach + 1)])
+    for source in range(nodes):
+        targets = (source + random.choice(distances, partners, replace=False)) % nodes
+        demands[source, targets] = random.uniform(0.5, 1, partners)
+    return demands
+
+
+def compare(seeds) -> list[float]:
+    """Return the share of the rounded over that of exact allocations, where these are proven and above 0."""
+    ratios = []
+    for seed in seeds:
+        demands, waves = random_case(seed)
+        start = time.perf_counter()
+        exact = allocate_exactly(demands, waves, seconds=SECONDS).share
+        if time.perf_counter() - start > SECONDS - 1:
+            continue
+        rounded = allocate(demands, waves).share
+        assert rounded <= exact + 1e-6 <= solve_bound(demands, waves).share + 2e-5
+        if exact > 0:
+            assert rounded > 0
+            ratios += [rounded / exact] if waves >= 16 else []
+    return ratios
 
 
 def busiest_segment(circuits) -> float:
@@ -56,3 +98,88 @@ def test_symmetric_demands_get_symmetric_circuits(seed):
 def test_an_arc_that_is_too_long_is_refused():
     with pytest.raises(ValueError, match="allow longer arcs"):
         allocate(np.roll(np.eye(8), 4, axis=1), 8, max_distance=3)
+
+
+def test_rounded_is_near_exact():
+    ratios = compare(QUICK_CASES)
+
+    assert len(ratios) >= 15
+    assert min(ratios) >= 0.9
+
+
+@pytest.mark.long
+def test_rounded_is_near_exact_in_two_hundred_cases():
+    ratios = compare(range(200))
+
+    assert len(ratios) >= 150
+    assert min(ratios) >= 0.9
+
+
+@pytest.mark.parametrize("nodes", [64, 256, 1024])
+def test_large_rings_are_near_the_bound(nodes):
+    demands = near_demands(nodes, 8, nodes)
+    start = time.process_time()
+
+    rounded = allocate(demands, 320, 16)
+
+    assert time.process_time() - start < 10
+    assert rounded.share >= 0.8 * solve_bound(demands, 320, 16).share
+
+
+def test_all_neighbours_within_sixteen_get_a_circuit_each():
+    ahead = (np.arange(1024) - np.arange(1024)[:, None]) % 1024
+    demands = ((ahead > 0) & (np.minimum(ahead, 1024 - ahead) <= 16)).astype(float)
+
+    rounded = allocate(demands, 320, 16)
+
+    # 16 + 15 + ... + 1 = 136 pairs cross each segment, with 160 wavelengths.
+    assert solve_bound(demands, 320, 16).share == pytest.approx(160 / 136)
+    assert rounded.share == 1
+
+
+@pytest.mark.parametrize("distances", [(1,), (1, -1), (1, -1, 2, -2), (1, 2, 3, 4)])
+@pytest.mark.parametrize("nodes", [12, 32])
+def test_neighbours_at_equal_distances_get_equal_circuits(nodes, distances):
+    demands = sum(np.roll(np.eye(nodes), distance, axis=1) for distance in distances)
+
+    circuits = allocate(demands, 64).circuits
+
+    assert circuits.sum(axis=0)[demands > 0].min() > 0
+    for turn in (0, 1):
+        assert (np.roll(circuits[turn], (1, 1), axis=(0, 1)) == circuits[turn]).all()
+
+
+@pytest.mark.parametrize("nodes", [8, 24])
+def test_circuits_of_any_demands(nodes):
+    random = np.random.default_rng(nodes)
+    demands = random.random((nodes, nodes)) * 1e9
+
+    circuits = ring_circuits(demands, 64, 3)
+
+    ahead = (np.arange(nodes) - np.arange(nodes)[:, None]) % nodes
+    distance = np.minimum(ahead, nodes - ahead)
+    assert circuits.dtype == np.int64
+    assert ((circuits > 0) == ((distance > 0) & (distance <= 3))).all()
+    assert (circuits * distance).sum() <= 64 * nodes
+    assert not ring_circuits(np.zeros((nodes, nodes)), 2).any()
+    assert not ring_circuits(np.roll(np.eye(nodes), nodes // 2, axis=1), 2, 3).any()
+
+
+def test_more_pairs_than_wavelengths_leave_pairs_without_a_circuit():
+    circuits = ring_circuits(np.ones((10, 10)), 2)
+
+    assert (circuits == circuits.T).all()
+    assert 20 <= np.count_nonzero(circuits) < 90
+
+
+def test_small_rings_get_the_exact_share():
+    demands, waves = random_case(7)
+    circuits = ring_circuits(demands * 1e9, waves)
+
+    pairs = demands > 0
+    assert (circuits[pairs] / demands[pairs]).min() >= allocate_exactly(demands, waves).share * (1 - 1e-6)
+
+
+def test_an_odd_number_of_wavelengths_is_refused():
+    with pytest.raises(ValueError, match="must be even"):
+        ring_circuits(NEXT, 3)

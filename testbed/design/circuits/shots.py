@@ -1,0 +1,173 @@
+"""Circuits of optical circuit switches (SiP-OCS): one permutation a switch, for a whole iteration or shot by shot.
+
+Each switch connects a node to at most one other in each direction. So a matrix of whole numbers is a choice of
+permutations for k switches exactly if no row and no column sums to more than k: a bipartite graph of degree k is the
+union of k matchings (Koenig). This makes the single shot exact without integer programming. Its share m is the largest
+one at which no node needs more than k circuits out of it, or into it, for ceil(m x demand) circuits of each pair.
+Needs scipy.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heapreplace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_TOLERANCE = 1e-9
+#: Up to this number of pairs, integer programming chooses those that are served; above, a greedy search.
+_MOST_PAIRS_EXACT = 3_000
+_SECONDS_EXACT = 5.0
+
+
+def switch_circuits(demand_bytes: Floats, switches: int, *, multi_shot: bool = False) -> Integers:
+    """Return the number of switches that connect row to column, (n, n); rows and columns sum to `switches` at most.
+
+    The diagonal of `demand_bytes`, (n, n), is ignored, and pairs without demand get no circuit.
+
+    - Single shot: the least number of circuits per byte, over pairs with demand, is as large as possible. What is left
+      goes to the pairs of least share. If a node has more partners than there are switches, as many pairs as possible
+      get a circuit, and of such choices the one with most bytes. Above 3,000 pairs, pairs with most bytes come first
+      instead. Symmetric demands get symmetric circuits.
+    - Multi-shot: the sum of bytes times circuits is as large as possible, so all switches connect the pairs of one
+      assignment, and the next shot serves others. Of symmetric demands, half of the switches take the transpose.
+
+    Raises `ValueError` unless demands are a square matrix of numbers of 0 or more, and for less than one switch.
+
+    >>> ring = np.roll(np.eye(4), 1, axis=1)
+    >>> switch_circuits(ring + 0.5 * ring.T, 3)
+    array([[0, 2, 0, 1],
+           [1, 0, 2, 0],
+           [0, 1, 0, 2],
+           [2, 0, 1, 0]])
+    """
+    demands = np.array(demand_bytes, float)
+    nodes = len(demands)
+    if demands.shape != (nodes, nodes) or not (demands >= 0).all() or np.isinf(demands).any():
+        raise ValueError("demands must be a square matrix of numbers of 0 or more")
+    if switches < 1:
+        raise ValueError(f"{switches} switches: give at least one")
+    np.fill_diagonal(demands, 0)
+    if not demands.any():
+        return np.zeros((nodes, nodes), np.int64)
+    demands /= demands.max()
+    return _assign(demands, switches) if multi_shot else _share(demands, switches)
+
+
+def _assign(demands: Floats, switches: int) -> Integers:
+    from scipy.optimize import linear_sum_assignment
+
+    sources, targets = linear_sum_assignment(demands, maximize=True)
+    chosen = np.zeros(demands.shape, np.int64)
+    chosen[sources, targets] = demands[sources, targets] > 0
+    if (demands == demands.T).all():
+        return chosen * (switches - switches // 2) + chosen.T * (switches // 2)
+    return chosen * switches
+
+
+def _share(demands: Floats, switches: int) -> Integers:
+    pairs = np.argwhere(demands > 0)
+    amounts = demands[pairs[:, 0], pairs[:, 1]]
+
+    def circuits(share: float) -> Integers:
+        need = np.zeros(demands.shape, np.int64)
+        need[pairs[:, 0], pairs[:, 1]] = np.maximum(np.ceil(share * amounts - _TOLERANCE), 1)
+        return need
+
+    def fits(need: Integers) -> bool:
+        return int(max(need.sum(axis=0).max(), need.sum(axis=1).max())) <= switches
+
+    if not fits(circuits(0.0)):
+        return _fill(demands, _serve_most(demands, switches), switches)
+    # The largest share is one at which some pair has a whole number of circuits.
+    counts = np.arange(1, switches + 1)
+    most = switches / amounts.max()
+    levels = np.unique((counts[:, None] / amounts[amounts * most >= 1 - _TOLERANCE]).ravel())
+    levels = levels[levels <= most * (1 + _TOLERANCE)]
+    low, high = -1, len(levels)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(circuits(levels[middle])) else (low, middle)
+    return _fill(demands, circuits(levels[low] if low >= 0 else 0.0), switches)
+
+
+def _serve_most(demands: Floats, switches: int) -> Integers:
+    """Return one circuit for as many pairs as possible, and of such choices for the most bytes."""
+    symmetric = bool((demands == demands.T).all())
+    sources, targets = np.nonzero(np.triu(demands) if symmetric else demands)
+    # A pair counts for more than any difference of bytes.
+    values = 1 + demands[sources, targets] / (2 * demands.sum())
+    if len(sources) <= _MOST_PAIRS_EXACT:
+        chosen = _serve_exactly(sources, targets, values, len(demands), switches, symmetric=symmetric)
+    else:
+        chosen = _serve_by_size(sources, targets, values, len(demands), switches, symmetric=symmetric)
+    served = np.zeros(demands.shape, np.int64)
+    served[sources[chosen], targets[chosen]] = 1
+    return np.maximum(served, served.T) if symmetric else served
+
+
+def _serve_exactly(
+    sources: Integers, targets: Integers, values: Floats, nodes: int, switches: int, *, symmetric: bool
+) -> NDArray[np.bool_]:
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array
+
+    def ends(places: Integers) -> Any:
+        return csr_array((np.ones(len(places)), (places, np.arange(len(places)))), shape=(nodes, len(places)))
+
+    both = ends(sources), ends(targets)
+    limits = [both[0] + both[1]] if symmetric else list(both)
+    solution = milp(
+        -values,
+        constraints=[LinearConstraint(limit, -np.inf, switches) for limit in limits],
+        integrality=np.ones(len(values)),
+        bounds=Bounds(0, 1),
+        options={"time_limit": _SECONDS_EXACT},
+    )
+    if solution.x is None:
+        return _serve_by_size(sources, targets, values, nodes, switches, symmetric=symmetric)
+    return np.asarray(solution.x > 0.5)
+
+
+def _serve_by_size(
+    sources: Integers, targets: Integers, values: Floats, nodes: int, switches: int, *, symmetric: bool
+) -> NDArray[np.bool_]:
+    """Return a choice of pairs: in descending order of bytes, those whose nodes have a port left."""
+    room_out = np.full(nodes, switches)
+    room_in = room_out if symmetric else room_out.copy()
+    chosen = np.zeros(len(sources), bool)
+    for place in np.argsort(-values, kind="stable").tolist():
+        source, target = sources[place], targets[place]
+        if room_out[source] and room_in[target]:
+            chosen[place] = True
+            room_out[source] -= 1
+            room_in[target] -= 1
+    return chosen
+
+
+def _fill(demands: Floats, circuits: Integers, switches: int) -> Integers:
+    """Return the circuits and more of them, for the pair of least share while both of its nodes have a free port."""
+    symmetric = bool((demands == demands.T).all())
+    room_out, room_in = switches - circuits.sum(axis=1), switches - circuits.sum(axis=0)
+    pairs = np.argwhere((np.triu(demands) if symmetric else demands) > 0)
+    heap = [
+        (circuits[source, target] / demands[source, target], -demands[source, target], source, target)
+        for source, target in pairs.tolist()
+        if room_out[source] and room_in[target]
+    ]
+    heapify(heap)
+    while heap:
+        _, amount, source, target = heap[0]
+        if not (room_out[source] and room_in[target]):
+            heappop(heap)
+            continue
+        for one, other in ((source, target), (target, source))[: 1 + symmetric]:
+            circuits[one, other] += 1
+            room_out[one] -= 1
+            room_in[other] -= 1
+        heapreplace(heap, (circuits[source, target] / -amount, amount, source, target))
+    return circuits

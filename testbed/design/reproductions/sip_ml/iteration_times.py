@@ -1,0 +1,119 @@
+"""Figure 1: iterations of three models over wavelengths, and over the rate of electrical fabrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Table,
+    series_of,
+)
+from testbed.design.reproductions.sip_ml.fastest import FABRICS, OPTICAL, find_fastest
+from testbed.design.reproductions.sip_ml.model import WAVELENGTH_GBPS
+from testbed.design.reproductions.sip_ml.setup import MODELS, Scale
+
+_COLUMNS = ("model", "fabric", "wavelengths", "gbps", "pieces", "model_ms", "data_ms", "iteration_ms")
+NICS_GBPS = (400.0, 200.0)
+"""Rates of the electrical NICs that the paper's baselines have."""
+SEVERAL_TBPS = 80
+"""Wavelengths from which a GPU has 2 Tbit/s: the abstract promises its speed-ups for several Tbit/s."""
+_SPEED_UP = Published("1.3 to 9.1 x over all models and sizes", "A")
+
+
+def _make(scale: Scale, progress: Progress) -> Table:
+    rows = []
+    copies = scale.gpus // scale.width
+    for done, model in enumerate(MODELS):
+        workload = model.build()
+        for fabric in FABRICS:
+            for amount in scale.wavelengths if fabric in OPTICAL else scale.rates_gbps:
+                iteration, pieces = find_fastest(model, workload, scale.width, copies, fabric, amount)
+                waves, gbps = (amount, amount * WAVELENGTH_GBPS) if fabric in OPTICAL else (0, amount)
+                times_ms = [1e3 * one for one in (iteration.model_s, iteration.data_s, iteration.total_s)]
+                rows.append((model.name, fabric, waves, gbps, pieces, *times_ms))
+        progress(done + 1, len(MODELS), model.name)
+    return Table.from_rows(_COLUMNS, rows)
+
+
+def speed_ups(table: Table, *, released: bool = False) -> Iterator[tuple[str, str, float, float, float]]:
+    """Yield model, fabric, wavelengths, rate of the NIC and speed-up over a fat-tree whose GPUs have that NIC.
+
+    `released` counts gradients as the released scripts do: all weights, which they state, at the rate of a GPU.
+    """
+    weights = {model.name: model.released_bytes for model in MODELS}
+
+    def iteration_ms(row: dict[str, str | float], gbps: float) -> float:
+        data_ms = 2 * weights[str(row["model"])] * 8e-6 / gbps if released else float(row["data_ms"])
+        return float(row["model_ms"]) + data_ms
+
+    for nic_gbps in NICS_GBPS:
+        for row in table.records:
+            if row["fabric"] in OPTICAL:
+                (base,) = table.select_rows(model=row["model"], fabric="fat-tree", gbps=nic_gbps).records
+                ratio = iteration_ms(dict(base), nic_gbps) / iteration_ms(dict(row), float(row["gbps"]))
+                yield str(row["model"]), str(row["fabric"]), float(row["wavelengths"]), nic_gbps, ratio
+
+
+def count_slower(table: Table) -> int:
+    """Return how often more wavelengths, or a higher rate, make an iteration longer by more than 0.1 %."""
+    return sum(
+        later > 1.001 * earlier
+        for model in table.values("model")
+        for fabric in FABRICS
+        for earlier, later in pairwise(table.select_rows(model=model, fabric=fabric).numbers("iteration_ms"))
+    )
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    few, *_, waves = sorted(number for number in map(float, table.values("wavelengths")) if number)
+    note = f"trend, with {SEVERAL_TBPS} wavelengths or more: computing times differ"
+    lines = []
+    for released in (False, True):
+        counted = "weights as the released scripts count them" if released else "our weights"
+        for nic_gbps in NICS_GBPS:
+            ratios = [
+                ratio
+                for *_, wavelengths, nic, ratio in speed_ups(table, released=released)
+                if nic == nic_gbps and wavelengths >= SEVERAL_TBPS
+            ]
+            for name, ratio in (("least", min(ratios)), ("greatest", max(ratios))):
+                quantity = f"{name} speed-up over a fat-tree of {nic_gbps:g} Gbit/s a GPU, {counted}"
+                lines.append(Comparison(quantity, _SPEED_UP, ratio, note, " x"))
+    for model, fabric, wavelengths, nic_gbps, ratio in speed_ups(table):
+        if wavelengths == waves and nic_gbps == NICS_GBPS[0]:
+            quantity = f"{model}, {fabric}, {waves:g} wavelengths: speed-up over {nic_gbps:g} Gbit/s a GPU"
+            lines.append(Comparison(quantity, NOTHING, ratio, "", " x"))
+    for one in table.values("model"):
+        for wavelengths in (few, waves):
+            part = table.select_rows(model=one, wavelengths=wavelengths)
+            ring, ocs = (part.number("iteration_ms", fabric=fabric) for fabric in ("sip-ring", "sip-ocs"))
+            quantity = f"{one}, {wavelengths:g} wavelengths: iteration on SiP-Ring over that on SiP-OCS"
+            lines.append(Comparison(quantity, NOTHING, ring / ocs, "", " x"))
+    quantity = "times that more wavelengths, or a higher rate, make an iteration longer"
+    lines.append(Comparison(quantity, NOTHING, count_slower(table), "expected: 0"))
+    return tuple(lines)
+
+
+def _draw(table: Table) -> Plot:
+    panels = [
+        Panel(
+            str(model),
+            "rate of a GPU (Gbit/s)",
+            "iteration (ms)",
+            series_of(table.select_rows(model=model), "fabric", "gbps", "iteration_ms"),
+            logarithmic="xy",
+        )
+        for model in table.values("model")
+    ]
+    return Plot("Iteration of hybrid strategies, by fabric", tuple(panels))
+
+
+FIGURE = Figure(1, "Iterations by fabric and wavelengths", _make, _compare, _draw)

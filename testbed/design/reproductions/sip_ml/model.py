@@ -1,0 +1,285 @@
+"""Iterations of hybrid strategies on SiP-OCS, SiP-Ring and fat-trees.
+
+A strategy dp:mp has dp copies of a model, of mp consecutive GPUs each. Each operator is cut into up to mp pieces, and
+each piece needs the whole output of the operators before. Pieces are placed in topological order, on the GPU that is
+free first, has memory, and is at most `reach` away from all GPUs that hold the piece's inputs (section 4.2). Then the
+iteration is simulated: a GPU computes one piece at a time, a circuit carries one message at a time, and a port of a
+fat-tree, too. The backward pass runs the same placement in reverse. At the end gradients are summed in a ring over the
+copies.
+
+| constant | value | source |
+|---|---|---|
+| wavelength | 25 Gbit/s | released scripts |
+| optical circuit switches | 20, each with 1/20 of the wavelengths | released scripts |
+| longest arc of SiP-Ring | 16 | released scripts |
+| reconfiguration and decision interval of SiP-Ring | 20 us; 100 us | released scripts |
+| message | 1 us | released scripts: latency of PCIe |
+| memory of a GPU | 100 GB | released scripts |
+| computing times | roofline of an A100 | assumed: the measured profiles are not public |
+
+SiP-OCS connects once, for all traffic of an iteration, so its switches need not be fast. SiP-Ring reconfigures between
+model-parallel and data-parallel traffic. Where wavelengths do not suffice for a circuit of each pair, it takes turns:
+each decision interval loses a reconfiguration, and pairs get their part of the linear programme in the mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.design.circuits.shots import switch_circuits
+from testbed.design.circuits.wavelengths import ring_circuits, solve_bound
+from testbed.design.workloads.model import Operator, Workload
+from testbed.design.workloads.roofline import A100, Cluster, operator_seconds
+from testbed.errors import OutOfMemory
+
+Floats = NDArray[np.float64]
+
+WAVELENGTH_GBPS = 25.0
+SWITCHES = 20
+REACH = 16
+RECONFIGURATION_S = 20e-6
+INTERVAL_S = 100e-6
+MESSAGE_S = 1e-6
+COPIES = 8
+"""Copies of the model for which circuits are computed, more if arcs of `REACH` would meet: all copies are alike."""
+
+GPU = Cluster(1, replace(A100, name="SiP-ML", memory_bytes=100_000_000_000), devices_per_server=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """GPUs, from 0, of the pieces of each operator, and the samples that a copy computes."""
+
+    workload: Workload
+    samples: float
+    width: int
+    gpus: tuple[tuple[int, ...], ...]
+
+    @property
+    def gradient_bytes(self) -> Floats:
+        """Bytes of gradients on each GPU, shape (width,)."""
+        held = np.zeros(self.width)
+        for operator, gpus in zip(self.workload.operators, self.gpus, strict=True):
+            np.add.at(held, list(gpus), operator.gradient_bytes / len(gpus))
+        return held
+
+    def piece_seconds(self, place: int) -> tuple[float, float]:
+        """Return the forward and backward seconds of one piece of an operator."""
+        return operator_seconds(self.workload.operators[place], self.samples, len(self.gpus[place]), GPU)
+
+    def message_bytes(self, edge: tuple[int, int], *, backward: bool = False) -> float:
+        """Return the bytes that a piece sends to each GPU with a piece of the operator after it, or before it.
+
+        Pieces of operators that sum their outputs send twice as much: a part of the sum, then the sum.
+        """
+        producer, consumer = edge
+        pieces = len(self.gpus[producer])
+        operator = self.workload.operators[consumer if backward else producer]
+        sums = len(self.gpus[consumer if backward else producer]) > 1 and _sums(operator, backward=backward)
+        return (1 + sums) * self.workload.edge_bytes(edge) * self.samples / pieces
+
+    def traffic(self) -> Floats:
+        """Return the model-parallel bytes of an iteration from row to column, (width, width)."""
+        sent = np.zeros((self.width, self.width))
+        for edge in self.workload.edges:
+            sources, targets = (sorted(set(self.gpus[place])) for place in edge)
+            for source in sources:
+                for target in targets:
+                    if source != target:
+                        pieces = self.gpus[edge[0]].count(source)
+                        sent[source, target] += pieces * self.message_bytes(edge)
+                        sent[target, source] += pieces * self.message_bytes(edge, backward=True)
+        return sent
+
+
+def _sums(operator: Operator, *, backward: bool) -> bool:
+    return (operator.backward_reduce_bytes if backward else operator.forward_reduce_bytes) > 0
+
+
+@lru_cache(maxsize=256)
+def place(workload: Workload, samples: float, width: int, pieces: int, reach: int) -> Placement:
+    """Return the placement of a copy of a model, with each operator in `pieces` pieces, on `width` GPUs.
+
+    Raises `OutOfMemory` if no GPU within reach has memory for a piece.
+    """
+    free_s, used = np.zeros(width), np.zeros(width)
+    ends: list[float] = []
+    chosen: list[tuple[int, ...]] = []
+    for number, operator in enumerate(workload.operators):
+        before = [producer for producer, consumer in workload.edges if consumer == number]
+        inputs = sorted({gpu for producer in before for gpu in chosen[producer]})
+        near = [gpu for gpu in range(width) if all(abs(gpu - other) <= reach for other in inputs)]
+        ready_s = max((ends[producer] for producer in before), default=0.0)
+        seconds = operator_seconds(operator, samples, pieces, GPU)[0]
+        # Weights and optimiser state, and outputs that the backward pass needs.
+        held = operator.parameter_bytes + operator.state_bytes + operator.output_bytes * samples
+        gpus = []
+        for _ in range(pieces):
+            fits = [gpu for gpu in near if used[gpu] + held / pieces <= GPU.memory_bytes]
+            if not fits:
+                raise OutOfMemory(
+                    f"{workload.name}: no GPU within {reach} of its inputs has memory for a piece of "
+                    f"{operator.name}: place it on more GPUs"
+                )
+            gpu = min(fits, key=lambda one: (max(free_s[one], ready_s), one))
+            free_s[gpu] = max(free_s[gpu], ready_s) + seconds
+            used[gpu] += held / pieces
+            gpus.append(gpu)
+        chosen.append(tuple(gpus))
+        ends.append(max(float(free_s[gpu]) for gpu in gpus))
+    return Placement(workload, samples, width, tuple(chosen))
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Rates in Gbit/s: `pair` of model-parallel circuits, (width, width), or of `port`s; `data` of gradients, (width,).
+
+    `outage_s` is the time of an iteration without traffic.
+    """
+
+    pair: Floats | None
+    port: float
+    data: Floats
+    outage_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """Seconds of an iteration: forward and backward pass, and the sum of gradients."""
+
+    model_s: float
+    data_s: float
+
+    @property
+    def total_s(self) -> float:
+        """Seconds of the iteration."""
+        return self.model_s + self.data_s
+
+
+def fat_tree(rate_gbps: float, cap_gbps: float = np.inf) -> Rates:
+    """Return the rates of a fat-tree, with that of gradients between copies up to `cap_gbps`."""
+    return Rates(None, rate_gbps, np.array(min(rate_gbps, cap_gbps)))
+
+
+def sip_ocs(placement: Placement, copies: int, wavelengths: int) -> Rates:
+    """Return the rates of SiP-OCS: one choice of circuits for both kinds of traffic, in a single shot."""
+    model, data = _demands(placement, copies)
+    circuits = switch_circuits(model + data, SWITCHES)
+    each = wavelengths * WAVELENGTH_GBPS / SWITCHES
+    return Rates(_first_copy(circuits, placement) * each, 0.0, _gradient_rates(circuits, placement) * each)
+
+
+def sip_ring(placement: Placement, copies: int, wavelengths: int) -> Rates:
+    """Return the rates of SiP-Ring, which reconfigures before and after gradients are summed."""
+    model, data = _demands(placement, copies)
+    rates = [_ring_rates(demands, wavelengths) for demands in (model, data)]
+    outage_s = RECONFIGURATION_S * sum(1 for demands in (model, data) if demands.any())
+    return Rates(_first_copy(rates[0], placement), 0.0, _gradient_rates(rates[1], placement), outage_s)
+
+
+def _ring_rates(demands: Floats, wavelengths: int) -> Floats:
+    """Return the rates of pairs in Gbit/s, from the circuits of one choice or of many in turn, whichever serve more."""
+    pairs = demands > 0
+    if not pairs.any():
+        return np.zeros(demands.shape)
+    fixed = np.where(pairs, ring_circuits(demands, wavelengths, REACH), 0).astype(float)
+    turns = solve_bound(demands / demands.max(), wavelengths, REACH).circuits.sum(axis=0)
+    turns *= 1 - RECONFIGURATION_S / INTERVAL_S
+    shares = [(one[pairs] / demands[pairs]).min() for one in (fixed, turns)]
+    return WAVELENGTH_GBPS * (fixed if shares[0] >= shares[1] else turns)
+
+
+def _demands(placement: Placement, copies: int) -> tuple[Floats, Floats]:
+    """Return the model-parallel and the data-parallel bytes between the GPUs of some copies of the model."""
+    ring = min(copies, max(COPIES, 2 * REACH // placement.width + 1))
+    nodes = ring * placement.width
+    model: Floats = np.kron(np.eye(ring), placement.traffic()).astype(float)
+    data = np.zeros((nodes, nodes))
+    if copies > 1:
+        sent = np.tile(ring_bytes(placement.gradient_bytes, copies), ring)
+        for step in (placement.width, -placement.width):
+            # Half of the gradients go around each way.
+            data[np.arange(nodes), (np.arange(nodes) + step) % nodes] += sent / 2
+    return model, data
+
+
+def _first_copy(rates: NDArray[np.generic], placement: Placement) -> Floats:
+    return np.asarray(rates[: placement.width, : placement.width], float)
+
+
+def _gradient_rates(rates: NDArray[np.generic], placement: Placement) -> Floats:
+    """Return the rates of each GPU of a copy to the next and the previous copy, together: twice the lower one."""
+    nodes, width = len(rates), placement.width
+    first = np.arange(width)
+    if nodes == 2 * width:
+        return np.asarray(rates[first, first + width], float)
+    ways = [np.asarray(rates[first, (first + step) % nodes], float) for step in (width, -width)]
+    lower: Floats = 2 * np.minimum(*ways)
+    return lower
+
+
+def ring_bytes(size_bytes: Floats, copies: int) -> Floats:
+    """Return the bytes that each GPU sends to sum `size_bytes` in a ring of `copies` GPUs.
+
+    >>> float(ring_bytes(np.array(1e9), 4))
+    1500000000.0
+    """
+    return 2 * (copies - 1) / copies * size_bytes
+
+
+def iterate(placement: Placement, copies: int, rates: Rates) -> Iteration:
+    """Return the seconds of an iteration; infinite if a pair that communicates has no circuit."""
+    sent = ring_bytes(placement.gradient_bytes, copies)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        seconds = np.where(sent > 0, sent * 8e-9 / rates.data, 0.0)
+    data_s = float(seconds.max()) + 2 * (copies - 1) * MESSAGE_S
+    return Iteration(_simulate(placement, rates) + rates.outage_s, data_s)
+
+
+def _simulate(placement: Placement, rates: Rates) -> float:
+    """Return the seconds of the forward and the backward pass."""
+    free_s = np.zeros(placement.width)
+    # When the next message may start: by circuit, or by port of the sender and of the receiver.
+    circuit_s: dict[tuple[int, int], float] = {}
+
+    def send(source: int, target: int, size: float, ready_s: float) -> float:
+        if rates.pair is not None:
+            ends, rate = [(source, target)], float(rates.pair[source, target])
+        else:
+            ends, rate = [(source, -1), (-1, target)], rates.port
+        start_s = max(ready_s, *(circuit_s.get(end, 0.0) for end in ends))
+        end_s = start_s + (size * 8e-9 / rate if rate else float("inf"))
+        circuit_s.update(dict.fromkeys(ends, end_s))
+        return end_s + MESSAGE_S
+
+    count = len(placement.workload.operators)
+    for backward in (False, True):
+        start_s = float(free_s.max())
+        free_s[:] = start_s
+        ends_s: dict[int, tuple[float, ...]] = {}
+        edges = [edge[::-1] if backward else edge for edge in placement.workload.edges]
+        for number in reversed(range(count)) if backward else range(count):
+            arrived_s = np.full(placement.width, start_s)
+            targets = sorted(set(placement.gpus[number]))
+            for producer in (first for first, last in edges if last == number):
+                edge = (number, producer) if backward else (producer, number)
+                size = placement.message_bytes(edge, backward=backward)
+                sources = placement.gpus[producer]
+                for shift in range(placement.width):
+                    # In turns, so that no port of a fat-tree receives from all at once.
+                    for source, end_s in zip(sources, ends_s[producer], strict=True):
+                        target = (source + shift) % placement.width
+                        if target in targets:
+                            arrival_s = end_s if not shift else send(source, target, size, end_s)
+                            arrived_s[target] = max(arrived_s[target], arrival_s)
+            seconds = placement.piece_seconds(number)[backward]
+            ends = []
+            for gpu in placement.gpus[number]:
+                free_s[gpu] = max(free_s[gpu], arrived_s[gpu]) + seconds
+                ends.append(float(free_s[gpu]))
+            ends_s[number] = tuple(ends)
+    return float(free_s.max())

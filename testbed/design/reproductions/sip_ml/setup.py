@@ -1,0 +1,54 @@
+"""Sizes of the reproduction, and the models that train."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from testbed.design.workloads.catalogue import workload
+from testbed.design.workloads.model import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model of the paper by our catalogue: `batch` samples an iteration, over all GPUs.
+
+    `released_bytes` are the weights that the released scripts state for their profile of it.
+    """
+
+    name: str
+    catalogue: str
+    preset: str | None
+    batch: int
+    released_bytes: float
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def build(self) -> Workload:
+        """Return the workload, whose batch is that of all GPUs."""
+        return workload(self.catalogue, 1, preset=self.preset, batch=self.batch, **self.settings)
+
+
+MODELS = (
+    Model("resnet50", "resnet50", None, 8192, 250e6),
+    # The paper's transformer is not specified. BERT with 12 layers of width 1,024 has the 700 MB of its weights.
+    Model("transformer", "bert", None, 1024, 700e6),
+    Model("gpt-355m", "gpt", "350m", 1024, 6.8e9, {"sequence": 1024}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """GPUs of the cluster and of a copy of the model, wavelengths of a GPU, and rates of electrical fabrics."""
+
+    gpus: int
+    width: int
+    widths: tuple[int, ...]
+    wavelengths: tuple[int, ...]
+    rates_gbps: tuple[float, ...]
+
+
+PAPER = Scale(
+    1024, 8, (1, 2, 4, 8, 16), (20, 40, 80, 160, 320), (128, 200, 256, 400, 512, 1024, 2048, 4096, 8192)
+)
+QUICK = Scale(64, 4, (1, 4), (20, 80), (200, 400, 2048))
+"""Small scale that only tests that everything runs."""

@@ -1,0 +1,75 @@
+"""Figure 2: iterations by the number of GPUs of a copy of the model, with the same batch over all GPUs."""
+
+from __future__ import annotations
+
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Table,
+    series_of,
+)
+from testbed.design.reproductions.sip_ml.fastest import OPTICAL, find_fastest
+from testbed.design.reproductions.sip_ml.model import WAVELENGTH_GBPS
+from testbed.design.reproductions.sip_ml.setup import MODELS, Scale
+
+_COLUMNS = ("model", "fabric", "gbps", "width", "copies", "pieces", "iteration_ms")
+WAVELENGTHS = 80
+"""Wavelengths of the optical fabrics: 2 Tbit/s a GPU, as an optical interface of the time has."""
+_FIXED = Published("8 in all runs", "C")
+
+
+def _make(scale: Scale, progress: Progress) -> Table:
+    rows = []
+    electrical = [(rate, "fat-tree") for rate in (400, WAVELENGTHS * WAVELENGTH_GBPS)]
+    for done, model in enumerate(MODELS):
+        workload = model.build()
+        for width in scale.widths:
+            copies = scale.gpus // width
+            for amount, fabric in [*((WAVELENGTHS, name) for name in OPTICAL), *electrical]:
+                iteration, pieces = find_fastest(model, workload, width, copies, fabric, amount)
+                gbps = amount * WAVELENGTH_GBPS if fabric in OPTICAL else amount
+                name = fabric if fabric in OPTICAL else f"{fabric} at {gbps:g} Gbit/s"
+                rows.append((model.name, name, gbps, width, copies, pieces, 1e3 * iteration.total_s))
+        progress(done + 1, len(MODELS), model.name)
+    return Table.from_rows(_COLUMNS, rows)
+
+
+def find_best_width(table: Table, model: str, fabric: str) -> int:
+    """Return the number of GPUs of a copy with the shortest iteration."""
+    part = table.select_rows(model=model, fabric=fabric)
+    return int(min(part.records, key=lambda row: float(row["iteration_ms"]))["width"])
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    return tuple(
+        Comparison(
+            f"{model}, {fabric}: GPUs of a copy with the shortest iteration",
+            _FIXED if fabric in OPTICAL else NOTHING,
+            find_best_width(table, str(model), str(fabric)),
+            "the released scripts fix it" if fabric in OPTICAL else "",
+        )
+        for model in table.values("model")
+        for fabric in table.values("fabric")
+    )
+
+
+def _draw(table: Table) -> Plot:
+    panels = [
+        Panel(
+            str(model),
+            "GPUs of a copy",
+            "iteration (ms)",
+            series_of(table.select_rows(model=model), "fabric", "width", "iteration_ms"),
+            logarithmic="xy",
+        )
+        for model in table.values("model")
+    ]
+    return Plot(f"Iteration by strategy, {WAVELENGTHS} wavelengths", tuple(panels))
+
+
+FIGURE = Figure(2, "Strategies: GPUs of a copy of the model", _make, _compare, _draw)
