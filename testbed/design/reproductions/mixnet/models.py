@@ -67,8 +67,11 @@ _FREE = ("sequence", "sequences", "microbatches", "dp", "tp", "pp", "ep", "devic
 
 def _sources(reference: tuple[str, ...] = ()) -> tuple[tuple[str, Source], ...]:
     """Return the source of each field: the model for its shape, else assumed, and `reference` for those fields."""
-    known: dict[str, Source] = dict.fromkeys(_SHAPE, "model") | dict.fromkeys(_FREE, "assumed")
-    return tuple((known | dict.fromkeys(reference, "reference")).items())
+    known: dict[str, Source] = {}
+    known |= dict.fromkeys(_SHAPE, "model")
+    known |= dict.fromkeys(_FREE, "assumed")
+    known |= dict.fromkeys(reference, "reference")
+    return tuple(known.items())
 
 
 _OF_THE_SIMULATOR = (
@@ -163,7 +166,7 @@ class Setting:
     | `circuit_ports` | NICs of a server on the circuit switch of its region, of 8 | reference |
     | `reconfiguration_s` | dark time of the circuit switch | reference |
     | `local_bytes_per_s` | NVSwitch, each way and GPU | data sheet of the A100 |
-    | `ring_ports` | of a static direct connect: NICs of the data-parallel rings; one more goes to the pipeline | assumed |
+    | `ring_ports` | NICs of TopoOpt for data-parallel rings; one more goes to the pipeline | assumed |
     | `bytes_per_value` | activations and gradients in half precision | assumed |
     | `policy` | MixNet's circuits `per-layer`, `per-iteration`, or the `faster` one | assumed |
     """
