@@ -1,4 +1,8 @@
-"""Circuits within a region of servers for the traffic of its experts (MixNet): greedy, and optimal by enumeration."""
+"""Circuits within a region of servers for the traffic of its experts (MixNet): by search, greedy, and by enumeration.
+
+A pair of servers uses its circuits if it has some, and the packet network if not. `region_circuits` weighs both;
+`allocate_greedily` fills the ports without regard to packets, as published.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,42 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+def region_circuits(traffic_bytes: Floats, ports: int, rate_bps: float, packet_bps: float) -> Integers:
+    """Return the number of circuits between the servers of a region, chosen so that their all-to-all ends soon.
+
+    `traffic_bytes`, shape (n, n), are the bytes from server to server; the diagonal is ignored. The result has the same
+    shape, is symmetric, and has at most `ports` circuits at each server; a circuit carries `rate_bps` each way. Pairs
+    without circuits use the packet network, with `packet_bps` out of and into each server. The time that counts is
+    `exchange_seconds`. Raise `ValueError` for another shape, for negative or infinite traffic, for negative ports, and
+    for rates that are not above 0.
+
+    Server 0 sends 6 bytes to server 1, and every other pair 1. With three ports, the large pair takes all:
+
+    >>> traffic = np.ones((4, 4))
+    >>> traffic[0, 1] = 6
+    >>> region_circuits(traffic, 3, rate_bps=8.0, packet_bps=16.0)[0].tolist()
+    [0, 3, 0, 0]
+    """
+    traffic = np.array(traffic_bytes, dtype=np.float64)
+    if traffic.ndim != 2 or traffic.shape[0] != traffic.shape[1]:
+        raise ValueError(
+            f"traffic of shape {traffic.shape}: give bytes from each server to each, shape (n, n)"
+        )
+    np.fill_diagonal(traffic, 0)
+    if not (np.isfinite(traffic) & (traffic >= 0)).all():
+        raise ValueError("traffic must be finite and at least 0 bytes")
+    if ports < 0 or not (rate_bps > 0 and packet_bps > 0):
+        raise ValueError(
+            f"{ports} ports at {rate_bps} bit/s, packets at {packet_bps} bit/s: give rates above 0"
+        )
+    if not traffic.any():
+        return np.zeros(traffic.shape, dtype=np.int64)
+    from testbed.design.circuits.region_search import search_circuits  # numba is slow to import
+
+    both = (search_circuits(traffic, ports, rate_bps / 8, packet_bps / 8), allocate_greedily(traffic, ports))
+    return min(both, key=lambda circuits: exchange_seconds(traffic, circuits, rate_bps, packet_bps))
 
 
 def allocate_greedily(traffic: Floats, ports: int, *, published_divisor: bool = False) -> Integers:
@@ -23,7 +63,7 @@ def allocate_greedily(traffic: Floats, ports: int, *, published_divisor: bool = 
     """
     demand = np.asarray(traffic + traffic.T, dtype=np.float64)
     np.fill_diagonal(demand, 0)
-    remaining = demand.copy()
+    remaining = demand.copy() if ports > 0 else np.zeros(demand.shape)
     circuits = np.zeros(demand.shape, dtype=np.int64)
     free = np.full(len(demand), ports)
     while remaining.max(initial=0) > 0:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from lightbed.compiled import AVAILABLE, is_kept
 
-Part = Literal["flows", "packets", "routes", "search", "contention"]
+Part = Literal["flows", "packets", "routes", "search", "contention", "regions"]
 
 _FUNCTIONS: dict[Part, tuple[str, str]] = {
     "flows": ("sim.models.network.engine.loop", "run"),
@@ -15,6 +15,7 @@ _FUNCTIONS: dict[Part, tuple[str, str]] = {
     "routes": ("testbed.design.routing.balancing", "replace_trees"),
     "search": ("testbed.design.search.recurrence", "finish_s"),
     "contention": ("sim.models.contention.engine", "run"),
+    "regions": ("testbed.design.circuits.region_search", "search_circuits"),
 }
 """For each part, a function that is compiled together with it."""
 

@@ -1,0 +1,1 @@
+"""MixNet (SIGCOMM 2025), reproduced."""

@@ -1,0 +1,242 @@
+"""Iteration times of a mixture of experts by formula, on four networks of servers with eight GPUs and NICs.
+
+A microbatch passes the layers of a stage one after the other:
+
+    attention, AllReduce of the tensor-parallel group, dispatch, experts, AllReduce, combine
+
+and backwards with twice the arithmetic. A pipeline of `pp` stages takes `microbatches + pp - 1` times that of a
+microbatch, and the hops between stages show in its filling and draining alone. Dispatch and combine are all-to-alls of
+a region: the servers of an expert-parallel group. Gradients of a layer are summed as soon as its last backward pass is
+done, so that only what the remaining layers do not cover takes time. Nothing else overlaps.
+
+| design | all-to-all of a region | rings of gradients, pipeline |
+|---|---|---|
+| fat-tree | the largest sum out of or into a server, over 8 NICs | 8 NICs |
+| rail-optimised | the same: switches above the rails do not block, and messages change rails in servers | 8 NICs |
+| MixNet | `region_circuits` with 6 NICs, and packets with 2 | the 2 packet NICs |
+| TopoOpt | static circuits with 6 NICs for the mean traffic, pairs without circuits forwarded by servers | 1 NIC each |
+
+MixNet's circuits can only change between the combine of a layer and the dispatch of the next: behind attention. What
+attention does not cover of the dark time is waited for, in every layer, microbatch and direction. If that takes longer
+than keeping circuits for the mean traffic of a stage's layers, they are kept (`Setting.policy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.design.circuits.regions import exchange_seconds, region_circuits
+from testbed.design.reproductions.mixnet.models import SERVER_GPUS, MoeJob, Setting
+from testbed.design.workloads.gates import expert_traffic
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+FAT_TREE, MIXNET, RAILS, TOPOOPT = "Fat-tree", "MixNet", "Rail-optimized", "TopoOpt"
+DESIGNS = (FAT_TREE, MIXNET, RAILS, TOPOOPT)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTimes:
+    """Seconds of a layer and microbatch in the forward pass, without exchanges.
+
+    `attention` and `experts` include their AllReduces; arithmetic takes twice as long backwards, AllReduces the same.
+    """
+
+    attention_s: float
+    attention_sum_s: float
+    experts_s: float
+    experts_sum_s: float
+
+    @property
+    def computing_s(self) -> float:
+        """Seconds of both directions."""
+        return 3 * (self.attention_s + self.experts_s) + 2 * (self.attention_sum_s + self.experts_sum_s)
+
+
+@lru_cache(maxsize=256)
+def server_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
+    """Return the bytes of a dispatch from server to server of a region, shape (region, region)."""
+    token_bytes = setting.bytes_per_value * job.hidden
+    traffic = _member_traffic(job, setting, layer) * token_bytes
+    each = job.ep // job.region
+    folded: Floats = traffic.reshape(job.region, each, job.region, each).sum(axis=(1, 3))
+    return folded
+
+
+def _member_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
+    return expert_traffic(
+        job.tokens, job.experts, job.routed, job.ep, skew=job.skew, layer=layer, seed=setting.seed
+    )
+
+
+def layer_times(job: MoeJob, setting: Setting, layer: int) -> LayerTimes:
+    """Return the computing times of a layer: of the member of the group with most tokens for its experts."""
+    h, n, size = job.hidden, job.tokens, setting.bytes_per_value
+    projections = h * h * (2 + 2 * job.kv_share)
+    scores = 2.0 * job.sequence * h  # a causal mask halves what each token attends to
+    attention_flops = 2 * n * projections + n * scores
+    attention_bytes = size * (projections + n * h * (4 + 2 * job.kv_share))
+    received = float(_member_traffic(job, setting, layer).sum(axis=0).max())
+    each = -(-job.experts // job.ep)
+    matrices = 3 * h * job.inner
+    expert_flops = 2 * matrices * (received + n * job.shared)
+    expert_bytes = size * (
+        matrices * (each + job.shared) + (received + n * job.shared) * (2 * h + 3 * job.inner)
+    )
+
+    def reduce_s(tokens: float) -> float:
+        return 2 * (job.tp - 1) / job.tp * tokens * h * size / setting.local_bytes_per_s
+
+    return LayerTimes(
+        job.device.pass_seconds(attention_flops, attention_bytes, job.tp),
+        reduce_s(n),
+        job.device.pass_seconds(expert_flops, expert_bytes, job.tp),
+        reduce_s(received),
+    )
+
+
+def stage_layers(job: MoeJob) -> tuple[int, ...]:
+    """Return the layers of the first stage; all stages have as many, and others differ by their draw alone."""
+    return tuple(range(job.layers // job.pp))
+
+
+def fat_tree_s(job: MoeJob, setting: Setting, gbps: float) -> float:
+    """Return the seconds of all exchanges of a stage's layers and a microbatch, both directions, on all NICs."""
+    rate = SERVER_GPUS * gbps * 1e9 / 8
+    return sum(4 * _busiest(server_traffic(job, setting, layer)) / rate for layer in stage_layers(job))
+
+
+def _busiest(traffic: Floats) -> float:
+    others = traffic - np.diag(np.diag(traffic))
+    return float(max(others.sum(axis=0).max(), others.sum(axis=1).max()))
+
+
+def mixnet_s(job: MoeJob, setting: Setting, gbps: float) -> float:
+    """Return the seconds of all exchanges of a stage's layers and a microbatch, with the dark time that is not hidden.
+
+    The way back of a token is the transposed matrix, and circuits are symmetric, so that one choice serves four
+    exchanges.
+    """
+    layers = stage_layers(job)
+    rates = gbps * 1e9, (SERVER_GPUS - setting.circuit_ports) * gbps * 1e9
+    traffic = [server_traffic(job, setting, layer) for layer in layers]
+    moved_s = 0.0
+    for layer, matrix in zip(layers, traffic, strict=True):
+        circuits = region_circuits(matrix, setting.circuit_ports, *rates)
+        times = layer_times(job, setting, layer)
+        forward_s = times.attention_s + times.attention_sum_s
+        backward_s = 2 * times.attention_s + times.attention_sum_s
+        moved_s += 4 * exchange_seconds(matrix, circuits, *rates)
+        moved_s += sum(
+            max(setting.reconfiguration_s - covered_s, 0.0) for covered_s in (forward_s, backward_s)
+        )
+    kept = region_circuits(np.mean(traffic, axis=0), setting.circuit_ports, *rates)
+    kept_s = sum(4 * exchange_seconds(matrix, kept, *rates) for matrix in traffic)
+    return {"per-layer": moved_s, "per-iteration": kept_s, "faster": min(moved_s, kept_s)}[setting.policy]
+
+
+def topoopt_s(job: MoeJob, setting: Setting, gbps: float) -> float:
+    """Return the seconds of all exchanges of a stage's layers and a microbatch on static circuits."""
+    layers = stage_layers(job)
+    traffic = [server_traffic(job, setting, layer) for layer in layers]
+    degree = SERVER_GPUS - setting.ring_ports - 1
+    circuits = static_circuits(np.mean(traffic, axis=0), degree)
+    load_bytes = (forwarded_load(matrix, circuits) for matrix in traffic)
+    return sum(4 * most / (gbps * 1e9 / 8) for most in load_bytes)
+
+
+def static_circuits(traffic: Floats, degree: int) -> Integers:
+    """Return circuits that join all servers: a ring, then one at a time for the pair with most bytes per circuit.
+
+    The ring stands for TopoOpt's guarantee that every pair has a path.
+    """
+    size = len(traffic)
+    demand = traffic + traffic.T - 2 * np.diag(np.diag(traffic))
+    circuits = np.zeros(traffic.shape, dtype=np.int64)
+    for one in range(size):
+        if size > 2 or one == 0:
+            circuits[one, (one + 1) % size] += 1
+            circuits[(one + 1) % size, one] += 1
+    while True:
+        free = circuits.sum(axis=1) < degree
+        gain = np.where(np.outer(free, free), demand / (circuits + 1), 0)
+        np.fill_diagonal(gain, 0)
+        if gain.max(initial=0) <= 0:
+            return circuits
+        pair = np.unravel_index(int(gain.argmax()), gain.shape)
+        circuits[pair] += 1
+        circuits[pair[::-1]] += 1
+
+
+def forwarded_load(traffic: Floats, circuits: Integers) -> float:
+    """Return the most bytes on a circuit, if each pair takes all its shortest paths in proportion to their circuits.
+
+    A ring of four: the bytes of opposite servers take two circuits each, half of them either way.
+
+    >>> ring = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]])
+    >>> forwarded_load(np.ones((4, 4)), ring)
+    2.0
+    """
+    size = len(traffic)
+    hops = np.where(circuits > 0, 1.0, np.inf)
+    np.fill_diagonal(hops, 0)
+    for middle in range(size):
+        hops = np.minimum(hops, hops[:, middle, None] + hops[middle])
+    load = np.zeros(traffic.shape)
+    for target in range(size):
+        arriving = traffic[:, target].astype(np.float64)
+        arriving[target] = 0
+        for node in np.argsort(-hops[:, target]):
+            if node == target:
+                continue
+            nearer = np.where(hops[:, target] == hops[node, target] - 1, circuits[node], 0)
+            part = arriving[node] * nearer / nearer.sum()
+            load[node] += part
+            arriving += part
+    return float(np.divide(load, circuits, out=np.zeros(load.shape), where=circuits > 0).max())
+
+
+EXCHANGES: dict[str, Callable[[MoeJob, Setting, float], float]] = {
+    FAT_TREE: fat_tree_s,
+    MIXNET: mixnet_s,
+    RAILS: fat_tree_s,
+    TOPOOPT: topoopt_s,
+}
+
+
+def iteration_s(job: MoeJob, setting: Setting, gbps: float, design: str) -> float:
+    """Return the seconds of an iteration on a design at `gbps` per NIC."""
+    layers = stage_layers(job)
+    times = [layer_times(job, setting, layer) for layer in layers]
+    microbatch_s = sum(one.computing_s for one in times) + EXCHANGES[design](job, setting, gbps)
+    nics = {MIXNET: SERVER_GPUS - setting.circuit_ports, TOPOOPT: setting.ring_ports}.get(design, SERVER_GPUS)
+    rate = nics * gbps * 1e9 / 8
+    pipeline_rate = (1 if design == TOPOOPT else nics) * gbps * 1e9 / 8
+    members = SERVER_GPUS // job.tp
+    hop_bytes = job.tokens * job.hidden * setting.bytes_per_value * members
+    hops_s = 2 * (job.pp - 1) * hop_bytes / pipeline_rate
+    backward_s = microbatch_s * 2 / 3
+    sum_s = gradients_s(job, setting, rate)
+    exposed_s = max(sum_s / len(layers), sum_s - backward_s * (len(layers) - 1) / len(layers))
+    return (job.microbatches + job.pp - 1) * microbatch_s + hops_s + exposed_s
+
+
+def gradients_s(job: MoeJob, setting: Setting, rate: float) -> float:
+    """Return the seconds in which rings of servers sum the gradients of a stage, at `rate` bytes per second and server.
+
+    Experts have `dp` copies. Everything else is on all `dp * ep` members; those of a server sum first, over NVSwitch.
+    """
+    size, layers = setting.bytes_per_value, job.layers // job.pp
+    members = SERVER_GPUS // job.tp
+    experts = job.experts / job.ep * members * 3 * job.hidden * job.inner
+    others = job.hidden**2 * (2 + 2 * job.kv_share) + job.shared * 3 * job.hidden * job.inner
+    servers = job.dp * job.ep // members
+    expert_s = 2 * (job.dp - 1) / job.dp * experts * size / rate
+    other_s = 2 * (servers - 1) / servers * others * size / rate
+    return layers * (expert_s + other_s)
