@@ -47,7 +47,7 @@ _PATIENCE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """What decides when circuits move.
+    """Rule by which circuits move.
 
     | when | circuits are chosen | for the bytes of |
     |---|---|---|
