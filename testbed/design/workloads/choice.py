@@ -16,10 +16,9 @@ from dataclasses import dataclass, field, replace
 from math import isqrt
 from typing import Any
 
-import numpy as np
-
 from testbed.design.workloads.catalogue import MODELS, parameters_of, workload
 from testbed.design.workloads.catalogue.models import settings_of
+from testbed.design.workloads.gates import expert_shares
 from testbed.design.workloads.mig import PCIE_BYTES_PER_S, device_named, instances_of
 from testbed.design.workloads.model import READ_BY_ROWS, Operator, Workload
 from testbed.design.workloads.profile import read_profile
@@ -142,10 +141,9 @@ def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def with_skew(workload: Workload, skew: float) -> Workload:
-    """Return the workload with popular experts: the r-th gets a part of the samples in proportion to 1 / r**skew.
+    """Return the workload with popular experts, see `gates.expert_shares`; they differ from layer to layer. 0 is even.
 
-    Which expert has which rank differs from layer to layer, the same each time. 0 is even. Raises `WorkloadError` for a
-    skew out of range, and for a workload without experts.
+    Raises `WorkloadError` for a skew out of range, and for a workload without experts.
     """
     if not 0 <= skew <= MAX_SKEW:
         raise WorkloadError(f"a skew of {skew}: give 0 to {MAX_SKEW:g}")
@@ -158,11 +156,9 @@ def with_skew(workload: Workload, skew: float) -> Workload:
         raise WorkloadError(f"{workload.name} has no experts: leave out --skew")
     operators = list(workload.operators)
     for place in places:
-        experts = operators[place].most_shards or 1
-        parts = np.arange(1.0, experts + 1) ** -skew
-        ranks = np.random.default_rng(place).permutation(experts)
-        popularity = tuple((parts[ranks] / parts.sum()).tolist())
-        operators[place] = replace(operators[place], popularity=popularity)
+        experts, routed = operators[place].most_shards or 1, operators[place].routed
+        shares = expert_shares(experts, routed, skew, layer=place) / routed
+        operators[place] = replace(operators[place], popularity=tuple(shares.tolist()))
     return replace(workload, operators=tuple(operators))
 
 

@@ -22,6 +22,7 @@ from testbed.design.reproductions.figure import (
 from testbed.design.reproductions.topoopt.jobs import (
     NIC_ONCE,
     READINGS,
+    SIP_ML,
     TOPOOPT,
     Job,
     fabrics_at,
@@ -129,7 +130,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
                     ratio(table, tree, "TopoOpt", **case),
                     unit=" x",
                 )
-                for tree in ("Fat-tree", f"Fat-tree, {NIC_ONCE}")
+                for tree in ("Fat-tree", f"Fat-tree, {NIC_ONCE}", SIP_ML)
                 if tree in table.values("fabric")
             ),
         ]

@@ -14,7 +14,7 @@ from sim.models.network.taskgraph import TaskGraph
 from testbed.design.fabrics.direct import route_job
 from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.fabrics.fat_tree import equal_cost_fat_tree_gbps
-from testbed.design.fabrics.kind import ChosenFabric, FabricRequest
+from testbed.design.fabrics.kind import ChosenFabric, FabricOptions, FabricRequest
 from testbed.design.model import Topology
 from testbed.design.routing.route_sets import MAX_SETS, RouteSets
 from testbed.design.topology.finder import find
@@ -72,12 +72,16 @@ READINGS: Mapping[str, Reading] = {
 """Fat-trees that cost as much as TopoOpt, by the reading of the cost; MixNet's table begins at 100 Gbit/s."""
 
 TOPOOPT = "TopoOpt"
+SIP_ML = "SiP-ML"
+_FAST_CIRCUITS = FabricOptions(reconfiguration_s=20e-6)
+"""Circuits of SiP-ML, single-shot for each layer, dark for the 20 us of its released scripts."""
 RequestFactory = Callable[[int, int, float], FabricRequest]
 
 _OTHERS: Mapping[str, RequestFactory] = {
     "ideal switch": lambda nodes, degree, rate: FabricRequest("ideal", nodes, degree, rate),
     "oversubscribed Fat-tree": lambda nodes, degree, rate: FabricRequest("oversub", nodes, degree, rate),
     "expander": lambda nodes, degree, rate: FabricRequest("expander", nodes, degree, rate),
+    SIP_ML: lambda nodes, degree, rate: FabricRequest("sip-ocs", nodes, degree, rate, options=_FAST_CIRCUITS),
 }
 
 
@@ -85,10 +89,10 @@ def fabrics_at(rate_gbps: float) -> tuple[str, ...]:
     """Return the names of a figure's fabrics for which there are prices at this rate.
 
     The oversubscribed Fat-tree has links of degree times the rate, and half of them above the edge; the ideal switch
-    has the same links and never blocks.
+    has the same links and never blocks. SiP-ML is SiP-OCS with as many circuit switches as links.
     """
     trees = [name for name, reading in READINGS.items() if reading.least_gbps <= rate_gbps]
-    return (TOPOOPT, "ideal switch", *trees, "oversubscribed Fat-tree", "expander")
+    return (TOPOOPT, "ideal switch", *trees, "oversubscribed Fat-tree", "expander", SIP_ML)
 
 
 def request(name: str, nodes: int, degree: int, rate_gbps: float) -> FabricRequest:
