@@ -44,6 +44,17 @@ def test_what_is_not_reproduced_is_told(testbed, tmp_path, arguments):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_sip_ml_has_iterations_on_every_fabric(testbed, tmp_path):
+    skip_without("scipy")
+    ran = testbed("reproduce", "sip-ml", "--quick", "--out", tmp_path, "--json")
+
+    assert (ran.code, [one["figure"] for one in ran.json["figures"]]) == (0, [1, 2])
+    assert {"model", "fabric", "wavelengths", "iteration_ms"} <= set(ran.json["iterations"][0])
+    assert len({(row["model"], row["fabric"]) for row in ran.json["iterations"]}) == 3 * 5
+    assert "counts" not in ran.json
+    assert (tmp_path / "sip-ml" / "figure2.svg").exists()
+
+
 @pytest.mark.long
 def test_the_study_of_unfairness_has_the_same_keys(testbed, tmp_path):
     ran = testbed("reproduce", "unfairness", "--quick", "--out", tmp_path, "--json")

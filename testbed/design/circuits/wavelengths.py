@@ -129,37 +129,46 @@ def allocate(demands: Floats, waves: int, max_distance: int | None = None) -> Wa
 def ring_circuits(demand_bytes: Floats, waves: int, max_distance: int | None = None) -> Integers:
     """Return the circuits from row to column, (n, n), of both directions together.
 
-    Pairs further apart than `max_distance` segments get 0, and the diagonal of `demand_bytes` is ignored. Rings of up
+    Pairs further apart than `max_distance` segments get 0, and the diagonal of `demand_bytes` is ignored. If demands
+    need more wavelengths than there are for a circuit each, the nearest pairs come first, and others get 0. Rings of up
     to 16 nodes are also solved with integer programming, for at most two seconds. More than 20,000 pairs use the
     shorter arc only. Raises `ValueError` for negative demands and for an odd number of wavelengths.
     """
     nodes = len(demand_bytes)
     ahead = (np.arange(nodes) - np.arange(nodes)[:, None]) % nodes
+    distance = np.minimum(ahead, nodes - ahead)
     reach = nodes if max_distance is None else max_distance
-    demands = np.where((ahead > 0) & (np.minimum(ahead, nodes - ahead) <= reach), demand_bytes, 0.0)
-    if np.count_nonzero(demands) > _MOST_PAIRS_BOTH_WAYS:
+    demands = np.where((distance > 0) & (distance <= reach), demand_bytes, 0.0)
+    # Segments crossed by a circuit for each pair, by distance: what is beyond all wavelengths cannot be served.
+    crossed = np.bincount(distance[demands > 0], minlength=1) * np.arange(
+        distance[demands > 0].max(initial=0) + 1
+    )
+    if crossed.sum() > waves * nodes:
+        reach = int(np.argmax(np.cumsum(crossed) > waves * nodes))
+        demands[distance > reach] = 0.0
+        max_distance = reach
+    elif np.count_nonzero(demands) > _MOST_PAIRS_BOTH_WAYS:
         max_distance = min(reach, nodes // 2)
     # Programmes are scaled so that the solver's tolerances do not depend on the unit.
     demands = demands / (demands.max(initial=0.0) or 1.0)
     best = allocate(demands, waves, max_distance)
-    if nodes <= _MOST_NODES_EXACT and best.share < (1 - _TOLERANCE) * _best_share(
-        demands, waves, max_distance
-    ):
-        programme = _make_programme(demands, waves, max_distance)
-        try:
-            exact = np.round(_solve(programme, integral=True, seconds=_SECONDS_EXACT))
-        except RuntimeError:
-            exact = np.zeros(0)
-        if exact.size and programme.share_of(exact) > best.share * (1 + _TOLERANCE):
-            best = _to_wavelengths(programme, _fill(programme, exact))
+    if nodes <= _MOST_NODES_EXACT:
+        best = _improve(_make_programme(demands, waves, max_distance), best)
     return np.asarray(best.circuits.sum(axis=0).round(), np.int64)
 
 
-def _best_share(demands: Floats, waves: int, max_distance: int | None) -> float:
-    """Return the largest share below the bound at which some pair has a whole number of circuits."""
-    programme = _make_programme(demands, waves, max_distance)
+def _improve(programme: _Programme, rounded: Wavelengths) -> Wavelengths:
+    """Return the circuits that integer programming finds in time if their share is larger, or else `rounded`."""
     levels = _levels(programme, programme.share_of(_solve(programme)))
-    return float(levels[-1]) if levels.size else 0.0
+    if not levels.size or rounded.share >= (1 - _TOLERANCE) * levels[-1]:
+        return rounded
+    try:
+        exact = np.round(_solve(programme, integral=True, seconds=_SECONDS_EXACT))
+    except RuntimeError:
+        return rounded
+    if programme.share_of(exact) <= rounded.share * (1 + _TOLERANCE):
+        return rounded
+    return _to_wavelengths(programme, _fill(programme, exact))
 
 
 def _make_programme(

@@ -183,3 +183,22 @@ def test_small_rings_get_the_exact_share():
 def test_an_odd_number_of_wavelengths_is_refused():
     with pytest.raises(ValueError, match="must be even"):
         ring_circuits(NEXT, 3)
+
+
+def test_an_all_to_all_of_a_thousand_nodes_connects_the_nearest():
+    start = time.process_time()
+    circuits = ring_circuits(np.ones((1024, 1024)), 320)
+
+    assert time.process_time() - start < 20
+    ahead = (np.arange(1024) - np.arange(1024)[:, None]) % 1024
+    distance = np.minimum(ahead, 1024 - ahead)
+    # 17 * 18 / 2 = 153 pairs up to 17 apart cross each segment, with 160 wavelengths.
+    assert (circuits[(distance > 0) & (distance <= 17)] >= 1).all()
+    assert not circuits[distance > 18].any()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_scaled_demands_get_the_same_circuits(seed):
+    demands, waves = random_case(100 + seed)
+
+    assert (ring_circuits(demands * 2.0**30, waves, 3) == ring_circuits(demands, waves, 3)).all()

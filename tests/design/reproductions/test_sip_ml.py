@@ -1,0 +1,209 @@
+"""SiP-ML reproduced: placement and traffic by hand, rates of both fabrics, trends over wavelengths, the document."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from libraries import skip_without
+
+skip_without("scipy")
+
+from testbed.design.reproductions.figure import ignore_progress
+from testbed.design.reproductions.sip_ml import MODULES, describe, figure
+from testbed.design.reproductions.sip_ml.fastest import FABRICS, find_fastest
+from testbed.design.reproductions.sip_ml.iteration_times import count_slower, speed_ups
+from testbed.design.reproductions.sip_ml.model import (
+    GPU,
+    MESSAGE_S,
+    RECONFIGURATION_S,
+    WAVELENGTH_GBPS,
+    fat_tree,
+    iterate,
+    place,
+    ring_bytes,
+    sip_ocs,
+    sip_ring,
+)
+from testbed.design.reproductions.sip_ml.setup import MODELS, PAPER, QUICK
+from testbed.design.workloads.catalogue import workload
+from testbed.design.workloads.model import Operator, Workload
+from testbed.errors import OutOfMemory
+
+RESNET50, TRANSFORMER, GPT = (model.build() for model in MODELS)
+
+
+def chain(*names: str, output_bytes: int = 1_000_000, parameter_bytes: int = 4_000_000) -> Workload:
+    """Return operators one after the other, that compute for the overhead of a pass and little more."""
+    operators = tuple(
+        Operator(name, "dense", 1.0, 2.0, parameter_bytes, output_bytes, gradient_bytes=parameter_bytes)
+        for name in names
+    )
+    return Workload("chain", operators, tuple((i, i + 1) for i in range(len(names) - 1)), 8)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return {number: figure(number).make(QUICK, ignore_progress) for number in MODULES}
+
+
+def test_models_have_the_published_sizes():
+    assert RESNET50.parameter_bytes == pytest.approx(102.2e6, rel=0.01)
+    assert TRANSFORMER.parameter_bytes == pytest.approx(MODELS[1].released_bytes, rel=0.06)
+    assert GPT.parameter_bytes / 2 == pytest.approx(355e6, rel=0.01)
+    assert [one.batch for one in (RESNET50, TRANSFORMER, GPT)] == [8192, 1024, 1024]
+
+
+def test_pieces_of_an_operator_go_to_all_gpus_of_a_copy():
+    placement = place(RESNET50, 64, 8, 8, 20)
+
+    assert all(sorted(gpus) == list(range(8)) for gpus in placement.gpus)
+    assert placement.gradient_bytes.sum() == pytest.approx(RESNET50.parameter_bytes)
+    assert placement.gradient_bytes.max() == pytest.approx(RESNET50.parameter_bytes / 8)
+
+
+def test_pieces_stay_within_reach_of_their_inputs():
+    placement = place(chain("a", "b", "c", parameter_bytes=60_000_000_000), 1, 8, 1, 2)
+
+    # Memory is for one operator, so each goes to another GPU, two further at most.
+    (a,), (b,), (c,) = placement.gpus
+    assert len({a, b, c}) == 3
+    assert max(abs(a - b), abs(b - c)) <= 2
+
+
+def test_a_model_without_room_within_reach_is_refused():
+    with pytest.raises(OutOfMemory, match="no GPU within 1 of its inputs has memory for a piece of c"):
+        place(chain("a", "b", "c", parameter_bytes=60_000_000_000), 1, 2, 1, 1)
+
+
+def test_traffic_of_a_cut_chain():
+    traffic = place(chain("a", "b"), 8, 4, 4, 20).traffic()
+
+    # Each GPU sends a quarter of the output to each other one, and the same of the gradient.
+    assert (traffic[~np.eye(4, dtype=bool)] == 2 * 8 * 1_000_000 / 4).all()
+    assert not np.diag(traffic).any()
+
+
+def test_sums_over_pieces_are_sent_twice():
+    gpt = workload("gpt", 1, batch=8)
+    attention = gpt.places["attention0"]
+    placement = place(gpt, 8, 4, 4, 20)
+
+    edge = (attention, attention + 1)
+    assert placement.message_bytes(edge) == 2 * gpt.edge_bytes(edge) * 8 / 4
+
+
+def test_an_iteration_by_hand():
+    placement = place(chain("a", "b"), 8, 2, 2, 20)
+    iteration = iterate(placement, 4, fat_tree(100, 50))
+
+    message_s = 8 * 1_000_000 / 2 * 8e-9 / 100 + MESSAGE_S
+    computed_s = sum(sum(placement.piece_seconds(number)) for number in (0, 1))
+    assert iteration.model_s == pytest.approx(computed_s + 2 * message_s)
+    data_s = 2 * 3 / 4 * 4_000_000 * 8e-9 / 50 + 2 * 3 * MESSAGE_S
+    assert iteration.data_s == pytest.approx(data_s)
+    assert iteration.total_s == iteration.model_s + iteration.data_s
+
+
+def test_gradients_alone_get_every_wavelength():
+    placement = place(chain("a"), 8, 1, 1, 20)
+
+    for rates in (sip_ocs(placement, 64, 40), sip_ring(placement, 64, 40)):
+        assert rates.data.tolist() == [40 * WAVELENGTH_GBPS]
+    assert sip_ring(placement, 64, 40).outage_s == RECONFIGURATION_S
+
+
+def test_arcs_of_gradients_share_segments():
+    # Every node of a copy of 4 sends over 4 segments, so each circuit has a fourth of the wavelengths.
+    placement = place(chain("a"), 8, 4, 4, 20)
+
+    assert sip_ring(placement, 64, 40).data.tolist() == [40 * WAVELENGTH_GBPS / 4] * 4
+    assert sip_ocs(placement, 64, 40).data.tolist() == [40 * WAVELENGTH_GBPS] * 4
+
+
+def test_switches_are_divided_between_all_traffic():
+    placement = place(TRANSFORMER, 8, 8, 8, 20)
+    rates = sip_ocs(placement, 128, 80)
+
+    assert (rates.pair[~np.eye(8, dtype=bool)] > 0).all()
+    assert (rates.pair.sum(axis=1) + rates.data <= 80 * WAVELENGTH_GBPS + 1e-6).all()
+
+
+def test_pairs_take_turns_if_wavelengths_do_not_suffice():
+    # 16 pairs cross the middle of a copy of 8, with 10 wavelengths in each direction.
+    placement = place(TRANSFORMER, 8, 8, 8, 16)
+    rates = sip_ring(placement, 128, 20)
+
+    assert rates.pair[0, 7] == pytest.approx(0.8 * 10 / 16 * WAVELENGTH_GBPS, rel=0.01)
+
+
+def test_a_pair_without_a_circuit_never_ends():
+    placement = place(chain("a", "b"), 8, 2, 2, 20)
+    rates = fat_tree(100)
+
+    assert iterate(placement, 4, replace(rates, pair=np.zeros((2, 2)))).model_s == np.inf
+    assert iterate(placement, 4, replace(rates, data=np.zeros(2))).data_s == np.inf
+
+
+def test_one_copy_sums_nothing():
+    assert ring_bytes(np.array([5e9]), 1).tolist() == [0]
+    assert iterate(place(chain("a"), 8, 1, 1, 20), 1, fat_tree(100)).data_s == 0
+
+
+def test_higher_rates_and_more_wavelengths_are_never_slower(tables):
+    assert count_slower(tables[1]) == 0
+
+
+def test_an_ideal_fat_tree_of_the_same_rate_is_a_bound(tables):
+    for row in tables[1].records:
+        if row["wavelengths"] == 80:
+            model = next(one for one in MODELS if one.name == row["model"])
+            bound, _ = find_fastest(model, model.build(), 4, 16, "fat-tree", float(row["gbps"]))
+            assert float(row["iteration_ms"]) >= 1e3 * bound.total_s * (1 - 1e-6)
+
+
+@pytest.mark.long
+def test_trends_at_the_sizes_of_the_paper():
+    table = figure(1).make(PAPER, ignore_progress)
+    of_scripts = [row[-1] for row in speed_ups(table, released=True) if row[2] >= 80 and row[3] == 400]
+
+    assert count_slower(table) == 0
+    assert 1.2 < min(of_scripts) < 1.5
+    assert 8 < max(of_scripts) < 11
+    for model in table.values("model"):
+        part = table.select_rows(model=model, wavelengths=320)
+        ring, ocs = (part.number("iteration_ms", fabric=fabric) for fabric in ("sip-ring", "sip-ocs"))
+        assert 1 <= ring / ocs <= 2
+
+
+def test_the_document_has_an_iteration_for_each_model_and_fabric(tables):
+    (name, iterations), *others = describe(tables).items()
+
+    assert (name, others) == ("iterations", [])
+    assert {(row["model"], row["fabric"]) for row in iterations} == {
+        (model.name, fabric) for model in MODELS for fabric in FABRICS
+    }
+    assert {row["wavelengths"] for row in iterations} == {None, *QUICK.wavelengths}
+    assert all(
+        row["iteration_ms"] == pytest.approx(row["model_ms"] + row["data_ms"], rel=1e-5) for row in iterations
+    )
+    assert describe({2: tables[2]}) == {}
+
+
+def test_every_figure_is_compared_and_drawn(tables):
+    for number in MODULES:
+        one = figure(number)
+        assert len({line.quantity for line in one.compare(tables[number])}) == len(
+            one.compare(tables[number])
+        )
+        assert len(one.draw(tables[number]).panels) == len(MODELS)
+
+
+def test_memory_is_that_of_the_scripts():
+    assert GPU.memory_bytes == 100e9
+
+
+def test_other_figures_are_refused():
+    with pytest.raises(ValueError, match="figure 3 of sip-ml is not reproduced: choose from 1, 2"):
+        figure(3)
