@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from testbed.design.evaluation.compilation import Part
     from testbed.design.reproductions.figure import Figure, Table
 
-_PARTS: Mapping[str, tuple[Part, ...]] = {"topoopt": ("flows", "search", "routes"), "rail-only": ("flows",)}
+_PARTS: Mapping[str, tuple[Part, ...]] = {
+    "topoopt": ("flows", "search", "routes"),
+    "rail-only": ("flows",),
+    "mixnet": ("regions",),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +55,7 @@ class ReproducedFigure:
 class ReproductionDocument(Document):
     """Reproduced figures of a paper; with `quick` at small sizes, so the numbers cannot be compared.
 
-    The sections besides `figures` are those of `rail-only`, each with the numbers of one figure.
+    The sections besides `figures` are those of `rail-only` and `mixnet`, each with the numbers of one figure.
     """
 
     paper: str
@@ -65,6 +69,9 @@ class ReproductionDocument(Document):
     traffic: Mapping[str, Any] | None = field(default=None, metadata=OMIT_NONE)
     sweeps: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=OMIT_NONE)
     rectangles: Mapping[str, Any] | None = field(default=None, metadata=OMIT_NONE)
+    table: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=OMIT_NONE)
+    cost: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=OMIT_NONE)
+    sensitivity: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=OMIT_NONE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +81,8 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
     needs = "nothing"
     role = None
     paper: Annotated[
-        Literal["topoopt", "unfairness", "sharing", "rail-only"],
-        argument("topoopt, unfairness, sharing or rail-only", "PAPER"),
+        Literal["topoopt", "unfairness", "sharing", "rail-only", "mixnet"],
+        argument("topoopt, unfairness, sharing, rail-only or mixnet", "PAPER"),
     ] = REQUIRED
     numbers: Annotated[
         tuple[int, ...],
@@ -123,7 +130,7 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
         for one in reproduced:
             rows = [line.cells() for line in one.comparison]
             place.say_table(f"figure {one.figure}: {one.title}", HEADER, rows)
-        sections = package.describe(tables) if self.paper == "rail-only" else {}
+        sections = package.describe(tables) if self.paper in ("rail-only", "mixnet") else {}
         return ReproductionDocument(paper=self.paper, quick=self.quick, figures=tuple(reproduced), **sections)
 
     @property
