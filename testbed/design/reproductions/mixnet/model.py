@@ -71,7 +71,14 @@ def server_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
 
 def _member_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
     return expert_traffic(
-        job.tokens, job.experts, job.routed, job.ep, skew=job.skew, layer=layer, seed=setting.seed
+        job.tokens,
+        job.experts,
+        job.routed,
+        job.ep,
+        skew=job.skew,
+        layer=layer,
+        seed=setting.seed,
+        by_member=setting.by_member,
     )
 
 

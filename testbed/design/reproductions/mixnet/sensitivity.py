@@ -91,9 +91,17 @@ VARIANTS = (
     _with("policy", "per-layer"),
     _with("policy", "per-iteration"),
     *(_with("seed", seed) for seed in (1, 2)),
+    _with("by_member", True),
+    Variant("by_member, skew", "True, 1", lambda _job: {"skew": 1.0}, replace(SETTING, by_member=True)),
     *(_with("reconfiguration_s", delay_s) for delay_s in (0.0, 0.1)),
+    Variant(
+        "by_member, skew, reconfiguration_s",
+        "True, 1, 0",
+        lambda _job: {"skew": 1.0},
+        replace(SETTING, by_member=True, reconfiguration_s=0.0),
+    ),
 )
-"""The assumed values first; the last two change the reference's dark time, for its weight."""
+"""The assumed values first; the last rows also change the reference's dark time, for its weight."""
 
 _RATIOS = tuple(f"ratio_{design.lower().replace('-', '_')}" for design in DESIGNS[1:])
 _COLUMNS = (
@@ -143,20 +151,21 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _draw(table: Table) -> Plot:
-    labels = tuple(f"{row['parameter']} {row['value']}".strip() for row in table.records)
-    numbers = tuple(str(index + 1) for index in range(len(labels)))
-    median = Series(
-        "median difference (%)", numbers, tuple(100 * one for one in table.numbers("median_difference"))
-    )
+    rows = tuple(float(index + 1) for index in range(len(table.rows)))
+    medians = tuple(100 * one for one in table.numbers("median_difference"))
     ratios = tuple(
-        Series(design, numbers, table.numbers(name))
-        for design, name in zip(DESIGNS[1:], _RATIOS, strict=True)
+        Series(design, rows, table.numbers(name)) for design, name in zip(DESIGNS[1:], _RATIOS, strict=True)
     )
     panels = (
-        Panel("Difference from the published ratios", "row of the table", "per cent", (median,), "bars"),
-        Panel("Median ratio to the fat-tree", "row of the table", "ratio", ratios, "bars"),
+        Panel(
+            "Difference from the published ratios",
+            "row of the table",
+            "per cent",
+            (Series("median", rows, medians),),
+        ),
+        Panel("Median ratio to the fat-tree", "row of the table", "ratio", ratios),
     )
-    return Plot("Sensitivity to the assumed parameters", panels, wide=1)
+    return Plot("Sensitivity to the assumed parameters", panels)
 
 
 FIGURE = Figure(3, "Sensitivity to the assumed parameters", _make, _compare, _draw)
