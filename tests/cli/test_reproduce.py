@@ -80,6 +80,15 @@ def test_sharing_has_models_of_all_policies_and_jobs(testbed, tmp_path):
     assert "0.3 + 0.3 + 0.3, mltcp, packets: p99 iteration" in quantities
 
 
+def test_mixnet_has_the_section_of_each_figure(testbed, tmp_path):
+    ran = testbed("reproduce", "mixnet", "--figure", 2, "--quick", "--out", tmp_path, "--json")
+
+    assert (ran.code, ran.json["paper"]) == (0, "mixnet")
+    assert {row["gbps"] for row in ran.json["cost"]} == {100, 400}
+    assert not {"table", "sensitivity", "counts"} & set(ran.json)
+    assert (tmp_path / "mixnet" / "figure2.svg").exists()
+
+
 def test_hosts_are_for_sharing_alone(testbed, tmp_path):
     ran = testbed("reproduce", "unfairness", "--lab", "lab.yaml", "--out", tmp_path)
 

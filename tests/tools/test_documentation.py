@@ -13,7 +13,9 @@ from tools.documentation.nccl_rules import attribute_table, nesting_table, text_
 from tools.documentation.resources import resources_table
 
 ROOT = Path(__file__).parents[2]
-NOT_IN_THE_TABLE = re.compile(r"decisions/(0.*|template)\.md|reproductions/(topoopt|rail-only|sip-ml)/.*")
+NOT_IN_THE_TABLE = re.compile(
+    r"decisions/(0.*|template)\.md|reproductions/(topoopt|rail-only|sip-ml|mixnet)/.*"
+)
 """Pages that are reached from others, and the template."""
 
 

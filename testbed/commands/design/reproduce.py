@@ -24,6 +24,7 @@ _PARTS: Mapping[str, tuple[Part, ...]] = {
     "topoopt": ("flows", "search", "routes"),
     "rail-only": ("flows",),
     "sip-ml": (),
+    "mixnet": ("regions",),
 }
 
 
@@ -55,8 +56,8 @@ class ReproducedFigure:
 class ReproductionDocument(Document):
     """Reproduced figures of a paper; with `quick` at small sizes, so the numbers cannot be compared.
 
-    The sections besides `figures` are those of `rail-only`, each with the numbers of one figure; `sip-ml` has
-    `iterations`.
+    The sections besides `figures` are those of `rail-only` and `mixnet`, each with the numbers of one figure; `sip-ml`
+    has `iterations`.
     """
 
     paper: str
@@ -70,6 +71,9 @@ class ReproductionDocument(Document):
     traffic: Mapping[str, Any] | None = field(default=None, metadata=OMIT_NONE)
     sweeps: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=OMIT_NONE)
     rectangles: Mapping[str, Any] | None = field(default=None, metadata=OMIT_NONE)
+    table: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=OMIT_NONE)
+    cost: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=OMIT_NONE)
+    sensitivity: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=OMIT_NONE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +83,8 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
     needs = "nothing"
     role = None
     paper: Annotated[
-        Literal["topoopt", "unfairness", "sharing", "rail-only", "sip-ml"],
-        argument("topoopt, unfairness, sharing, rail-only or sip-ml", "PAPER"),
+        Literal["topoopt", "unfairness", "sharing", "rail-only", "sip-ml", "mixnet"],
+        argument("topoopt, unfairness, sharing, rail-only, sip-ml or mixnet", "PAPER"),
     ] = REQUIRED
     numbers: Annotated[
         tuple[int, ...],

@@ -19,6 +19,7 @@ def expert_traffic(
     skew: float = 0.0,
     layer: int = 0,
     seed: int = 0,
+    by_member: bool = False,
     token_bytes: float = 1.0,
 ) -> Floats:
     """Return what the members of an expert-parallel group send to each other in one layer, shape (members, members).
@@ -28,7 +29,8 @@ def expert_traffic(
     The rows add up to `tokens * routed * token_bytes`; the transposed matrix is the way back.
 
     Experts get shares of the tokens by `skew`: 0 is even, and the k-th most popular expert weighs `k ** -skew` (Zipf).
-    Which expert is popular differs from layer to layer, by `seed`. No expert gets a token twice.
+    Which expert is popular differs from layer to layer, by `seed`, and with `by_member` also from member to member, as
+    if each had data of its own kind. No expert gets a token twice.
 
     Raise `WorkloadError` if a number is not positive, if `routed` or `members` is more than `experts`, and for a
     negative skew.
@@ -44,14 +46,22 @@ def expert_traffic(
         )
     if not (tokens > 0 and token_bytes > 0 and skew >= 0 and np.isfinite(skew)):
         raise WorkloadError(f"{tokens} tokens of {token_bytes} bytes, skew {skew}: give positive numbers")
-    shares = expert_shares(experts, routed, skew, layer=layer, seed=seed)
     placement = np.arange(experts) * members // experts
-    column = np.bincount(placement, weights=shares, minlength=members)
-    return np.tile(tokens * token_bytes * column, (members, 1))
+    rows = [
+        np.bincount(
+            placement,
+            weights=expert_shares(experts, routed, skew, layer=layer, seed=seed, member=member * by_member),
+            minlength=members,
+        )
+        for member in range(members)
+    ]
+    return np.array(rows, dtype=np.float64) * (tokens * token_bytes)
 
 
-def expert_shares(experts: int, routed: int, skew: float, *, layer: int = 0, seed: int = 0) -> Floats:
-    """Return the fraction of all tokens that each expert of a layer gets: at most 1 each, `routed` in total."""
+def expert_shares(
+    experts: int, routed: int, skew: float, *, layer: int = 0, seed: int = 0, member: int = 0
+) -> Floats:
+    """Return the fraction of a member's tokens that each expert of a layer gets: at most 1 each, `routed` in total."""
     weights = np.arange(1, experts + 1, dtype=np.float64) ** -skew
     shares = np.zeros(experts)
     full = 0
@@ -62,4 +72,4 @@ def expert_shares(experts: int, routed: int, skew: float, *, layer: int = 0, see
         if not excess:
             break
         full += excess
-    return np.random.default_rng((seed, layer)).permutation(shares)
+    return np.random.default_rng((seed, layer, member)).permutation(shares)

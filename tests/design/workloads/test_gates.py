@@ -20,15 +20,16 @@ def groups(draw):
     return experts, draw(st.integers(1, experts)), draw(st.integers(1, min(experts, 16)))
 
 
-@given(groups(), st.integers(1, 10**6), skews, st.integers(0, 99), st.integers(0, 99))
-def test_tokens_are_conserved_and_a_seed_repeats(group, tokens, skew, layer, seed):
+@given(groups(), st.integers(1, 10**6), skews, st.integers(0, 99), st.integers(0, 99), st.booleans())
+def test_tokens_are_conserved_and_a_seed_repeats(group, tokens, skew, layer, seed, by_member):
     _, routed, members = group
-    traffic = expert_traffic(tokens, *group, skew=skew, layer=layer, seed=seed)
+    gate = {"skew": skew, "layer": layer, "seed": seed, "by_member": by_member}
+    traffic = expert_traffic(tokens, *group, **gate)
 
     assert traffic.shape == (members, members)
     assert (traffic >= 0).all()
     assert traffic.sum(axis=1) == pytest.approx(np.full(members, tokens * routed))
-    again = expert_traffic(tokens, *group, skew=skew, layer=layer, seed=seed, token_bytes=2.0)
+    again = expert_traffic(tokens, *group, **gate, token_bytes=2.0)
     assert (again == 2 * traffic).all()
 
 
@@ -57,6 +58,16 @@ def test_popularity_follows_zipf_and_differs_by_layer_and_seed():
     assert sorted(one) == sorted(other) == sorted(reseeded)
     assert not (one == other).all()
     assert not (one == reseeded).all()
+
+
+def test_members_prefer_the_same_experts_unless_each_has_its_own():
+    common = expert_traffic(100, 8, 2, 8, skew=1.0)
+    own = expert_traffic(100, 8, 2, 8, skew=1.0, by_member=True)
+
+    assert (common == common[0]).all()
+    assert (own[0] == common[0]).all()
+    assert len({int(row.argmax()) for row in own}) > 1
+    assert np.sort(own, axis=1) == pytest.approx(np.sort(common, axis=1))
 
 
 def test_a_strong_skew_fills_experts_in_turn():

@@ -76,9 +76,18 @@ def price(part: str, rate_gbps: float, table: str = PRICES.name) -> float:
     return float(np.interp(rate_gbps, rates, values)) * float(growth)
 
 
+def fibre_price(table: str = PRICES.name) -> float:
+    """Return the price of a fibre of mean length, in US dollars.
+
+    >>> fibre_price(MIXNET)
+    150.0
+    """
+    return float(_table(table)["fibre_per_m"] * _table(table)["fibre_m"])
+
+
 def _cost(rate_gbps: float, counts: dict[str, float], reading: Reading) -> Cost:
     table = _table(reading.table)
-    fibre = table["fibre_per_m"] * table["fibre_m"]
+    fibre = fibre_price(reading.table)
     rows = [
         (part, number, fibre if part == "fibre" else price(part, rate_gbps, reading.table))
         for part, number in counts.items()

@@ -1,1 +1,42 @@
-"""MixNet (SIGCOMM 2025), reproduced."""
+"""MixNet (Liao et al., SIGCOMM 2025): iteration times of mixtures of experts on four networks, and their cost.
+
+| figure | module | contents |
+|---|---|---|
+| 1 | `iteration_times` | four models at four rates on four designs, normalised as published |
+| 2 | `interconnect_cost` | performance per dollar over a fat-tree, from the published times and from ours |
+| 3 | `sensitivity` | what each assumed parameter does to the differences of figure 1 |
+
+`models` has all parameters with their sources, `model` the formulas, `published` the table of the project's page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from testbed.design.reproductions.figure import Figure, Record, Table
+from testbed.design.reproductions.mixnet.setup import Scale
+
+MODULES = {1: "iteration_times", 2: "interconnect_cost", 3: "sensitivity"}
+
+
+def figure(number: int) -> Figure[Scale]:
+    """Return a figure by its number. Raises `ValueError` for one that is not reproduced."""
+    if number not in MODULES:
+        raise ValueError(
+            f"figure {number} of mixnet is not reproduced: choose from {', '.join(map(str, MODULES))}"
+        )
+    reproduced: Figure[Scale] = import_module(f"{__name__}.{MODULES[number]}").FIGURE
+    return reproduced
+
+
+def describe(tables: Mapping[int, Table]) -> dict[str, Any]:
+    """Return the tables of figures, by number, as sections of a JSON document; those of other figures are missing."""
+    names = {1: "table", 2: "cost", 3: "sensitivity"}
+    return {names[number]: [_describe(row) for row in table.records] for number, table in tables.items()}
+
+
+def _describe(row: Record) -> dict[str, Any]:
+    counts = ("gbps", "topoopt_last", "of")
+    return {name: int(cell) if name in counts else cell for name, cell in row.items()}

@@ -71,7 +71,14 @@ def server_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
 
 def _member_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
     return expert_traffic(
-        job.tokens, job.experts, job.routed, job.ep, skew=job.skew, layer=layer, seed=setting.seed
+        job.tokens,
+        job.experts,
+        job.routed,
+        job.ep,
+        skew=job.skew,
+        layer=layer,
+        seed=setting.seed,
+        by_member=setting.by_member,
     )
 
 
@@ -124,21 +131,34 @@ def mixnet_s(job: MoeJob, setting: Setting, gbps: float) -> float:
     exchanges.
     """
     layers = stage_layers(job)
-    rates = gbps * 1e9, (SERVER_GPUS - setting.circuit_ports) * gbps * 1e9
-    traffic = [server_traffic(job, setting, layer) for layer in layers]
-    moved_s = 0.0
-    for layer, matrix in zip(layers, traffic, strict=True):
-        circuits = region_circuits(matrix, setting.circuit_ports, *rates)
+    moved_s = sum(4 * _moved_exchange(job, setting, layer) / gbps for layer in layers)
+    for layer in layers:
         times = layer_times(job, setting, layer)
         forward_s = times.attention_s + times.attention_sum_s
         backward_s = 2 * times.attention_s + times.attention_sum_s
-        moved_s += 4 * exchange_seconds(matrix, circuits, *rates)
-        moved_s += sum(
-            max(setting.reconfiguration_s - covered_s, 0.0) for covered_s in (forward_s, backward_s)
-        )
-    kept = region_circuits(np.mean(traffic, axis=0), setting.circuit_ports, *rates)
-    kept_s = sum(4 * exchange_seconds(matrix, kept, *rates) for matrix in traffic)
+        moved_s += sum(max(setting.reconfiguration_s - hidden_s, 0.0) for hidden_s in (forward_s, backward_s))
+    kept_s = 4 * _kept_exchanges(job, setting) / gbps
     return {"per-layer": moved_s, "per-iteration": kept_s, "faster": min(moved_s, kept_s)}[setting.policy]
+
+
+@lru_cache(maxsize=1024)
+def _moved_exchange(job: MoeJob, setting: Setting, layer: int) -> float:
+    """Return the seconds of a dispatch at 1 Gbit/s per NIC, on circuits for its layer.
+
+    Both parts grow with the rate, so the best circuits are the same at each.
+    """
+    matrix = server_traffic(job, setting, layer)
+    rates = 1e9, (SERVER_GPUS - setting.circuit_ports) * 1e9
+    return exchange_seconds(matrix, region_circuits(matrix, setting.circuit_ports, *rates), *rates)
+
+
+@lru_cache(maxsize=256)
+def _kept_exchanges(job: MoeJob, setting: Setting) -> float:
+    """Return the seconds of the dispatches of a stage at 1 Gbit/s per NIC, on circuits for their mean traffic."""
+    traffic = [server_traffic(job, setting, layer) for layer in stage_layers(job)]
+    rates = 1e9, (SERVER_GPUS - setting.circuit_ports) * 1e9
+    circuits = region_circuits(np.mean(traffic, axis=0), setting.circuit_ports, *rates)
+    return sum(exchange_seconds(matrix, circuits, *rates) for matrix in traffic)
 
 
 def topoopt_s(job: MoeJob, setting: Setting, gbps: float) -> float:

@@ -169,6 +169,7 @@ class Setting:
     | `ring_ports` | NICs of TopoOpt for data-parallel rings; one more goes to the pipeline | assumed |
     | `bytes_per_value` | activations and gradients in half precision | assumed |
     | `policy` | MixNet's circuits `per-layer`, `per-iteration`, or the `faster` one | assumed |
+    | `by_member` | popular experts differ by member as well as by layer | assumed |
     """
 
     circuit_ports: int = 6
@@ -178,6 +179,7 @@ class Setting:
     bytes_per_value: int = 2
     policy: Literal["faster", "per-layer", "per-iteration"] = "faster"
     seed: int = 0
+    by_member: bool = False
 
 
 SETTING = Setting()

@@ -1,0 +1,123 @@
+"""Figure 2: cost of the networks, and performance per dollar over a fat-tree.
+
+The project page's own formula of MixNet leaves out the price of electrical ports and takes all NICs for ports of the
+circuit switch. Here `corrected` counts 12 electrical ports, 20 transceivers, 6 circuit ports and 12 fibres a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sim.models.network.fabrics.cost import MIXNET as PRICES
+from sim.models.network.fabrics.cost import fibre_price, price
+from testbed.design.reproductions.figure import (
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Series,
+    Table,
+)
+from testbed.design.reproductions.mixnet.iteration_times import compute_times
+from testbed.design.reproductions.mixnet.model import FAT_TREE, MIXNET, TOPOOPT
+from testbed.design.reproductions.mixnet.models import JOBS, SERVER_GPUS, SETTING
+from testbed.design.reproductions.mixnet.setup import Scale
+
+SERVERS = 128
+CLAIMS = {100: (1.2, 1.5), 400: (1.9, 2.3)}
+"""Performance per dollar over a fat-tree, by rate: range over the four models (abstract)."""
+EXPECTED = {100: (1.31, 1.61), 400: (2.06, 2.44)}
+"""The same by the corrected formula from the published times."""
+
+_PART_COLUMNS = (
+    *("model", "gbps", "fat_tree_usd", "topoopt_usd", "mixnet_usd"),
+    *("published_ratio", "our_ratio"),
+)
+
+
+def network_usd(design: str, gbps: float, servers: int = SERVERS) -> float:
+    """Return the price of a network of servers with eight NICs, in US dollars.
+
+    The published totals for 128 servers at 100 Gbit/s, in millions:
+
+    >>> [round(network_usd(design, 100) / 1e6, 3) for design in ("Fat-tree", "TopoOpt", "MixNet")]
+    [3.071, 1.032, 1.845]
+    """
+    nics, packets = SERVER_GPUS, SERVER_GPUS - SETTING.circuit_ports
+    circuits = SETTING.circuit_ports
+    counts: dict[str, dict[str, float]] = {
+        FAT_TREE: {"nic": nics, "switch_port": 6 * nics, "transceiver": 7 * nics, "fibre": 3.5 * nics},
+        TOPOOPT: {"nic": nics, "transceiver": nics, "panel_port": nics, "fibre": nics},
+        MIXNET: {
+            "nic": nics,
+            "switch_port": 6 * packets,
+            "transceiver": 6 * packets + nics,
+            "ocs_port": circuits,
+            "fibre": 3 * packets + circuits,
+        },
+    }
+    return servers * sum(
+        number * (fibre_price(PRICES) if part == "fibre" else price(part, gbps, PRICES))
+        for part, number in counts[design].items()
+    )
+
+
+def _make(scale: Scale, progress: Progress) -> Table:
+    times = compute_times(JOBS, SETTING, scale.rates_gbps)
+    rows = []
+    for row in times.select_rows(design=MIXNET).records:
+        gbps = float(row["gbps"])
+        fat_tree, topoopt, mixnet = (network_usd(design, gbps) for design in (FAT_TREE, TOPOOPT, MIXNET))
+        saving = fat_tree / mixnet
+        ratios = (saving / float(row[column]) for column in ("published_ratio", "our_ratio"))
+        rows.append((row["model"], gbps, fat_tree, topoopt, mixnet, *ratios))
+    progress(len(rows), len(rows), "costs")
+    return Table.from_rows(_PART_COLUMNS, rows)
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    return tuple(_compare_all(table))
+
+
+def _compare_all(table: Table) -> Iterator[Comparison]:
+    for gbps in table.values("gbps"):
+        if gbps not in CLAIMS:
+            continue
+        part = table.select_rows(gbps=gbps)
+        for column, times in (("published_ratio", "published times"), ("our_ratio", "our times")):
+            for name, choose, claim, expected in zip(
+                ("least", "most"), (min, max), CLAIMS[int(gbps)], EXPECTED[int(gbps)], strict=True
+            ):
+                note = f"from {times}; {expected} by the corrected formula from published times"
+                yield Comparison(
+                    f"performance per dollar over a fat-tree, {gbps:g} Gbit/s, {name}",
+                    Published(f"{claim}", "A", claim),
+                    choose(part.numbers(column)),
+                    note,
+                )
+
+
+def _draw(table: Table) -> Plot:
+    first = table.select_rows(model=table.values("model")[0])
+    rates = tuple(f"{gbps:g}" for gbps in first.numbers("gbps"))
+    costs = tuple(
+        Series(name, rates, tuple(usd / 1e6 for usd in first.numbers(column)))
+        for name, column in (
+            (FAT_TREE, "fat_tree_usd"),
+            (MIXNET, "mixnet_usd"),
+            (TOPOOPT, "topoopt_usd"),
+        )
+    )
+    panels = [Panel("128 servers", "Gbit/s of a NIC", "million US dollars", costs, "bars")]
+    for column, title in (("published_ratio", "published times"), ("our_ratio", "our times")):
+        series = tuple(
+            Series(str(model), rates, table.select_rows(model=model).numbers(column))
+            for model in table.values("model")
+        )
+        panels.append(Panel(title, "Gbit/s of a NIC", "performance per dollar / fat-tree", series, "bars"))
+    return Plot("Cost, and performance per dollar of MixNet", tuple(panels))
+
+
+FIGURE = Figure(2, "Cost and performance per dollar", _make, _compare, _draw)

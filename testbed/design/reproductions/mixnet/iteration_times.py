@@ -1,0 +1,154 @@
+"""Figure 1: iteration times of four models at four rates on four designs, normalised as published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Published,
+    Record,
+    Table,
+    series_of,
+)
+from testbed.design.reproductions.mixnet.model import DESIGNS, FAT_TREE, TOPOOPT, iteration_s
+from testbed.design.reproductions.mixnet.models import JOBS, SETTING, MoeJob, Setting
+from testbed.design.reproductions.mixnet.published import TIMES
+from testbed.design.reproductions.mixnet.setup import Scale
+
+_COLUMNS = (
+    *("model", "gbps", "design", "published", "ours", "difference"),
+    *("published_ratio", "our_ratio", "ratio_difference", "iteration_s"),
+)
+
+
+def compute_times(jobs: Sequence[MoeJob], setting: Setting, rates_gbps: Sequence[int]) -> Table:
+    """Return the table of all jobs, rates and designs.
+
+    `published` and `ours` are normalised: the shortest time of a model is 1. Ratios are to the fat-tree at that rate;
+    differences are ours over published, less 1.
+    """
+    rows = []
+    for job in jobs:
+        ours = {
+            (gbps, design): iteration_s(job, setting, gbps, design)
+            for gbps in rates_gbps
+            for design in DESIGNS
+        }
+        shortest = min(ours.values())
+        for (gbps, design), time_s in ours.items():
+            published = TIMES[job.name, gbps, design]
+            published_ratio = published / TIMES[job.name, gbps, FAT_TREE]
+            ratio = time_s / ours[gbps, FAT_TREE]
+            normal = time_s / shortest
+            rows.append(
+                (
+                    *(job.name, gbps, design, published, normal, normal / published - 1),
+                    *(published_ratio, ratio, ratio / published_ratio - 1, time_s),
+                )
+            )
+    return Table.from_rows(_COLUMNS, rows)
+
+
+def ratio_records(table: Table) -> list[Record]:
+    """Return the rows of the designs that are compared with the fat-tree: 48 at the scale of the paper."""
+    return [row for row in table.records if row["design"] != FAT_TREE]
+
+
+def median_difference(table: Table, design: str | None = None) -> float:
+    """Return the median of the absolute differences of ratios, of all designs or one."""
+    rows = [row for row in ratio_records(table) if design in (None, row["design"])]
+    return float(np.median([abs(float(row["ratio_difference"])) for row in rows]))
+
+
+def worst_record(table: Table) -> Record:
+    """Return the row whose ratio differs most."""
+    return max(ratio_records(table), key=lambda row: abs(float(row["ratio_difference"])))
+
+
+def count_last(table: Table, column: str = "ours") -> tuple[int, int]:
+    """Return in how many of the models and rates TopoOpt takes longest, and the number of them."""
+    rows = [
+        table.select_rows(model=model, gbps=gbps)
+        for model in table.values("model")
+        for gbps in table.values("gbps")
+    ]
+    last = sum(
+        max(part.records, key=lambda row: float(row[column]))["design"] == TOPOOPT
+        and part.numbers(column).count(max(part.numbers(column))) == 1
+        for part in rows
+    )
+    return last, len(rows)
+
+
+def _make(scale: Scale, progress: Progress) -> Table:
+    table = compute_times(JOBS, SETTING, scale.rates_gbps)
+    progress(len(table.rows), len(table.rows), "iteration times")
+    return table
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    return tuple(_compare_all(table))
+
+
+def _compare_all(table: Table) -> Iterator[Comparison]:
+    bound = Published("at most 15 %: our bar")
+    yield Comparison(
+        "median difference of ratios to the fat-tree", bound, 100 * median_difference(table), unit=" %"
+    )
+    equal = 100 * float(
+        np.median([abs(1 / float(row["published_ratio"]) - 1) for row in ratio_records(table)])
+    )
+    note = "for scale: what a model without any network would score"
+    yield Comparison("median difference of ratios that are all 1", NOTHING, equal, note, " %")
+    for design in DESIGNS[1:]:
+        ours = 100 * median_difference(table, design)
+        yield Comparison(f"median difference of {design}", NOTHING, ours, unit=" %")
+    worst = worst_record(table)
+    place = f"{worst['model']}, {worst['gbps']:g} Gbit/s, {worst['design']}"
+    yield Comparison(
+        "worst difference of a ratio", NOTHING, 100 * float(worst["ratio_difference"]), place, " %"
+    )
+    last, number = count_last(table)
+    published_last, _ = count_last(table, "published")
+    yield Comparison(
+        "TopoOpt takes longest", Published(f"{published_last}", "C", published_last), last, f"of {number}"
+    )
+    for row in ratio_records(table):
+        ratio = float(row["published_ratio"])
+        yield Comparison(
+            f"{row['model']}, {row['gbps']:g} Gbit/s: {row['design']} / fat-tree",
+            Published(f"{ratio:.3f}", "C", ratio),
+            float(row["our_ratio"]),
+        )
+
+
+def _draw(table: Table) -> Plot:
+    panels = []
+    for column, title in (("published", "published"), ("ours", "ours")):
+        for model in table.values("model"):
+            part = table.select_rows(model=model)
+            named = Table.from_rows(
+                ("design", "gbps", "time"),
+                [(row["design"], f"{row['gbps']:g}", row[column]) for row in part.records],
+            )
+            panels.append(
+                Panel(
+                    f"{model}, {title}",
+                    "Gbit/s of a NIC",
+                    "normalised time",
+                    series_of(named, "design", "gbps", "time"),
+                    "bars",
+                )
+            )
+    return Plot("Iteration times of mixtures of experts on 1,024 GPUs", tuple(panels), wide=4)
+
+
+FIGURE = Figure(1, "Iteration times", _make, _compare, _draw)

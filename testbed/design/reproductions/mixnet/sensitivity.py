@@ -1,0 +1,171 @@
+"""Figure 3: what each assumed parameter does to the differences of figure 1, one at a time; nothing is tuned by it.
+
+A parameter changes only in the models for which it is assumed, so that those of the public simulator stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Series,
+    Table,
+)
+from testbed.design.reproductions.mixnet.iteration_times import (
+    compute_times,
+    count_last,
+    median_difference,
+    worst_record,
+)
+from testbed.design.reproductions.mixnet.model import DESIGNS
+from testbed.design.reproductions.mixnet.models import JOBS, SETTING, MoeJob, Setting
+from testbed.design.reproductions.mixnet.setup import Scale
+
+BASE = "as assumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One parameter with another value: a change of each job, or of the setting."""
+
+    parameter: str
+    value: str
+    change: Callable[[MoeJob], dict[str, Any]] = lambda _job: {}
+    setting: Setting = SETTING
+
+    def jobs(self) -> tuple[MoeJob, ...]:
+        """Return the jobs with those changes that concern assumed fields alone."""
+        return tuple(_change(job, self.change(job)) for job in JOBS)
+
+
+def _change(job: MoeJob, changes: dict[str, Any]) -> MoeJob:
+    sources = dict(job.sources)
+    return replace(job, **changes) if all(sources[name] == "assumed" for name in changes) else job
+
+
+def _scaled(name: str, factor: float) -> Variant:
+    return Variant(name, f"x {factor:g}", lambda job: {name: max(1, round(getattr(job, name) * factor))})
+
+
+def _set(name: str, value: Any) -> Variant:
+    return Variant(name, f"{value:g}", lambda _job: {name: value})
+
+
+def _on_device(name: Literal["attained_flops", "peak_flops"], value: float) -> Variant:
+    def change(job: MoeJob) -> dict[str, Any]:
+        changes: dict[str, Any] = {name: value}
+        return {"device": replace(job.device, **changes)}
+
+    return Variant(f"device: {name}", f"{value:g}", change)
+
+
+def _with(name: str, value: Any) -> Variant:
+    return Variant(name, str(value), setting=replace(SETTING, **{name: value}))
+
+
+VARIANTS = (
+    Variant(BASE, ""),
+    *(_set("skew", skew) for skew in (0.0, 0.6, 1.0)),
+    *(_scaled("sequence", factor) for factor in (0.5, 2)),
+    *(_scaled("sequences", factor) for factor in (0.25, 2)),
+    *(_scaled("microbatches", factor) for factor in (0.5, 4)),
+    Variant("tp, dp", "tp / 2, dp x 2", lambda job: {"tp": job.tp // 2, "dp": 2 * job.dp}),
+    Variant("tp, dp", "tp x 2, dp / 2", lambda job: {"tp": 2 * job.tp, "dp": job.dp // 2}),
+    Variant("pp, dp", "pp / 2, dp x 2", lambda job: {"pp": job.pp // 2, "dp": 2 * job.dp}),
+    Variant("pp, dp", "pp x 2, dp / 2", lambda job: {"pp": 2 * job.pp, "dp": job.dp // 2}),
+    Variant("ep, dp", "ep / 2, dp x 2", lambda job: {"ep": job.ep // 2, "dp": 2 * job.dp}),
+    *(_on_device("attained_flops", share) for share in (0.3, 0.8)),
+    _on_device("peak_flops", 989e12),
+    _with("ring_ports", 2),
+    _with("bytes_per_value", 4),
+    _with("policy", "per-layer"),
+    _with("policy", "per-iteration"),
+    *(_with("seed", seed) for seed in (1, 2)),
+    _with("by_member", True),
+    Variant("by_member, skew", "True, 1", lambda _job: {"skew": 1.0}, replace(SETTING, by_member=True)),
+    *(_with("reconfiguration_s", delay_s) for delay_s in (0.0, 0.1)),
+    Variant(
+        "by_member, skew, reconfiguration_s",
+        "True, 1, 0",
+        lambda _job: {"skew": 1.0},
+        replace(SETTING, by_member=True, reconfiguration_s=0.0),
+    ),
+)
+"""The assumed values first; the last rows also change the reference's dark time, for its weight."""
+
+_RATIOS = tuple(f"ratio_{design.lower().replace('-', '_')}" for design in DESIGNS[1:])
+_COLUMNS = (
+    "parameter",
+    "value",
+    "median_difference",
+    "worst_difference",
+    "worst",
+    "topoopt_last",
+    "of",
+    *_RATIOS,
+)
+
+
+def _make(scale: Scale, progress: Progress) -> Table:
+    rows = []
+    for index, variant in enumerate(VARIANTS):
+        table = compute_times(variant.jobs(), variant.setting, scale.rates_gbps)
+        worst = worst_record(table)
+        ratios = (
+            float(np.median(table.select_rows(design=design).numbers("our_ratio"))) for design in DESIGNS[1:]
+        )
+        rows.append(
+            (
+                *(variant.parameter, variant.value, median_difference(table)),
+                *(worst["ratio_difference"], f"{worst['model']} {worst['gbps']:g} {worst['design']}"),
+                *(*count_last(table), *ratios),
+            )
+        )
+        progress(index + 1, len(VARIANTS), f"{variant.parameter} {variant.value}")
+    return Table.from_rows(_COLUMNS, rows)
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    return tuple(
+        Comparison(
+            f"median difference, {row['parameter']} {row['value']}".strip(),
+            NOTHING,
+            100 * float(row["median_difference"]),
+            f"worst {100 * float(row['worst_difference']):+.0f} % ({row['worst']}); TopoOpt last in "
+            f"{row['topoopt_last']:g} of {row['of']:g}; median ratios "
+            + ", ".join(f"{float(row[name]):.3f}" for name in _RATIOS),
+            " %",
+        )
+        for row in table.records
+    )
+
+
+def _draw(table: Table) -> Plot:
+    rows = tuple(float(index + 1) for index in range(len(table.rows)))
+    medians = tuple(100 * one for one in table.numbers("median_difference"))
+    ratios = tuple(
+        Series(design, rows, table.numbers(name)) for design, name in zip(DESIGNS[1:], _RATIOS, strict=True)
+    )
+    panels = (
+        Panel(
+            "Difference from the published ratios",
+            "row of the table",
+            "per cent",
+            (Series("median", rows, medians),),
+        ),
+        Panel("Median ratio to the fat-tree", "row of the table", "ratio", ratios),
+    )
+    return Plot("Sensitivity to the assumed parameters", panels)
+
+
+FIGURE = Figure(3, "Sensitivity to the assumed parameters", _make, _compare, _draw)
