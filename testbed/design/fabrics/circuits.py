@@ -79,7 +79,7 @@ def controller_of(request: FabricRequest, default: str = "every") -> Controller:
                 try:
                     period_s = float(period) * 1e-3
                 except ValueError:
-                    raise ValueError(f"--controller {text}: {period!r} is no number of ms") from None
+                    raise ValueError(f"--controller {text}: give the period in ms, as in every:50") from None
         case "once" | "per-iteration" | "per-layer" if not colon:
             pass
         case _:

@@ -87,7 +87,7 @@ def test_a_controller_moves_circuits_of_any_fabric():
     [
         ({"controller": "sometimes"}, "choose once, every:MS, per-iteration or per-layer"),
         ({"controller": "once:3"}, "choose once, every:MS, per-iteration or per-layer"),
-        ({"controller": "every:soon"}, "'soon' is no number of ms"),
+        ({"controller": "every:soon"}, "give the period in ms"),
         ({"controller": "every:0"}, "above 0 s"),
         ({"controller": "every:5"}, "choose a longer period"),
         ({"controller": "every:nan"}, "above 0 s"),
