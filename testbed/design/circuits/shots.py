@@ -19,9 +19,9 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _TOLERANCE = 1e-9
-#: Up to this number of pairs, integer programming chooses those that are served; above, a greedy search.
+#: Up to this number of pairs, integer programming chooses those that are served; above, or after these seconds, greedy.
 _MOST_PAIRS_EXACT = 3_000
-_SECONDS_EXACT = 5.0
+_SECONDS_EXACT = 1.0
 
 
 def switch_circuits(demand_bytes: Floats, switches: int, *, multi_shot: bool = False) -> Integers:
@@ -128,9 +128,9 @@ def _serve_exactly(
         bounds=Bounds(0, 1),
         options={"time_limit": _SECONDS_EXACT},
     )
-    if solution.x is None:
-        return _serve_by_size(sources, targets, values, nodes, switches, symmetric=symmetric)
-    return np.asarray(solution.x > 0.5)
+    greedy = _serve_by_size(sources, targets, values, nodes, switches, symmetric=symmetric)
+    exact = greedy if solution.x is None else np.asarray(solution.x > 0.5)
+    return exact if values[exact].sum() >= values[greedy].sum() else greedy
 
 
 def _serve_by_size(

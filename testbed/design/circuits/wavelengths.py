@@ -94,7 +94,8 @@ def solve_bound(demands: Floats, waves: int, max_distance: int | None = None) ->
     that are negative, from a node to itself or further apart than `max_distance`, and for an odd number of wavelengths.
     """
     programme = _make_programme(demands, waves, max_distance)
-    return _to_wavelengths(programme, _solve(programme))
+    chosen, share = _solve(programme)
+    return Wavelengths(_to_wavelengths(programme, chosen).circuits, share)
 
 
 def allocate_exactly(
@@ -105,7 +106,7 @@ def allocate_exactly(
     After `seconds` it is the best one so far. Raises `RuntimeError` if there is none, otherwise as `solve_bound`.
     """
     programme = _make_programme(demands, waves, max_distance)
-    return _to_wavelengths(programme, np.round(_solve(programme, integral=True, seconds=seconds)))
+    return _to_wavelengths(programme, np.round(_solve(programme, integral=True, seconds=seconds)[0]))
 
 
 def allocate(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
@@ -149,8 +150,6 @@ def ring_circuits(demand_bytes: Floats, waves: int, max_distance: int | None = N
         max_distance = reach
     elif np.count_nonzero(demands) > _MOST_PAIRS_BOTH_WAYS:
         max_distance = min(reach, nodes // 2)
-    # Programmes are scaled so that the solver's tolerances do not depend on the unit.
-    demands = demands / (demands.max(initial=0.0) or 1.0)
     best = allocate(demands, waves, max_distance)
     if nodes <= _MOST_NODES_EXACT:
         best = _improve(_make_programme(demands, waves, max_distance), best)
@@ -159,11 +158,11 @@ def ring_circuits(demand_bytes: Floats, waves: int, max_distance: int | None = N
 
 def _improve(programme: _Programme, rounded: Wavelengths) -> Wavelengths:
     """Return the circuits that integer programming finds in time if their share is larger, or else `rounded`."""
-    levels = _levels(programme, programme.share_of(_solve(programme)))
+    levels = _levels(programme, _solve(programme)[1])
     if not levels.size or rounded.share >= (1 - _TOLERANCE) * levels[-1]:
         return rounded
     try:
-        exact = np.round(_solve(programme, integral=True, seconds=_SECONDS_EXACT))
+        exact = np.round(_solve(programme, integral=True, seconds=_SECONDS_EXACT)[0])
     except RuntimeError:
         return rounded
     if programme.share_of(exact) <= rounded.share * (1 + _TOLERANCE):
@@ -252,25 +251,33 @@ def _segments(arc: tuple[int, int, int], nodes: int) -> Integers:
     return turn * nodes + (first + np.arange((last - first) % nodes)) % nodes
 
 
-def _solve(programme: _Programme, *, integral: bool = False, seconds: float | None = None) -> Floats:
-    """Return the circuits of each column that maximise the least share. Raises `RuntimeError` if the solver fails."""
+def _solve(
+    programme: _Programme, *, integral: bool = False, seconds: float | None = None
+) -> tuple[Floats, float]:
+    """Return the circuits of each column that maximise the least share, and this share.
+
+    Raises `RuntimeError` if the solver fails.
+    """
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array, hstack
 
     arcs = programme.crosses.shape[1]
     if not arcs:
-        return np.zeros(0)
+        return np.zeros(0), 0.0
     if arcs == len(programme.demands) and not integral:
         # Nothing to choose, each pair has one arc: the fullest segment bounds the share.
-        share = programme.half / (programme.crosses @ programme.demands).max()
-        return np.asarray(programme.demands * share)
+        by_arc = programme.serves.T @ programme.demands
+        share = programme.half / (programme.crosses @ by_arc).max()
+        return np.asarray(by_arc * share), float(share)
     loads = 2 * programme.nodes
     width = arcs + loads + 1
+    # The unknown share is that of the largest demand, so that the solver's tolerances do not depend on the unit.
+    scaled = programme.demands / programme.demands.max()
     served = hstack(
         [
             programme.serves,
             csr_array((len(programme.demands), loads)),
-            csr_array(-programme.demands[:, None]),
+            csr_array(-scaled[:, None]),
         ],
         format="csr",
     )
@@ -286,7 +293,7 @@ def _solve(programme: _Programme, *, integral: bool = False, seconds: float | No
     )
     if solution.x is None:
         raise RuntimeError(f"no wavelengths were found; the solver reports: {solution.message}")
-    return np.asarray(solution.x[:arcs])
+    return np.asarray(solution.x[:arcs]), float(solution.x[-1] / programme.demands.max())
 
 
 def _differences_of(loads: int) -> Any:
@@ -315,8 +322,8 @@ def _levels(programme: _Programme, bound: float) -> Floats:
 
 def _round(programme: _Programme) -> Floats:
     """Return whole circuits of each column at the largest share that the search finds, and more where there is room."""
-    bound = _solve(programme)
-    levels = _levels(programme, programme.share_of(bound))
+    bound, share = _solve(programme)
+    levels = _levels(programme, share)
     search = _Search(programme, bound)
     best = np.zeros(len(bound))
     low, high = -1, len(levels)

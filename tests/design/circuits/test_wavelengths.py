@@ -202,3 +202,22 @@ def test_scaled_demands_get_the_same_circuits(seed):
     demands, waves = random_case(100 + seed)
 
     assert (ring_circuits(demands * 2.0**30, waves, 3) == ring_circuits(demands, waves, 3)).all()
+
+
+def test_the_bound_of_short_arcs_is_that_of_the_fullest_segment():
+    demands = np.zeros((12, 12))
+    demands[11, 0] = demands[0, 11] = 4.0
+    demands[0, 1] = demands[1, 0] = 1.0
+    demands[10, 0] = demands[0, 10] = 2.0
+
+    # Both 4 and 2 cross the segment from 11 to 0, with 30 wavelengths in each direction.
+    assert solve_bound(demands, 60, 3).share == 30 / (4 + 2)
+    assert allocate(demands, 60, 3).share == 5
+
+
+def test_a_tiny_demand_has_a_circuit_too():
+    demands = random_demands(9, 3, symmetric=False)
+    demands[4, 2] = 1e-20
+
+    assert ring_circuits(demands, 64)[4, 2] >= 1
+    assert 0 < allocate(demands, 64).share <= solve_bound(demands, 64).share
