@@ -48,7 +48,7 @@ def test_sip_ml_has_iterations_on_every_fabric(testbed, tmp_path):
     skip_without("scipy")
     ran = testbed("reproduce", "sip-ml", "--quick", "--out", tmp_path, "--json")
 
-    assert (ran.code, [one["figure"] for one in ran.json["figures"]]) == (0, [1, 2])
+    assert (ran.code, [one["figure"] for one in ran.json["figures"]]) == (0, [1, 2, 3])
     assert {"model", "fabric", "wavelengths", "iteration_ms"} <= set(ran.json["iterations"][0])
     assert len({(row["model"], row["fabric"]) for row in ran.json["iterations"]}) == 3 * 5
     assert "counts" not in ran.json

@@ -221,3 +221,18 @@ def test_a_tiny_demand_has_a_circuit_too():
 
     assert ring_circuits(demands, 64)[4, 2] >= 1
     assert 0 < allocate(demands, 64).share <= solve_bound(demands, 64).share
+
+
+@pytest.mark.parametrize("partners", [8, 24, 32])
+def test_short_arcs_leave_no_larger_share_in_whole_circuits(partners):
+    demands = near_demands(256, partners, partners)
+    share = allocate(demands, 320, 16).share
+
+    # The next larger share at which some pair has a whole number of circuits asks too much of some segment.
+    larger = float(((np.floor(share * demands + 1e-6) + 1)[demands > 0] / demands[demands > 0]).min())
+    need = np.ceil(larger * demands - 1e-6)
+    circuits = np.zeros((2, 256, 256))
+    for source, target in np.argwhere(demands > 0):
+        circuits[int((target - source) % 256 > 16), source, target] = need[source, target]
+    assert busiest_segment(circuits) > 160
+    assert larger > share

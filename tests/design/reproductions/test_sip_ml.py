@@ -111,7 +111,7 @@ def test_gradients_alone_get_every_wavelength():
 
     for rates in (sip_ocs(placement, 64, 40), sip_ring(placement, 64, 40)):
         assert rates.data.tolist() == [40 * WAVELENGTH_GBPS]
-    assert sip_ring(placement, 64, 40).outage_s == RECONFIGURATION_S
+        assert rates.outage_s == 0
 
 
 def test_arcs_of_gradients_share_segments():
@@ -120,6 +120,21 @@ def test_arcs_of_gradients_share_segments():
 
     assert sip_ring(placement, 64, 40).data.tolist() == [40 * WAVELENGTH_GBPS / 4] * 4
     assert sip_ocs(placement, 64, 40).data.tolist() == [40 * WAVELENGTH_GBPS] * 4
+
+
+def test_switches_that_change_have_all_wavelengths_for_each_kind_of_traffic():
+    placement = place(TRANSFORMER, 8, 8, 8, 20)
+    once, changing = (sip_ocs(placement, 128, 80, delay_s) for delay_s in (None, 1e-3))
+
+    assert (changing.data > once.data).all()
+    assert (changing.pair >= once.pair).all()
+    assert (once.outage_s, changing.outage_s) == (0, 2e-3)
+    assert sip_ring(placement, 128, 80).outage_s == 2 * RECONFIGURATION_S
+
+
+def test_fast_switches_gain_and_slow_ones_lose(tables):
+    for line in figure(3).compare(tables[3]):
+        assert (line.ours < 1.001) if "20 us" in line.quantity else (line.ours > 1)
 
 
 def test_switches_are_divided_between_all_traffic():
@@ -205,5 +220,5 @@ def test_memory_is_that_of_the_scripts():
 
 
 def test_other_figures_are_refused():
-    with pytest.raises(ValueError, match="figure 3 of sip-ml is not reproduced: choose from 1, 2"):
-        figure(3)
+    with pytest.raises(ValueError, match="figure 4 of sip-ml is not reproduced: choose from 1, 2, 3"):
+        figure(4)

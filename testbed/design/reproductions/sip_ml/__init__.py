@@ -4,6 +4,7 @@
 |---|---|---|
 | 1 | `iteration_times` | iterations of three models over wavelengths, and over the rate of fat-trees |
 | 2 | `strategies` | iterations by the number of GPUs of a copy |
+| 3 | `reconfiguration` | SiP-OCS with circuits for each kind of traffic, over the time that its switches need |
 
 The numbering is ours. Profiles of the paper's models are not public, so trends are compared, not values.
 """
@@ -17,7 +18,7 @@ from typing import Any
 from testbed.design.reproductions.figure import Figure, Table
 from testbed.design.reproductions.sip_ml.setup import Scale
 
-MODULES = {1: "iteration_times", 2: "strategies"}
+MODULES = {1: "iteration_times", 2: "strategies", 3: "reconfiguration"}
 
 
 def figure(number: int) -> Figure[Scale]:

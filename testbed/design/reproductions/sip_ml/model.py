@@ -13,6 +13,7 @@ copies.
 | optical circuit switches | 20, each with 1/20 of the wavelengths | released scripts |
 | longest arc of SiP-Ring | 16 | released scripts |
 | reconfiguration and decision interval of SiP-Ring | 20 us; 100 us | released scripts |
+| reconfiguration of optical circuit switches | 30 ms, or 20 us | released scripts: default, and in runs |
 | message | 1 us | released scripts: latency of PCIe |
 | memory of a GPU | 100 GB | released scripts |
 | computing times | roofline of an A100 | assumed: the measured profiles are not public |
@@ -165,19 +166,37 @@ def fat_tree(rate_gbps: float, cap_gbps: float = np.inf) -> Rates:
     return Rates(None, rate_gbps, np.array(min(rate_gbps, cap_gbps)))
 
 
-def sip_ocs(placement: Placement, copies: int, wavelengths: int) -> Rates:
-    """Return the rates of SiP-OCS: one choice of circuits for both kinds of traffic, in a single shot."""
+def sip_ocs(
+    placement: Placement, copies: int, wavelengths: int, reconfiguration_s: float | None = None
+) -> Rates:
+    """Return the rates of SiP-OCS: one choice of circuits for both kinds of traffic, in a single shot.
+
+    With `reconfiguration_s`, each kind has circuits of its own, and the switches change twice an iteration.
+    """
     model, data = _demands(placement, copies)
-    circuits = switch_circuits(model + data, SWITCHES)
     each = wavelengths * WAVELENGTH_GBPS / SWITCHES
-    return Rates(_first_copy(circuits, placement) * each, 0.0, _gradient_rates(circuits, placement) * each)
+    if reconfiguration_s is None:
+        model_circuits = data_circuits = switch_circuits(model + data, SWITCHES)
+    else:
+        model_circuits, data_circuits = (switch_circuits(demands, SWITCHES) for demands in (model, data))
+    return Rates(
+        _first_copy(model_circuits, placement) * each,
+        0.0,
+        _gradient_rates(data_circuits, placement) * each,
+        _outage_s(model, data, reconfiguration_s or 0.0),
+    )
+
+
+def _outage_s(model: Floats, data: Floats, reconfiguration_s: float) -> float:
+    """Return the time of two changes of circuits, none if there is but one kind of traffic."""
+    return 2 * reconfiguration_s if model.any() and data.any() else 0.0
 
 
 def sip_ring(placement: Placement, copies: int, wavelengths: int) -> Rates:
     """Return the rates of SiP-Ring, which reconfigures before and after gradients are summed."""
     model, data = _demands(placement, copies)
     rates = [_ring_rates(demands, wavelengths) for demands in (model, data)]
-    outage_s = RECONFIGURATION_S * sum(1 for demands in (model, data) if demands.any())
+    outage_s = _outage_s(model, data, RECONFIGURATION_S)
     return Rates(_first_copy(rates[0], placement), 0.0, _gradient_rates(rates[1], placement), outage_s)
 
 

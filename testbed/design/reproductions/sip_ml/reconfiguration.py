@@ -1,0 +1,66 @@
+"""Figure 3: SiP-OCS whose switches change between both kinds of traffic, over the time that a change takes."""
+
+from __future__ import annotations
+
+from testbed.design.reproductions.figure import (
+    NOTHING,
+    Comparison,
+    Figure,
+    Panel,
+    Plot,
+    Progress,
+    Table,
+    series_of,
+)
+from testbed.design.reproductions.sip_ml.fastest import find_fastest
+from testbed.design.reproductions.sip_ml.setup import MODELS, Scale
+
+_COLUMNS = ("model", "circuits", "delay_us", "iteration_ms")
+WAVELENGTHS = 80
+DELAYS_US = (20.0, 100.0, 1_000.0, 10_000.0, 30_000.0)
+"""Times of a change: 20 us in the released runs, 30 ms as their default, as of commercial switches."""
+
+
+def _make(scale: Scale, progress: Progress) -> Table:
+    rows = []
+    copies = scale.gpus // scale.width
+    for done, model in enumerate(MODELS):
+        workload = model.build()
+        once, _ = find_fastest(model, workload, scale.width, copies, "sip-ocs", WAVELENGTHS)
+        for delay_us in DELAYS_US:
+            changing, _ = find_fastest(
+                model, workload, scale.width, copies, "sip-ocs", WAVELENGTHS, delay_us * 1e-6
+            )
+            rows.append((model.name, "once", delay_us, 1e3 * once.total_s))
+            rows.append((model.name, "for each kind of traffic", delay_us, 1e3 * changing.total_s))
+        progress(done + 1, len(MODELS), model.name)
+    return Table.from_rows(_COLUMNS, rows)
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    lines = []
+    for model in table.values("model"):
+        for delay_us in (DELAYS_US[0], DELAYS_US[-1]):
+            part = table.select_rows(model=model, delay_us=delay_us)
+            once, changing = part.numbers("iteration_ms")
+            told = f"{delay_us:g} us" if delay_us < 1_000 else f"{delay_us / 1_000:g} ms"
+            quantity = f"{model}: iteration with two changes of {told} over that with circuits chosen once"
+            lines.append(Comparison(quantity, NOTHING, changing / once, "", " x"))
+    return tuple(lines)
+
+
+def _draw(table: Table) -> Plot:
+    panels = [
+        Panel(
+            str(model),
+            "time of a change (us)",
+            "iteration (ms)",
+            series_of(table.select_rows(model=model), "circuits", "delay_us", "iteration_ms"),
+            logarithmic="xy",
+        )
+        for model in table.values("model")
+    ]
+    return Plot(f"SiP-OCS whose circuits change, {WAVELENGTHS} wavelengths", tuple(panels))
+
+
+FIGURE = Figure(3, "Reconfiguration of SiP-OCS", _make, _compare, _draw)
