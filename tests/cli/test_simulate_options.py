@@ -136,6 +136,35 @@ def test_fabrics_are_compared_under_a_routing(testbed, plan):
     assert "leave out --routing" in rows["circuits"]["failure"]
 
 
+@pytest.mark.parametrize(
+    ("fabric", "option"),
+    [
+        ("direct", ("--controller", "once")),
+        ("ideal", ("--hysteresis", 1)),
+        ("expander", ("--look-ahead", 1)),
+        ("mixnet", ("--wavelengths", 8)),
+    ],
+)
+def test_a_fabric_refuses_options_of_other_fabrics(testbed, fabric, option):
+    ran = testbed("simulate", "gpt", *SMALL, "--fabric", fabric, *option)
+
+    assert ran.code != 0
+    assert f"fabric '{fabric}' has no {option[0]}: leave it out" in ran.err
+
+
+def test_the_strategy_of_a_plan_runs_with_popular_experts(testbed):
+    moe = ("moe", "--set", "layers=2", "--set", "batch_per_device=1", "--nodes", 8)
+    ran = testbed("optimise", *moe, "--steps", 0, "--chains", 1, "-o", "experts.json")
+    assert ran.code == 0, ran.err
+    even, uneven = (
+        testbed("simulate", "moe", "--strategy", "experts.json", "--json", *skew)
+        for skew in ((), ("--skew", 1.5))
+    )
+
+    assert uneven.json["skew"] == 1.5
+    assert uneven.json["compute_ms"] > 1.1 * even.json["compute_ms"]
+
+
 @pytest.mark.parametrize("routing", ["ideal", "spread", "hash"])
 def test_one_server_needs_no_routing(testbed, routing):
     asked = ("simulate", "vgg16", "--nodes", 1, "--set", "batch_per_device=2", "--json")

@@ -19,7 +19,7 @@ from testbed.commands.design.workload import (
 )
 from testbed.commands.documents import OMIT_NONE
 from testbed.commands.place import Place
-from testbed.design.fabrics.fabric_list import FABRICS, is_of_gpus, is_switched
+from testbed.design.fabrics.fabric_list import FABRICS, find_kind, is_of_gpus, is_switched
 from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -129,6 +129,10 @@ class SimulationDocument(Figures, JobDocument):
             yield f"{nodes} without a duration: estimated for a {self.device}"
 
 
+_OF_CIRCUITS = ("controller", "hysteresis", "look_ahead", "wavelengths")
+"""Options that `simulate` refuses for a fabric without them; `compare` uses them where a fabric has them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Simulate(SimulatesWorkload, Command[SimulationDocument]):
     """`testbed simulate`."""
@@ -168,8 +172,13 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
     ] = None
 
     def validate(self) -> None:
-        """Raise `WorkloadError` for options of checkpoints without `--checkpoint-every`."""
+        """Raise `WorkloadError` for options of checkpoints without `--checkpoint-every`, and of other fabrics."""
         super().validate()
+        chosen = [name for name in _OF_CIRCUITS if getattr(self, name)]
+        kind = find_kind(self.fabric) if chosen else None  # finding one imports numpy
+        for name in chosen:
+            if kind and name not in kind.options:
+                raise WorkloadError(f"fabric {self.fabric!r} has no --{name.replace('_', '-')}: leave it out")
         is_default = (self.storage_nodes, self.checkpoint_mode, self.checkpoint_bytes) == (1, "blocking", 0)
         if not self.checkpoint_every and not is_default:
             raise WorkloadError(

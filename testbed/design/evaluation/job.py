@@ -170,7 +170,7 @@ def open_job(
             kind = "is a folder of traces" if is_folder else "is a task graph"
             raise WorkloadError(
                 f"{choice.name} {kind}: its servers, sizes and strategy are fixed; leave out --nodes, --preset, "
-                "--set, --device, --mig and --strategy"
+                "--set, --device, --mig, --profile, --skew and --strategy"
             )
         return _trace_job(choice) if is_folder else _graph_job(choice.name, read_graph(choice.name))
     return _workload_job(choice, nodes, strategy or "default", hb_domain, by_pair=by_pair)
@@ -256,7 +256,7 @@ def _regions(layout: Strategy) -> tuple[tuple[int, ...], ...]:
 
 
 def _fill_from_plan(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoice:
-    """Return the plan's workload, on the choice's device and with its profile if it has them.
+    """Return the plan's workload, on the choice's device, with its profile and skew if it has them.
 
     Two workload files may differ in name, since a file may have moved: `_strategy_of` compares their operators.
     Raises `PlanFileError` for a job of another size.
@@ -278,7 +278,8 @@ def _fill_from_plan(choice: WorkloadChoice, plan: Plan, source: str) -> Workload
                 f"{source}: the plan has {option} {planned or 'the default'}, not {requested}: {hint}"
             )
     device, profile = choice.device or planned_choice.device, choice.profile or planned_choice.profile
-    return replace(planned_choice, name=choice.name, device=device, profile=profile)
+    skew = choice.skew or planned_choice.skew
+    return replace(planned_choice, name=choice.name, device=device, profile=profile, skew=skew)
 
 
 def _strategy_of(plan: Plan, workload: Workload, nodes: int, source: str) -> Strategy:

@@ -18,6 +18,8 @@ MOVING = ("reconfiguration_s", "controller", "hysteresis", "look_ahead")
 """Options of fabrics with circuits that move."""
 
 _SHORTEST_PERIOD_S = 50e-3
+_REMEMBERED = 64
+"""Choices that an allocator keeps, the latest: with 256 hosts each takes 0.8 MB."""
 
 
 def build(request: FabricRequest) -> ChosenFabric:
@@ -58,6 +60,8 @@ def remember(allocate: Callable[[Floats], Integers]) -> Allocator:
             return lit
         key = np.float32(wanted / wanted.max()).tobytes()
         if key not in known:
+            if len(known) == _REMEMBERED:
+                del known[next(iter(known))]
             known[key] = allocate(wanted)
         return known[key]
 

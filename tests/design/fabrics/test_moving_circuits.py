@@ -56,6 +56,17 @@ def test_without_experts_there_are_packets_alone():
     assert execution.link_bytes[: 8**2].sum() == 0
 
 
+def test_a_packet_switch_between_hosts_of_several_gpus_does_not_forward():
+    job = open_job(WorkloadChoice("gpt", settings={"layers": "2"}), 4, hb_domain=2)
+    chosen = job.fabric("mixnet", 4, 100.0, FabricOptions(fluid=True, hb_domain=2))
+    execution = simulate_on(chosen, job.graph)
+
+    assert execution.bytes_in == execution.wire_bytes
+    assert execution.bytes_forwarded == 0
+    first, paths = chosen.fabric.routes(np.array([0]), np.array([7]), np.array([0]))
+    assert chosen.fabric.relays(first, paths).tolist() == [0]
+
+
 def test_popular_experts_move_circuits_of_mixnet():
     _, even = run("moe", "mixnet", nodes=16, reconfiguration_s=1e-6)
     _, uneven = run("moe", "mixnet", nodes=16, skew=1.0, reconfiguration_s=1e-6)

@@ -255,8 +255,8 @@ class _Plant:
     def now_s(self) -> float:
         return float(self.run.state.clock[0])
 
-    def demand(self, pending: NDArray[np.bool_] | None = None) -> Floats:
-        return remaining_demand(self.run, self.lowered, self.switch.nodes, self.switch.domain, pending)
+    def demand(self, tasks: NDArray[np.bool_] | None = None) -> Floats:
+        return remaining_demand(self.run, self.lowered, self.switch.nodes, self.switch.domain, tasks)
 
     def choose(self, demands: Sequence[Floats], *, may_stay: bool = True) -> Integers:
         """Return circuits for the first of these demands, with the others to follow."""
@@ -310,8 +310,13 @@ def _move_at_begin(plant: _Plant) -> None:
 
 def _move_every_period(plant: _Plant) -> None:
     now_s, idle, progress = 0.0, 0, -1
+    before = np.zeros_like(plant.lit, dtype=np.float64)
     while idle < _PATIENCE:
-        if plant.move(plant.choose([plant.demand()])):
+        demand = plant.demand()
+        # Where nothing moved in a period, hysteresis would keep waiting pairs from a circuit for ever.
+        is_stuck = bool(demand.any() and (demand == before).all())
+        before = demand
+        if plant.move(plant.choose([demand], may_stay=not is_stuck)):
             return
         now_s += plant.switch.controller.period_s
         if plant.run.run_until(now_s):
@@ -345,7 +350,7 @@ def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
                 if progress == (progress := (plant.run.progress(), float(state.link_bytes.sum()), left)):
                     raise Stalled(f"at {plant.now_s * 1e3:.3f} ms no circuit helps: increase the degree")
             else:
-                demands = [plant.demand(communicates & (layers <= first))]
+                demands = [plant.demand(communicates & (begun | (layers <= first)))]
                 demands += [
                     plant.demand(layers == layer) for layer in range(first + 1, first + 1 + look_ahead)
                 ]
@@ -447,29 +452,26 @@ def _change(circuits: Integers, source: int, target: int, change: int, degree: i
 
 
 def remaining_demand(
-    run: Run, lowered: Lowered, nodes: int, domain: int = 1, pending: NDArray[np.bool_] | None = None
+    run: Run, lowered: Lowered, nodes: int, domain: int = 1, tasks: NDArray[np.bool_] | None = None
 ) -> Floats:
-    """Return the bytes that running tasks still have to move, (nodes, nodes), source by target.
+    """Return the bytes that `tasks` (tasks,) still have to move, by default those that run: (nodes, nodes).
 
-    Tasks of `pending` (tasks,) that have not begun count, too. Of messages between GPUs, `domain` in each node, the
-    pairs are nodes.
+    Rows are sources, columns targets. Of messages between GPUs, `domain` in each node, the pairs are nodes.
     """
     program, state, messages = lowered.program, run.state, lowered.messages
-    is_running = ~np.isnan(state.begin_s)
-    if pending is not None:
-        is_running |= pending
-    is_running &= np.isnan(state.end_s)
+    counts = (~np.isnan(state.begin_s) if tasks is None else tasks) & np.isnan(state.end_s)
     chain_of = program.group_chain[program.message_group]
     rounds = messages.rounds.astype(np.float64)
     is_past = messages.phase < state.chain_phase[chain_of]
     is_current = messages.phase == state.chain_phase[chain_of]
     rounds[is_past] = 0.0
     rounds[is_current] -= state.chain_round[chain_of][is_current]
-    weight = rounds * program.message_bytes * is_running[messages.task]
+    weight = rounds * program.message_bytes
     moving, bytes_to_move = run.moving()
     # While some flows of a group move, its others have arrived in this round.
     weight -= program.message_bytes * (is_current & (state.flows_left[program.message_group] > 0))
     weight[moving] += bytes_to_move
+    weight *= counts[messages.task]
     pair = messages.source // domain * nodes + messages.target // domain
     bytes_left = np.bincount(pair, weights=weight, minlength=nodes**2).astype(np.float64)
     return bytes_left.reshape(nodes, nodes)

@@ -120,7 +120,7 @@ class Execution:
             return 0
         sent = self._sum_sent(self.lowered.program.message_bytes, self.fabric.domain)
         sent += self.lowered.exchanged.between_hosts
-        return _sum(self.link_bytes[self.fabric.joins_hosts]) - sent
+        return _sum(self.link_bytes[self.fabric.leaves_shared_host]) - sent
 
     @property
     def bandwidth_tax(self) -> float:

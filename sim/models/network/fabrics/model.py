@@ -107,15 +107,16 @@ class Fabric:
     def relays(self, first: Integers, links: Integers) -> Integers:
         """Return the number of hosts that forward on each path, (paths,), of paths as `routes` returns them."""
         forwarded = np.zeros(first.size - 1, np.int64)
-        for leaves_host in (self.sources[links] < self.nodes, self.joins_hosts[links]):
+        for leaves_host in (self.sources[links] < self.nodes, self.leaves_shared_host[links]):
             before = np.concatenate([[0], np.cumsum(leaves_host)])
             forwarded += np.maximum(np.diff(before[first]) - 1, 0)
         return forwarded
 
     @property
-    def joins_hosts(self) -> NDArray[np.bool_]:
-        """True for a link between two hosts whose nodes share it, (links,); False everywhere if the nodes are hosts."""
-        return (self.sources >= self.nodes) & (self.targets >= self.nodes) & (self.domain > 1)
+    def leaves_shared_host(self) -> NDArray[np.bool_]:
+        """True for a link from a host of several nodes to a host or switch, (links,); False if the nodes are hosts."""
+        is_host = (self.sources >= self.nodes) & (self.sources < self.nodes + self.nodes // self.domain)
+        return is_host & (self.targets >= self.nodes) & (self.domain > 1)
 
     def path(self, source: int, target: int, choice: int = 0) -> tuple[int, ...]:
         """Return the links from one node to another, in order."""

@@ -33,7 +33,8 @@ _COLOURS = {
 def utilisation(execution: Execution, columns: int = _COLUMNS) -> tuple[Floats, Floats]:
     """Return the borders of `columns` equal intervals (columns + 1,), and each link's use in 0..1 (links, columns).
 
-    Use is the exact mean over an interval, because rates are piecewise constant. Raise `ValueError` without a trace.
+    Use is the exact mean over an interval, because rates are piecewise constant. It is NaN for moving circuits, whose
+    capacity changes. Raise `ValueError` without a trace.
     """
     table = link_table(execution)
     borders = np.linspace(0.0, execution.iteration_s, columns + 1)
@@ -48,8 +49,9 @@ def utilisation(execution: Execution, columns: int = _COLUMNS) -> tuple[Floats, 
         np.add.at(offset, (link[inside], first[inside]), (rate_bps * at_s)[inside])
         bits += np.cumsum(slope, axis=1) * borders - np.cumsum(offset, axis=1)
     moved_bits = np.diff(bits, axis=1)
-    capacity = np.maximum(execution.fabric.capacity_bps, 1e-300)[:, None]
-    return borders, moved_bits / (capacity * np.diff(borders))
+    capacity_bps = execution.fabric.capacity_bps
+    capacity_bits = np.where(capacity_bps > 0, capacity_bps, np.nan)[:, None] * np.diff(borders)
+    return borders, moved_bits / capacity_bits
 
 
 def draw_timeline(execution: Execution, path: str | Path, *, title: str = "") -> Path:
@@ -126,7 +128,7 @@ def _draw_moves(axes: Any, execution: Execution) -> None:
 
 def _draw_links(axes: Any, execution: Execution) -> None:
     borders, share = utilisation(execution)
-    used = share[execution.link_bytes > 0]
+    used = share[(execution.link_bytes > 0) & (execution.fabric.capacity_bps > 0)]
     if used.size:
         axes.stairs(used.max(axis=0) * 100, borders * 1e3, color=_COLOURS["top"], label="busiest link")
         axes.stairs(

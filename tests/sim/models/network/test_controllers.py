@@ -9,14 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.models.network.allreduce import ring
 from sim.models.network.execution.circuits import (
     CircuitSwitch,
     Controller,
     communication_layers,
     plan_circuits,
+    remaining_demand,
     simulate_circuits,
 )
-from sim.models.network.execution.simulation import Stalled
+from sim.models.network.execution.lowering import lower
+from sim.models.network.execution.simulation import Run, Stalled
+from sim.models.network.fabrics import ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import Exchange, TaskGraphBuilder
 
@@ -98,6 +102,29 @@ def test_hysteresis_keeps_circuits_that_save_less_than_they_cost():
 
     assert calm.reconfigurations <= 1
     assert calm.iteration_s <= lively.iteration_s
+
+
+def test_hysteresis_does_not_keep_pairs_waiting_for_ever():
+    execution = run([THERE + ASIDE], Controller("every", 0.5, hysteresis=2))
+
+    # Nothing moves from 1.1 s on, which shows at 2 s.
+    assert execution.iteration_s == pytest.approx(2 + 0.1 + 1)
+    assert execution.reconfigurations == 2
+
+
+def test_bytes_of_a_layer_to_come_are_its_own():
+    graph, fabric = graph_of([THERE, ASIDE]), ideal_switch(NODES, 8)
+    lowered = lower(graph, fabric, NO_LATENCY, ring, by_pair=True)
+    started = Run(lowered, fabric.capacity_bps / 8, fabric.never_full)
+    started.run_until(0.25)
+
+    running, to_come, both = (
+        remaining_demand(started, lowered, NODES, 1, tasks)
+        for tasks in (None, communication_layers(graph) == 1, np.ones(graph.tasks, dtype=bool))
+    )
+    assert running.tolist() == (THERE * 0.75).tolist()
+    assert to_come.tolist() == ASIDE.tolist()
+    assert both.tolist() == (running + to_come).tolist()
 
 
 def test_dark_times_reach_from_nanoseconds_to_minutes():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sim.models.network.execution import simulate
+from sim.models.network.execution.circuits import CircuitSwitch, Controller, simulate_circuits
 from sim.models.network.fabrics import circulant, fat_tree
 from sim.models.network.results.timeline import draw_timeline, utilisation
 from sim.models.network.results.traces import flow_table, link_table, task_table, write_traces
@@ -47,6 +48,16 @@ def test_utilisation_sums_to_the_bytes(done):
     assert share.min() >= -1e-9
     assert share.max() <= 1 + 1e-9
     assert share[:, borders[1:] <= 1e-3].max() == pytest.approx(0, abs=1e-9)
+
+
+def test_circuits_that_move_have_no_utilisation(tmp_path):
+    job = TaskGraphBuilder(2)
+    job.transfer(0, 1, 10**6)
+    done = simulate_circuits(job.build(), CircuitSwitch(2, 1, 8, Controller("once")), trace=True)
+
+    assert np.isnan(utilisation(done)[1]).all()
+    pytest.importorskip("matplotlib")
+    assert draw_timeline(done, tmp_path / "circuits.svg").stat().st_size > 1000
 
 
 def test_files_hold_the_tables(done, tmp_path):
