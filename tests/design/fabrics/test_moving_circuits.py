@@ -14,6 +14,7 @@ from testbed.design.workloads.choice import WorkloadChoice
 from testbed.errors import TopologyError, WorkloadError
 
 NEW = ("sip-ocs", "sip-ring", "mixnet")
+DAILY = ("moe", "gpt")
 
 
 def run(workload: str, fabric: str, nodes: int = 8, degree: int = 4, skew: float = 0.0, **options):
@@ -25,7 +26,9 @@ def run(workload: str, fabric: str, nodes: int = 8, degree: int = 4, skew: float
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fabric", NEW)
-@pytest.mark.parametrize("workload", MODELS)
+@pytest.mark.parametrize(
+    "workload", [pytest.param(name, marks=() if name in DAILY else pytest.mark.long) for name in MODELS]
+)
 def test_every_workload_runs_on_every_fabric_of_circuits(workload, fabric):
     _, execution = run(workload, fabric)
 
