@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fpga.count_action.actions.proof import HIDDEN
-from fpga.formal.properties import property_of
+from fpga.formal.properties import properties_of, property_of
 from fpga.formal.specification import Specification
 
 
@@ -16,6 +16,12 @@ def subjects(specification: Specification, assertion: str) -> set[tuple[str, str
     name = property_of(f"{check.block}.{label}").name
     modules = [check.module] if check.module else [each.name for each in specification.datapath.modules]
     return {(module, name) for module in modules}
+
+
+def list_subjects(specification: Specification) -> set[tuple[str, str]]:
+    """Return the (module, property) pairs of a specification; properties of no module have the name ""."""
+    checks = specification.checks.values()
+    return {(check.module, each.name) for check in checks for each in properties_of(check.block)}
 
 
 def targets_check(specification: Specification) -> str:

@@ -23,7 +23,7 @@ class Verdict(enum.Enum):
     OPEN = "open"
     """Neither proven nor refuted."""
     TIMED_OUT = "timed out"
-    """Neither proven nor refuted before the timeout."""
+    """Neither proven nor refuted within the budget of processor time."""
     VACUOUS = "vacuous"
     """Proven, but meaningless: a count can never count, or no run meets the assumptions."""
     TESTED = "tested"
