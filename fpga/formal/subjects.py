@@ -24,6 +24,18 @@ def list_subjects(specification: Specification) -> set[tuple[str, str]]:
     return {(check.module, each.name) for check in checks for each in properties_of(check.block)}
 
 
+def list_assertions(specification: Specification, name: str) -> list[str]:
+    """Return the assertions of the property `name`, as the prover names them."""
+    return [
+        f"{instance}.{assertion.partition('.')[2]}"
+        for instance, check in specification.checks.items()
+        for each in properties_of(check.block)
+        if each.name == name
+        for assertion in each.assertions
+        if assertion.startswith(f"{check.block}.")
+    ]
+
+
 def targets_check(specification: Specification) -> str:
     """Return the instance name of the check of the targets in force."""
     checks = specification.checks.items()
