@@ -24,6 +24,12 @@ Depth = Annotated[
         "--depth", metavar="N", min=2, max=100, help="Length of counterexamples to search for, in cycles."
     ),
 ]
+Budget = Annotated[
+    float,
+    typer.Option(
+        "--budget", metavar="S", min=1, help="Processor time for each property of a module, in seconds."
+    ),
+]
 AllowVacuous = Annotated[bool, typer.Option("--allow-vacuous", help="Accept counts that can never count.")]
 
 
@@ -38,6 +44,7 @@ def _prove_file(
     module: ModuleName = None,
     vcd: Vcd = None,
     depth: Depth = 5,
+    budget: Budget = 60,
     *,
     allow_vacuous: AllowVacuous = False,
     as_json: AsJson = False,
@@ -49,7 +56,7 @@ def _prove_file(
 
     datapath = load(file, parse_parameters(parameters)).datapath
     try:
-        proof = prove(datapath, module, depth=depth, allow_vacuous=allow_vacuous)
+        proof = prove(datapath, module, depth=depth, allow_vacuous=allow_vacuous, budget_s=budget)
     except (HdlError, ValueError, KeyError) as error:
         message = str(error.args[0] if isinstance(error, KeyError) else error)
         return print_message(message, as_json=as_json)

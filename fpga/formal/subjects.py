@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fpga.count_action.actions.proof import HIDDEN
-from fpga.formal.properties import property_of
+from fpga.formal.properties import properties_of, property_of
 from fpga.formal.specification import Specification
 
 
@@ -16,6 +16,24 @@ def subjects(specification: Specification, assertion: str) -> set[tuple[str, str
     name = property_of(f"{check.block}.{label}").name
     modules = [check.module] if check.module else [each.name for each in specification.datapath.modules]
     return {(module, name) for module in modules}
+
+
+def list_subjects(specification: Specification) -> set[tuple[str, str]]:
+    """Return the (module, property) pairs of a specification; properties of no module have the name ""."""
+    checks = specification.checks.values()
+    return {(check.module, each.name) for check in checks for each in properties_of(check.block)}
+
+
+def list_assertions(specification: Specification, name: str) -> list[str]:
+    """Return the assertions of the property `name`, as the prover names them."""
+    return [
+        f"{instance}.{assertion.partition('.')[2]}"
+        for instance, check in specification.checks.items()
+        for each in properties_of(check.block)
+        if each.name == name
+        for assertion in each.assertions
+        if assertion.startswith(f"{check.block}.")
+    ]
 
 
 def targets_check(specification: Specification) -> str:

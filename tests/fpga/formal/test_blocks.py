@@ -13,7 +13,7 @@ SMALL = ("count_action_beat", "count_action_flag", "count_action_store")
 
 @pytest.fixture(scope="module")
 def proof_of(prover):
-    return lambda proven: prover.run(proof_sources(proven), "proof", depth=3, timeout_s=3000)
+    return lambda proven: prover.run(proof_sources(proven), "proof", depth=3, budget_s=3000)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def missed_of(prover):
     def missed(mutants, planted):
         sources = mutants.sources(planted)
         outcome = prover.run(
-            sources, "proof", cover=False, depth=6, timeout_s=3000
+            sources, "proof", cover=False, depth=6, budget_s=3000
         )  # a buffer is full after four cycles
         failed = {failure.name for failure in outcome.failures}
         return [

@@ -249,3 +249,23 @@ def test_a_prover_that_does_not_end_is_a_verdict():
     assert proof.find_result("m", "fires").verdict is Verdict.TIMED_OUT
     assert proof.find_result("m", "data").verdict is Verdict.NOT_APPLICABLE
     assert not proof.ok
+
+
+def test_a_budget_that_the_samples_exceed_leaves_the_other_properties_proven():
+    """The first run, of all assertions, exceeds the budget; the second leaves out those of the samples."""
+    runs = []
+
+    def run(*_, without=(), **__):
+        runs.append(without)
+        if not without:
+            raise ToolTimeout
+        return replace(sby.NOTHING, proven=True)
+
+    silent = mock.patch("fpga.formal.search.simulate_differences", return_value=())
+    with silent, mock.patch.object(sby, "run", run):
+        proof = prove(load(next(path for path in LIBRARY if path.stem == "relu")).datapath)
+
+    assert {name.partition(".")[2] for name in runs[1]} >= {"data", "keeps"}
+    verdicts = {each.property: each.verdict for each in proof.results}
+    assert verdicts.pop("data") is Verdict.TIMED_OUT
+    assert set(verdicts.values()) == {Verdict.PROVEN, Verdict.NOT_APPLICABLE}

@@ -1,14 +1,19 @@
 """Running tools: what is missing, what is refused, and what comes back."""
 
+import subprocess
 import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fpga.count_action.ports import Port, Ports
 from fpga.hdl import Design, HdlError, ToolFailed, ToolMissing, design_of, find_tool, why_missing
-from fpga.hdl.tools import BadOutput, Tool
+from fpga.hdl.tools import BadOutput, Tool, ToolTimeout
 
 ODD = """\
 module odd (
@@ -118,6 +123,57 @@ def test_a_tool_that_does_not_end_is_stopped():
         Tool(find_tool("python").path).run(
             ["-c", "input() if False else __import__('threading').Event().wait()"], timeout_s=0.2
         )
+
+
+@pytest.mark.process
+def test_a_tool_that_computes_for_too_long_is_stopped_with_what_it_started(tmp_path):
+    """The child is in a group of its own, as solvers are, and computes; the budget is for both."""
+    script = "import os, sys; os.fork() or os.setpgid(0, 0); print(os.getpid(), flush=True)\nwhile True: pass"
+
+    with pytest.raises(ToolTimeout, match=r"within 0\.5 s of processor time"):
+        Tool(find_tool("python").path).run(["-c", script], folder=tmp_path, processor_s=0.5)
+
+    assert not find_processes(script)
+
+
+@pytest.mark.process
+def test_a_tool_leaves_no_process_when_it_ends():
+    script = "import os, time; os.fork() or os.setpgid(0, 0) or os.close(1) or os.close(2) or time.sleep(600)"
+
+    Tool(find_tool("python").path).run(["-c", script])
+
+    assert not find_processes(script)
+
+
+@pytest.mark.process
+def test_a_tool_ends_when_its_caller_dies():
+    """The caller is killed, so that it cannot clean up; the tool says when it runs."""
+    script = "print('runs', file=open('/dev/stderr', 'w'), flush=True); import time; time.sleep(600)"
+    call = (
+        f"from fpga.hdl.tools import Tool, find_tool; Tool(find_tool('python').path).run(['-c', {script!r}])"
+    )
+    with subprocess.Popen([sys.executable, "-c", call]) as caller:
+        wait_until(lambda: find_processes(script))
+        caller.kill()
+
+    wait_until(lambda: not find_processes(script))
+
+
+def find_processes(argument: str) -> list[str]:
+    """Return the processes that have this argument and are not about to be reaped."""
+    alive = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if argument.encode() in (path / "cmdline").read_bytes().split(b"\0"):
+                alive.append(path.name)
+    return alive
+
+
+def wait_until(holds: Callable[[], object], most_s: float = 60.0) -> None:
+    ends = time.monotonic() + most_s
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
 
 
 def test_a_design_is_known_by_all_that_it_is_made_of(worked_tables):
