@@ -16,7 +16,6 @@ Moving flows are rerouted whenever circuits change. A message has the latency of
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import process_time
@@ -482,32 +481,18 @@ def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, lit: Integers) 
 
     Circuits that are lit now stay if no demand needs their ports.
     """
+    from sim.models.network.engine.uses import assign_circuits
+
     circuits = np.zeros_like(lit)
     if switch.forwarding:
         circuits[np.arange(switch.nodes), np.roll(np.arange(switch.nodes), -1)] = 1
     out, into = switch.degree - circuits.sum(axis=1), switch.degree - circuits.sum(axis=0)
-    sources, targets = np.nonzero(wanted_bytes > 0)
-    bytes_to_move = wanted_bytes[sources, targets]
+    wanted = np.where(np.eye(len(lit), dtype=bool), 0.0, wanted_bytes).reshape(-1)
+    pairs = np.flatnonzero(wanted > 0)
     # Most pairs get no circuit, so the first use of each is sorted, and only further uses are in the heap.
-    order = np.argsort(-bytes_to_move, kind="stable")
-    first_uses = zip(*(column[order].tolist() for column in (-bytes_to_move, sources, targets)), strict=True)
-    transmitters, receivers = out.tolist(), into.tolist()
-    free = min(sum(transmitters), sum(receivers))
-    heap: list[tuple[float, int, int]] = []
-    following = next(first_uses, None)
-    while free and (heap or following):
-        if following and (not heap or following < heap[0]):
-            use, source, target = following
-            following = next(first_uses, None)
-        else:
-            use, source, target = heapq.heappop(heap)
-        if source != target and transmitters[source] and receivers[target]:
-            circuits[source, target] += 1
-            transmitters[source] -= 1
-            receivers[target] -= 1
-            free -= 1
-            heapq.heappush(heap, (use / 2, source, target))
-    out, into = np.array(transmitters), np.array(receivers)
+    pairs = pairs[np.argsort(-wanted[pairs], kind="stable")]
+    room = min(int(out.sum()), int(into.sum()))
+    assign_circuits(pairs, wanted, circuits, out, into, np.zeros(room + 1), np.zeros(room + 1, np.int64))
     for source, target in np.argwhere(lit > circuits):
         staying = min(lit[source, target] - circuits[source, target], out[source], into[target])
         circuits[source, target] += staying

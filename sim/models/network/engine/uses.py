@@ -1,0 +1,81 @@
+"""Assignment of circuits to pairs of nodes by marginal use, one at a time."""
+
+from __future__ import annotations
+
+from lightbed.compiled import compile_function
+from sim.models.network.engine.program import Floats, Integers
+
+
+@compile_function
+def assign_circuits(
+    pairs: Integers,
+    wanted: Floats,
+    circuits: Integers,
+    out: Integers,
+    into: Integers,
+    heap_use: Floats,
+    heap_pair: Integers,
+) -> None:
+    """Add a circuit for the pair of greatest use whose ports are free, until no use is left.
+
+    Pair s * n + t of `pairs`, sorted by use, has the use `wanted` for its first circuit, and half as much for each
+    further one; of equal uses the lower pair comes first. `out` and `into` (n,) are free ports. `heap_use` and
+    `heap_pair` have room for all circuits.
+    """
+    nodes, size, following = out.size, 0, 0
+    free = min(out.sum(), into.sum())
+    while free > 0 and (size > 0 or following < pairs.size):
+        takes_next = size == 0
+        if not takes_next and following < pairs.size:
+            use = wanted[pairs[following]]
+            takes_next = use > heap_use[0] or (use == heap_use[0] and pairs[following] < heap_pair[0])
+        if takes_next:
+            pair = pairs[following]
+            use = wanted[pair]
+            following += 1
+        else:
+            pair, use = heap_pair[0], heap_use[0]
+            size -= 1
+            _sink(heap_use, heap_pair, size)
+        source, target = pair // nodes, pair % nodes
+        if out[source] > 0 and into[target] > 0:
+            circuits[source, target] += 1
+            out[source] -= 1
+            into[target] -= 1
+            free -= 1
+            _push(heap_use, heap_pair, size, use / 2, pair)
+            size += 1
+
+
+@compile_function
+def _precedes(use: float, pair: int, other_use: float, other_pair: int) -> bool:
+    return use > other_use or (use == other_use and pair < other_pair)
+
+
+@compile_function
+def _push(heap_use: Floats, heap_pair: Integers, place: int, use: float, pair: int) -> None:
+    """Insert a use at the end of the heap, and move it up."""
+    while place > 0:
+        parent = (place - 1) // 2
+        if not _precedes(use, pair, heap_use[parent], heap_pair[parent]):
+            break
+        heap_use[place], heap_pair[place] = heap_use[parent], heap_pair[parent]
+        place = parent
+    heap_use[place], heap_pair[place] = use, pair
+
+
+@compile_function
+def _sink(heap_use: Floats, heap_pair: Integers, size: int) -> None:
+    """Move the last use to the top of a heap that has lost it, and down to its place."""
+    use, pair, place = heap_use[size], heap_pair[size], 0
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and _precedes(
+            heap_use[child + 1], heap_pair[child + 1], heap_use[child], heap_pair[child]
+        ):
+            child += 1
+        if not _precedes(heap_use[child], heap_pair[child], use, pair):
+            break
+        heap_use[place], heap_pair[place] = heap_use[child], heap_pair[child]
+        place = child
+    heap_use[place], heap_pair[place] = use, pair
