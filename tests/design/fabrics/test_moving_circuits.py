@@ -83,6 +83,22 @@ def test_more_wavelengths_are_never_slower(fabric):
     assert times[0] > times[-1]
 
 
+@pytest.mark.parametrize(
+    ("fabric", "waves", "host_gbps"),
+    [
+        ("sip-ocs", 7, 175),
+        ("sip-ring", 7, 150),
+        ("sip-ocs", 0, 400),
+        ("sip-ring", 0, 400),
+        ("mixnet", 0, 400),
+    ],
+)
+def test_a_host_has_the_rate_of_its_circuits_and_packets(fabric, waves, host_gbps):
+    request = FabricRequest(fabric, 8, 4, 100.0, options=FabricOptions(wavelengths=waves))
+
+    assert build_fabric(request).host_gbps == host_gbps
+
+
 def test_a_controller_moves_circuits_of_any_fabric():
     moves = {
         controller: run("moe", "mixnet", skew=1.0, controller=controller)[1].reconfigurations
@@ -113,7 +129,11 @@ def test_controllers_that_cannot_be_are_refused(options, message):
 
 @pytest.mark.parametrize(
     ("fabric", "degree", "options", "message"),
-    [("sip-ring", 4, {"wavelengths": 3}, "needs 4 or more"), ("mixnet", 1, {}, "2 links or more")],
+    [
+        ("sip-ring", 4, {"wavelengths": 3}, "needs 4 or more"),
+        ("sip-ring", 4, {"wavelengths": 10**8}, "10000 or fewer"),
+        ("mixnet", 1, {}, "2 links or more"),
+    ],
 )
 def test_fabrics_that_cannot_be_are_refused(fabric, degree, options, message):
     with pytest.raises(TopologyError, match=message):
