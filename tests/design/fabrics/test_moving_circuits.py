@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from testbed.design.circuits import wavelengths
 from testbed.design.evaluation.job import open_job
 from testbed.design.evaluation.simulation import simulate_on
 from testbed.design.fabrics.fabric_list import build_fabric
@@ -107,6 +108,21 @@ def test_a_controller_moves_circuits_of_any_fabric():
 
     assert (moves["once"], moves["per-iteration"]) == (0, 1)
     assert min(moves["every:50"], moves["per-layer"]) > 1
+
+
+@pytest.mark.parametrize(
+    ("controller", "programmes"), [("per-iteration", 1), ("once", 1), ("per-layer", 0), ("every:50", 0)]
+)
+def test_circuits_that_move_often_are_rounded_without_integer_programming(
+    monkeypatch, controller, programmes
+):
+    called = []
+    monkeypatch.setattr(wavelengths, "_improve", lambda _, rounded: called.append(1) or rounded)
+
+    _, execution = run("moe", "sip-ring", skew=1.0, controller=controller)
+
+    assert execution.payload_bytes > 0
+    assert len(called) == programmes
 
 
 @pytest.mark.parametrize(
