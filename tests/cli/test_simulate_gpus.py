@@ -49,6 +49,14 @@ def test_moving_circuits_count_their_moves_and_their_dark_time(testbed):
     assert ran.json["allocation_s"] > 0
 
 
+def test_all_to_alls_on_moving_circuits_are_messages(testbed):
+    large = ("moe", "--set", "layers=2", "--nodes", 264, "--json")
+    circuits, switch = (testbed("simulate", *large, "--fabric", fabric) for fabric in ("mixnet", "ideal"))
+
+    assert (circuits.json["exchanges"], switch.json["exchanges"]) == ("by_pair", "whole")
+    assert circuits.json["payload_bytes"] == switch.json["payload_bytes"]
+
+
 def test_a_comparison_is_of_servers_or_of_gpus(testbed):
     servers, gpus = (testbed("compare", *GPT, "--nodes", 6, *more) for more in ((), ("--hb-domain", 2)))
     names = [{row["fabric"] for row in ran.json["fabrics"]} for ran in (servers, gpus)]

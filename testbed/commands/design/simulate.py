@@ -228,7 +228,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
             execution = drawn = simulate(job.graph)
         self._write_files(job, drawn)
         document = SimulationDocument(
-            **job_keys(setting),
+            **job_keys(setting, by_pair=fabric.circuits is not None),
             **_fabric_keys(setting, fabric),
             **figures(fabric, execution, job.arithmetic_s),
             checkpoint=times,

@@ -296,7 +296,7 @@ class JobDocument(Document):
     traces, or dropped. `rings` says how AllReduces on rings were
     simulated: in `rounds`, or `fluid`, all rounds as one flow. Flows may begin and end late by the fraction
     `rounding` of their duration. The `exchanges` of a large job are `whole`: the load that an all-to-all puts on links
-    replaces its messages; otherwise they are simulated `by_pair`.
+    replaces its messages; otherwise, and on moving circuits, they are simulated `by_pair`.
     """
 
     job: str
@@ -330,8 +330,8 @@ class JobDocument(Document):
     exchanges: Literal["by_pair", "whole"]
 
 
-def job_keys(setting: FabricSetting) -> dict[str, Any]:
-    """Return the fields of `JobDocument`."""
+def job_keys(setting: FabricSetting, *, by_pair: bool = False) -> dict[str, Any]:
+    """Return the fields of `JobDocument`; `by_pair`: the fabric has no loads of links, as its circuits move."""
     job, options = setting.job, setting.options
     servers = {
         "nodes": job.graph.nodes,
@@ -349,7 +349,7 @@ def job_keys(setting: FabricSetting) -> dict[str, Any]:
         **servers,
         "rings": rings,
         "rounding": rounding,
-        "exchanges": "whole" if job.graph.exchanges else "by_pair",
+        "exchanges": "whole" if job.graph.exchanges and not by_pair else "by_pair",
     }
 
 

@@ -127,13 +127,15 @@ def allocate(demands: Floats, waves: int, max_distance: int | None = None) -> Wa
     return _to_wavelengths(programme, best)
 
 
-def ring_circuits(demand_bytes: Floats, waves: int, max_distance: int | None = None) -> Integers:
+def ring_circuits(
+    demand_bytes: Floats, waves: int, max_distance: int | None = None, *, exact: bool = True
+) -> Integers:
     """Return the circuits from row to column, (n, n), of both directions together.
 
     Pairs further apart than `max_distance` segments get 0, and the diagonal of `demand_bytes` is ignored. If demands
     need more wavelengths than there are for a circuit each, the nearest pairs come first, and others get 0. Rings of up
-    to 16 nodes are also solved with integer programming, for at most two seconds. More than 20,000 pairs use the
-    shorter arc only. Raises `ValueError` for negative demands and for an odd number of wavelengths.
+    to 16 nodes are also solved with integer programming, for at most two seconds, if `exact`. More than 20,000 pairs
+    use the shorter arc only. Raises `ValueError` for negative demands and for an odd number of wavelengths.
     """
     nodes = len(demand_bytes)
     ahead = (np.arange(nodes) - np.arange(nodes)[:, None]) % nodes
@@ -151,7 +153,7 @@ def ring_circuits(demand_bytes: Floats, waves: int, max_distance: int | None = N
     elif np.count_nonzero(demands) > _MOST_PAIRS_BOTH_WAYS:
         max_distance = min(reach, nodes // 2)
     best = allocate(demands, waves, max_distance)
-    if nodes <= _MOST_NODES_EXACT:
+    if exact and nodes <= _MOST_NODES_EXACT:
         best = _improve(_make_programme(demands, waves, max_distance), best)
     return np.asarray(best.circuits.sum(axis=0).round(), np.int64)
 

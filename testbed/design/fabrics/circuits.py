@@ -43,7 +43,8 @@ def make_circuits(
         return make_single_host_fabric(request)
     # Together, because a switch checks its dark time against the period.
     switch = replace(make(), controller=controller, delay_s=request.options.reconfiguration_s)
-    return ChosenFabric(request.name, switch.fabric(), request.host_gbps, ring, circuits=switch)
+    host_gbps = switch.degree * switch.rate_gbps + switch.packet_gbps
+    return ChosenFabric(request.name, switch.fabric(), host_gbps, ring, circuits=switch)
 
 
 def remember(allocate: Callable[[Floats], Integers]) -> Allocator:

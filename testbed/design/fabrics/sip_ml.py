@@ -14,6 +14,8 @@ from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
 WAVELENGTH_GBPS = 25.0
 LONGEST_ARC = 16
 """Nodes that a wavelength of SiP-Ring passes at most."""
+MOST_WAVELENGTHS = 10_000
+"""Wavelengths of a node of SiP-Ring at most: they are allocated one by one, in seconds."""
 
 
 def build_ocs(request: FabricRequest) -> ChosenFabric:
@@ -43,13 +45,17 @@ def build_ring(request: FabricRequest) -> ChosenFabric:
     nodes, waves = request.nodes, int(_node_gbps(request) / WAVELENGTH_GBPS) // 2 * 2
     if waves < 4:
         raise ValueError(f"{waves} wavelengths: SiP-Ring needs 4 or more, half of them each way")
+    if waves > MOST_WAVELENGTHS:
+        raise ValueError(f"{waves} wavelengths: SiP-Ring is simulated with {MOST_WAVELENGTHS} or fewer")
     neighbours = np.zeros((nodes, nodes), np.int64)
     for step in (1, -1):
         neighbours[np.arange(nodes), (np.arange(nodes) + step) % nodes] = 1
     np.fill_diagonal(neighbours, 0)
+    # Integer programming takes seconds, too long for circuits that are chosen hundreds of times.
+    has_time = controller_of(request, "per-iteration").when in ("once", "per-iteration")
 
     def allocate(wanted: Floats) -> Integers:
-        return neighbours + ring_circuits(wanted, waves - 2, LONGEST_ARC)
+        return neighbours + ring_circuits(wanted, waves - 2, LONGEST_ARC, exact=has_time)
 
     cost = circuit_switch_cost(nodes, request.degree, _node_gbps(request) / request.degree)
     return make_circuits(

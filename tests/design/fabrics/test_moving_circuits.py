@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from testbed.design.circuits import wavelengths
 from testbed.design.evaluation.job import open_job
 from testbed.design.evaluation.simulation import simulate_on
 from testbed.design.fabrics.fabric_list import build_fabric
@@ -86,6 +87,22 @@ def test_more_wavelengths_are_never_slower(fabric):
     assert times[0] > times[-1]
 
 
+@pytest.mark.parametrize(
+    ("fabric", "waves", "host_gbps"),
+    [
+        ("sip-ocs", 7, 175),
+        ("sip-ring", 7, 150),
+        ("sip-ocs", 0, 400),
+        ("sip-ring", 0, 400),
+        ("mixnet", 0, 400),
+    ],
+)
+def test_a_host_has_the_rate_of_its_circuits_and_packets(fabric, waves, host_gbps):
+    request = FabricRequest(fabric, 8, 4, 100.0, options=FabricOptions(wavelengths=waves))
+
+    assert build_fabric(request).host_gbps == host_gbps
+
+
 def test_a_controller_moves_circuits_of_any_fabric():
     moves = {
         controller: run("moe", "mixnet", skew=1.0, controller=controller)[1].reconfigurations
@@ -94,6 +111,21 @@ def test_a_controller_moves_circuits_of_any_fabric():
 
     assert (moves["once"], moves["per-iteration"]) == (0, 1)
     assert min(moves["every:50"], moves["per-layer"]) > 1
+
+
+@pytest.mark.parametrize(
+    ("controller", "programmes"), [("per-iteration", 1), ("once", 1), ("per-layer", 0), ("every:50", 0)]
+)
+def test_circuits_that_move_often_are_rounded_without_integer_programming(
+    monkeypatch, controller, programmes
+):
+    called = []
+    monkeypatch.setattr(wavelengths, "_improve", lambda _, rounded: called.append(1) or rounded)
+
+    _, execution = run("moe", "sip-ring", skew=1.0, controller=controller)
+
+    assert execution.payload_bytes > 0
+    assert len(called) == programmes
 
 
 @pytest.mark.parametrize(
@@ -116,7 +148,11 @@ def test_controllers_that_cannot_be_are_refused(options, message):
 
 @pytest.mark.parametrize(
     ("fabric", "degree", "options", "message"),
-    [("sip-ring", 4, {"wavelengths": 3}, "needs 4 or more"), ("mixnet", 1, {}, "2 links or more")],
+    [
+        ("sip-ring", 4, {"wavelengths": 3}, "needs 4 or more"),
+        ("sip-ring", 4, {"wavelengths": 10**8}, "10000 or fewer"),
+        ("mixnet", 1, {}, "2 links or more"),
+    ],
 )
 def test_fabrics_that_cannot_be_are_refused(fabric, degree, options, message):
     with pytest.raises(TopologyError, match=message):
