@@ -23,6 +23,7 @@ from testbed.design.fabrics.fabric_list import FABRICS, find_kind, is_of_gpus, i
 from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
+    from sim.models.network.execution.circuits import CircuitSwitch
     from testbed.design.evaluation.job import Job
     from testbed.design.evaluation.simulation import Execution
     from testbed.design.fabrics.kind import ChosenFabric
@@ -79,6 +80,45 @@ class CheckpointTimes:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CircuitMoves:
+    """Circuits that move: how many of `rate_gbps` a node has each way, and the `controller` that moves them.
+
+    They are dark for `reconfiguration_ms`; `period_ms` is that of the controller `every`.
+    """
+
+    count: int
+    rate_gbps: float
+    controller: Literal["once", "per-iteration", "every", "per-layer"]
+    period_ms: float | None = field(default=None, metadata=OMIT_NONE)
+    hysteresis: float
+    look_ahead: int
+    reconfiguration_ms: float
+
+    @classmethod
+    def of(cls, switch: CircuitSwitch) -> CircuitMoves:
+        """Return the circuits of a switch."""
+        controller = switch.controller
+        return cls(
+            count=switch.degree,
+            rate_gbps=switch.rate_gbps,
+            controller=controller.when,
+            period_ms=controller.period_s * 1e3 if controller.when == "every" else None,
+            hysteresis=controller.hysteresis,
+            look_ahead=controller.look_ahead,
+            reconfiguration_ms=switch.delay_s * 1e3,
+        )
+
+    def lines(self, moves: int, outage_ms: float) -> Iterator[str]:
+        """Yield a line for people, with how often circuits moved and how long they were dark in all."""
+        from lightbed.wording import count_noun
+
+        period = f":{self.period_ms:g}" if self.period_ms else ""
+        circuits = f"{count_noun(self.count, 'circuit')} of {self.rate_gbps:g} Gbit/s each way"
+        dark = f"{count_noun(moves, 'move')}, dark for {outage_ms:.3f} ms in all"
+        yield f"{circuits}, controller {self.controller}{period}: {dark}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class SimulationDocument(Figures, JobDocument):
     """An iteration of a job on a fabric. `host_gbps` is set if every server has one link, to a switch.
 
@@ -90,6 +130,7 @@ class SimulationDocument(Figures, JobDocument):
     host_gbps: float | None = field(default=None, metadata=OMIT_NONE)
     routes: str | None = field(default=None, metadata=OMIT_NONE)
     strides: tuple[int, ...] | None = field(default=None, metadata=OMIT_NONE)
+    circuits: CircuitMoves | None = field(default=None, metadata=OMIT_NONE)
     checkpoint: CheckpointTimes | None = field(default=None, metadata=OMIT_NONE)
     links: tuple[LinkTraffic, ...]
 
@@ -118,6 +159,8 @@ class SimulationDocument(Figures, JobDocument):
             yield f"all rounds of a ring are simulated as one flow{late} ({exact}--rounds: each round)"
         if self.exchanges == "whole":
             yield "an all-to-all is simulated as its load of links (--fluid: message by message)"
+        if self.circuits:
+            yield from self.circuits.lines(self.reconfigurations, self.outage_ms)
         if self.checkpoint:
             yield from self.checkpoint.lines()
         yield f"cost {self.cost_usd:,} USD{' (prices recalled, not checked)' if self.prices_recalled else ''}"
@@ -267,10 +310,11 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
 def _fabric_keys(setting: FabricSetting, fabric: ChosenFabric) -> dict[str, Any]:
     if is_switched(fabric.name):
         return {"fabric": fabric.name, "host_gbps": fabric.host_gbps}
-    plan = setting.job.plan
+    plan, moving = setting.job.plan, fabric.circuits
     has_planned_routes = plan is not None and fabric.fabric.weights is not None
     return {
         "fabric": fabric.name,
         "routes": ("planned" if plan.routes else "found") if plan and has_planned_routes else None,
         "strides": tuple(fabric.topology.strides) if fabric.topology else None,
+        "circuits": CircuitMoves.of(moving) if moving else None,
     }

@@ -137,7 +137,7 @@ def test_circuits_that_move_often_are_rounded_without_integer_programming(
         ({"controller": "every:0"}, "above 0 s"),
         ({"controller": "every:5"}, "choose a longer period"),
         ({"controller": "every:nan"}, "above 0 s"),
-        ({"controller": "once", "hysteresis": 1.0}, "have no hysteresis"),
+        ({"controller": "once", "hysteresis": 1.0}, "has no hysteresis"),
         ({"look_ahead": 1}, "use per-layer"),
     ],
 )

@@ -11,6 +11,7 @@ import numpy as np
 
 from lightbed.compiled import AVAILABLE, compile_function
 from sim.models.network.engine.program import (
+    ARMED,
     BEGINS,
     DIRTY,
     DONE,
@@ -42,7 +43,7 @@ else:
 
 FINISHED, PAUSED, STALLED, FULL, WOKE = range(5)
 """Reasons to leave the loop: all tasks ended; `until_s` reached; nothing can move; the trace must be emptied; a watched
-task began or ended."""
+task began or ended, or every moving flow waits."""
 
 _KINDS: Any = np.arange(4)
 COMPUTED, BEGIN, DATA, ARRIVED = _KINDS
@@ -91,6 +92,9 @@ def run(
         if number[IDLE] and when_s > clock[0] + TICK_S:
             occupy_devices(program, state)
             continue
+        if number[ARMED] and number[FLOWS] and flow_s == np.inf and when_s > clock[0] + TICK_S:
+            number[ARMED] = 0
+            return WOKE
         if when_s == np.inf:
             return STALLED
         if when_s > until_s:

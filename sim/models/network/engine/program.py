@@ -20,13 +20,12 @@ Indices = NDArray[np.int32]
 MAX_COUNT = 2**31
 """Largest number of paths, links and entries, so that `Indices` can hold their numbers."""
 
-FLOWS, TIMERS, ORDER, READY_IN, READY_OUT, DONE, FLOW_ROWS, RATE_ROWS, DIRTY, STAMP, SHARES, IDLE, WOKEN = (
-    range(13)
-)
+FLOWS, TIMERS, ORDER, READY_IN, READY_OUT, DONE, FLOW_ROWS = range(7)
+RATE_ROWS, DIRTY, STAMP, SHARES, IDLE, WOKEN, ARMED = range(7, 14)
 """Indices into `State.number`: moving flows; pending timers, and timers set so far; tasks that became ready, and how
 many of these were started; tasks that ended; rows of the two traces; links whose flows changed; the last stamp of
 `free_mark` and `touch_mark`; how often rates were computed; idle devices with queued tasks; whether a
-watched task has begun or ended."""
+watched task has begun or ended; whether to leave the loop, once, when no moving flow has a rate."""
 
 
 BEGINS, ENDS = 1, 2
@@ -97,7 +96,7 @@ class State(NamedTuple):
     due_s: Floats
     """(1,) when the rates must be computed at the latest, if links are dirty"""
     number: Integers
-    """(13,) counters; the module's constants name the indices"""
+    """(14,) counters; the module's constants name the indices"""
     watch: Integers
     """(tasks,) `BEGINS` to leave the loop when a communication begins, `ENDS` when it ends, or their sum"""
     waits_for: Integers
@@ -274,7 +273,7 @@ def _sizes(program: Program) -> tuple[int, int, int, int, int]:
 def _ready_tasks(program: Program) -> tuple[Integers, Integers]:
     """Return the counters, and an array (tasks,) that begins with the tasks without predecessors."""
     first_tasks = np.flatnonzero(program.task_after == 0)
-    number, ready = integers(13), integers(program.task_s.size)
+    number, ready = integers(14), integers(program.task_s.size)
     number[READY_IN] = first_tasks.size
     ready[: first_tasks.size] = first_tasks
     return number, ready

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.allreduce.algorithms import Algorithm, ring
-from sim.models.network.engine.program import BEGINS, ENDS, Routes
+from sim.models.network.engine.program import ARMED, BEGINS, ENDS, Routes
 from sim.models.network.execution.lowering import Lowered, lower
 from sim.models.network.execution.simulation import Execution, Run, Stalled
 from sim.models.network.fabrics.cost import Cost, circuit_switch_cost
@@ -73,9 +73,11 @@ class Controller:
         if not 0 <= self.hysteresis < float("inf") or self.look_ahead < 0:
             raise ValueError("hysteresis and look-ahead must be 0 or more")
         if self.hysteresis and self.when in ("once", "per-iteration"):
-            raise ValueError(f"circuits that move {self.when} have no hysteresis")
+            raise ValueError(
+                f"controller {self.when} has no hysteresis, because circuits do not move during an iteration"
+            )
         if self.look_ahead and self.when != "per-layer":
-            raise ValueError(f"a controller {self.when} does not look ahead: use per-layer")
+            raise ValueError(f"controller {self.when} does not look ahead: use per-layer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +179,11 @@ class CircuitSwitch:
         on_circuits = np.divide(wanted_bytes, circuits * rate, out=np.zeros(wanted_bytes.shape), where=lit)
         rest = np.where(lit, 0.0, wanted_bytes)
         np.fill_diagonal(rest, 0.0)
+        on_circuits_s = float(on_circuits.max(initial=0.0))
+        busiest = float(max(rest.sum(axis=0).max(), rest.sum(axis=1).max()))
         if self.packet_gbps:
-            busiest = max(rest.sum(axis=0).max(), rest.sum(axis=1).max())
-            rest_s = float(busiest) / (self.packet_gbps * 1e9 / 8)
-        else:
-            busiest = max(rest.sum(axis=0).max(), rest.sum(axis=1).max())
-            rest_s = float(busiest) / (self.degree * rate) + self.delay_s * bool(busiest)
-            return float(on_circuits.max(initial=0.0)) + rest_s
-        return max(float(on_circuits.max(initial=0.0)), rest_s)
+            return max(on_circuits_s, busiest / (self.packet_gbps * 1e9 / 8))
+        return on_circuits_s + busiest / (self.degree * rate) + self.delay_s * (busiest > 0)
 
     def _forward_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
         """Return the seconds of the fullest circuit on shortest paths."""
@@ -302,8 +301,8 @@ def _move_at_begin(plant: _Plant) -> None:
         return
     if not plant.run.run_until(np.inf):
         raise Stalled(
-            f"some pairs have no circuit, and circuits move {plant.switch.controller.when}: choose a controller that "
-            "moves them more often, or more circuits"
+            f"some pairs have no circuit, and controller {plant.switch.controller.when} does not move circuits during "
+            "an iteration: choose a controller that moves them more often, or more circuits"
         )
 
 
@@ -334,7 +333,7 @@ def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
     last = decided = -1
     # What has ended and moved when all flows waited for a circuit; the same a second time means that none ever comes.
     progress: tuple[float, ...] = ()
-    is_stuck = False
+    is_stuck = may_move = False
     while True:
         begun = communicates & ~np.isnan(state.begin_s)
         last = int(layers[begun].max(initial=last))
@@ -346,7 +345,9 @@ def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
             if is_stuck:
                 demands = [plant.demand()]
                 left = float(plant.run.moving()[1].sum())
-                if progress == (progress := (plant.run.progress(), float(state.link_bytes.sum()), left)):
+                before, progress = progress, (float(state.link_bytes.sum()), left, plant.run.progress())
+                may_move = before != progress
+                if not may_move and not plant.run.woke:
                     raise Stalled(f"at {plant.now_s * 1e3:.3f} ms no circuit helps: increase the degree")
             else:
                 demands = [plant.demand(communicates & (begun | (layers <= first)))]
@@ -356,9 +357,12 @@ def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
             if demands[0].any() and plant.move(plant.choose(demands, may_stay=not is_stuck)):
                 return
         state.watch[communicates] = ends + BEGINS * (layers[communicates] > decided)
+        # Where circuits have just moved in vain, other tasks have to end before they can help.
+        state.number[ARMED] = armed = int(may_move or not is_stuck)
         if plant.run.run_until(np.inf):
             return
-        is_stuck = not plant.run.woke
+        is_stuck = not plant.run.woke or state.number[ARMED] < armed
+        state.number[ARMED] = 0
 
 
 def communication_layers(graph: TaskGraph) -> Integers:

@@ -84,6 +84,18 @@ def test_circuits_of_a_layer_move_on_when_its_flows_wait():
     assert execution.reconfigurations == 2
 
 
+def test_flows_that_wait_get_circuits_while_other_servers_compute():
+    job = TaskGraphBuilder(NODES)
+    job.compute(3, 10.0)
+    job.transfer(0, 1, GB)
+    job.transfer(0, 2, GB)
+    switch = CircuitSwitch(NODES, 1, 8, Controller("per-layer"), 0.1)
+
+    execution = simulate_circuits(job.build(), switch, latency=NO_LATENCY)
+
+    assert sorted(execution.end_s.tolist()) == pytest.approx([1.1, 2.2, 10.0])
+
+
 def test_look_ahead_moves_circuits_while_servers_compute():
     late, early = (
         run([THERE, ASIDE], Controller("per-layer", look_ahead=ahead), compute_s=0.5) for ahead in (0, 1)
@@ -137,7 +149,7 @@ def test_dark_times_reach_from_nanoseconds_to_minutes():
     ("make", "message"),
     [
         (lambda: Controller("every", 0.0), "period_s is 0.0"),
-        (lambda: Controller("once", hysteresis=1), "have no hysteresis"),
+        (lambda: Controller("once", hysteresis=1), "has no hysteresis"),
         (lambda: Controller("every", look_ahead=1), "use per-layer"),
         (lambda: Controller(look_ahead=-1), "0 or more"),
         (lambda: CircuitSwitch(4, 2, 8, forwarding=True, packet_gbps=1), "no packet switch"),
