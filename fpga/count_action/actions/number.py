@@ -19,6 +19,7 @@ from fpga.count_action.actions.kind import (
 from fpga.count_action.actions.proof import CLOCKED, Check, Proof
 from fpga.count_action.defaults import beat_width, number_width
 from fpga.count_action.diagnostics import Diagnostics, find_out_of_range, make_diagnostic, quote
+from fpga.count_action.graph import Graph
 from fpga.count_action.model import MAX_WIDTH, Action, ActionKind, Datapath, Module
 
 
@@ -114,6 +115,16 @@ class Store(Kind):
         if len(action.refs) != 1:
             message = f"{quote(action.output)} stores {len(action.refs)} samples"
             yield make_diagnostic(action.at, message, "Store one sample or formula.")
+
+    def find_broken_rules(self, graph: Graph) -> Diagnostics:
+        """Yield an error for each `last` of a stream that can be more than 1: the text has a condition there."""
+        for module in graph.datapath.modules:
+            for action in module.drives(ActionKind.STORE):
+                if action.part_of and action.output == f"{action.part_of}_last":
+                    source = graph.source(action.refs[0])
+                    if source.signed or source.width > 1:
+                        message = f"the `last` of {quote(action.part_of)} has values besides 0 and 1 (R18)"
+                        yield make_diagnostic(action.at, message, "Store a condition, such as `!= 0`.")
 
     def describe(self, action: Action, name: str) -> str:
         if action.part_of == action.on:

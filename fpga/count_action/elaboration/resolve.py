@@ -135,14 +135,15 @@ class Beats:
         ):
             source = self._source(module, operand)
             return source if operand.lane is None else replace(source, lanes=1)
-        width, signed = bits_for(*self._interval(module, operand))
+        width, signed = bits_for(*self.interval(module, operand))
         return Shape(1, width, signed)
 
-    def _interval(self, module: FlatModule, operand: FlatOperand) -> Interval:
+    def interval(self, module: FlatModule, operand: FlatOperand) -> Interval:
+        """Return the interval of a formula, or of a part of one."""
         if isinstance(operand, int):
             return operand, operand
         if isinstance(operand, FlatFormula):
-            return combine(operand.operator, [self._interval(module, each) for each in operand.operands])
+            return combine(operand.operator, [self.interval(module, each) for each in operand.operands])
         if stored := self._names.find_stored(module, operand, inner=True):
             return interval_of_bits(
                 _find_stored_width(self._names.modules[stored.module], stored), signed=False
@@ -208,7 +209,20 @@ def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) 
         return
     if context == "sample" and reference.suffix != "data":
         message = f"{shown} is a stream, and this position needs its samples"
-        raise Refused(reference.at, message, f"Write {reference}.data.")
+        hint = f"Write {reference}.data."
+        if reference.suffix == "valid":
+            message = (
+                f"{quote(f'{reference}.valid')} says whether there is a beat, and this position needs samples"
+            )
+            hint = f"Write {reference}.data for the samples, or `{reference}.valid == 1` for the bit."
+        raise Refused(reference.at, message, hint)
+    if context == "condition" and reference.suffix == "data":
+        lane = "" if reference.lane is None else f"[{reference.lane}]"
+        sample = f"{reference}.data{lane}"
+        message = f"{quote(sample)} is a sample, and a condition needs a comparison"
+        raise Refused(
+            reference.at, message, f"Write `{sample} != 0`, or {reference}.valid for whether there is a beat."
+        )
     if context != "sample" and reference.suffix != "valid":
         what = "counts its beats" if context == "sum" else "needs a bit"
         raise Refused(
@@ -340,7 +354,10 @@ class _Resolver:
         on = find_count(module, action)
         if action.cleared is not None:
             return self._clear(module, action.cleared, on, action)
-        refs = [ref for operand in action.samples for ref in self._refs(module, operand, "sample", values)]
+        samples = action.samples
+        if action.part_of and action.name == f"{action.part_of}_last":
+            samples = tuple(self._as_condition(module, each) for each in samples)
+        refs = [ref for operand in samples for ref in self._refs(module, operand, "sample", values)]
         beat = self._beats.beat_of(module, action)
         if not action.samples and on in counts:
             formulas = self._find_choice(module, action, counts[on], beat.lanes)
@@ -358,6 +375,16 @@ class _Resolver:
             **action.numbers,
             **action.words,
         )
+
+    def _as_condition(self, module: FlatModule, operand: FlatOperand) -> FlatOperand:
+        """Return an operand as a condition: itself if it can only be 0 or 1, otherwise whether it is not 0."""
+        low, high = self._beats.interval(module, operand)
+        if low >= 0 and high <= 1:
+            return operand
+        assert not isinstance(operand, int)
+        alone = isinstance(operand, FlatFormula) and operand.operator == "max" and len(operand.operands) == 1
+        value = operand.operands[0] if alone and isinstance(operand, FlatFormula) else operand
+        return FlatFormula("!=", (value, 0), operand.at)
 
     def _find_choice(self, module: FlatModule, action: FlatAction, count: Count, lanes: int) -> list[Operand]:
         """Return the formulas that an action without samples sends or stores for an arbiter (R19).

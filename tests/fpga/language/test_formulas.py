@@ -127,9 +127,10 @@ def test_properties_change_no_digest():
     assert plain != stated
 
 
-def test_a_name_by_itself_is_a_flag_even_if_a_target_is_called_so():
+def test_a_declared_flag_is_a_flag_even_if_a_target_has_its_name():
     module = parse_text(
-        "module m { counts: { n: sum x.valid over cycles while go } targets: { go: 3 } }", "t.ca"
+        "module m { inputs: { flag go } counts: { n: sum x.valid over cycles while go } targets: { go: 3 } }",
+        "t.ca",
     ).datapath.modules[0]
     assert module.counts[0].gate == (Condition(Ref("go")),)
     assert module.values == ()

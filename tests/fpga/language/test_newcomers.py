@@ -10,6 +10,7 @@ from fpga.count_action import CountActionError, parse_text
 
 M = "module m { "
 A = "inputs: { stream a of 8 bits; stream b of 8 bits } "
+X = "inputs: { stream x of 2 lanes of 8 bits; number n of 4 bits; flag f[1 to 3] } "
 CASES = [
     (M + "counts: { sum a.valid + b.valid by turn } targets: { 1 } }", 1, 47, "unexpected `turn`", "Write `by turns` or `by priority`."),
     (M + "counts: { sum a.valid + b.valid over cycles by turns } targets: { 1 } }", 1, 56, "unexpected `by`", "The order in a count is: terms, `by`, `over cycles`, `at most`, `to`,"),
@@ -68,6 +69,27 @@ CASES = [
     ("use m; module m { counts: { sum x } targets: { 1 } }", 1, 6, "unexpected `;`", "Give the instance a name: `use MODULE as NAME;`."),
     ("module m() { counts: { sum x } targets: { 1 } }", 1, 10, "unexpected `)`", "Write a name: letters, digits and underscores. Omit empty brackets."),
     (M + "counts: { sum x } targets: { -3 } }", 1, 41, "a target of -3 is never reached (R3)", "Write `never` if that is intended."),
+    # names that are targets, elements of single values, samples in place of conditions
+    (M + "counts: { sum x while t0 } targets: { t0: 3 } }", 1, 34, "`t0` is a target, and a target alone is neither a condition nor a sample", "Write `t0 != 0` or `max(t0, 0)`; for an input of that name, declare `flag t0`."),
+    (M + "counts: { sum t0 over cycles } targets: { t0: 3 } }", 1, 26, "`t0` is a target, and a target alone is neither a condition nor a sample", "Write `t0 != 0` or `max(t0, 0)`; for an input of that name, declare `flag t0`."),
+    (M + "counts: { sum x while not t0 } targets: { t0: 3 } }", 1, 38, "`t0` is a target, and a target alone is neither a condition nor a sample", "Write `t0 != 0` or `max(t0, 0)`; for an input of that name, declare `flag t0`."),
+    (M + "counts: { sum x } targets: { t0: 1 } actions: { store t0 as y } }", 1, 66, "`t0` is a target, and a target alone is neither a condition nor a sample", "Write `t0 != 0` or `max(t0, 0)`; for an input of that name, declare `flag t0`."),
+    (M + "counts: { sum x while t0[1] } targets: { t0: 1 } }", 1, 34, "`t0` is one value of `m` and has no element 1", "Write `t0 != 0` or `max(t0, 0)`; for an input of that name, declare `flag t0`."),
+    (M + "counts: { c: sum x over cycles while c[0] } targets: { 3 } }", 1, 49, "`c` is one value of `m` and has no element 0", "Write c."),
+    (M + "counts: { sum x while layer[1] } targets: { 1 } actions: { advance layer modulo 3 } }", 1, 34, "`layer` is one value of `m` and has no element 1", "Write layer."),
+    (M + X + "counts: { sum n[1] over cycles } targets: { at least 3 } }", 1, 104, "`n` is one number of 4 bits and has no element 1", "Write n, or declare several: number n[1 to 4] of 4 bits."),
+    (M + X + "counts: { sum n[0] over cycles } targets: { at least 3 } }", 1, 104, "`n` is one number of 4 bits and has no element 0", "Write n, or declare several: number n[1 to 4] of 4 bits."),
+    (M + X + "counts: { sum x.valid over cycles while n[3] == 1 } targets: { 3 } }", 1, 130, "`n` is one number of 4 bits and has no element 3", "Write n, or declare several: number n[1 to 4] of 4 bits."),
+    (M + X + "counts: { sum x.valid over cycles while x.data[1] } targets: { 3 } }", 1, 130, "`x.data[1]` is a sample, and a condition needs a comparison", "Write `x.data[1] != 0`, or x.valid for whether there is a beat."),
+    (M + X + "counts: { sum x.valid over cycles while not x.data[2] } targets: { 3 } }", 1, 134, "`x.data[2]` is a sample, and a condition needs a comparison", "Write `x.data[2] != 0`, or x.valid for whether there is a beat."),
+    (M + X + "counts: { sum x.valid over cycles while x.data } targets: { 3 } }", 1, 130, "`x.data` is a sample, and a condition needs a comparison", "Write `x.data != 0`, or x.valid for whether there is a beat."),
+    (M + X + "counts: { sum x.valid over cycles } targets: { 3 } actions: { stream x.valid } }", 1, 159, "`x.valid` says whether there is a beat, and this position needs samples", "Write x.data for the samples, or `x.valid == 1` for the bit."),
+    (M + X + "counts: { sum x.valid over cycles } targets: { 3 } actions: { store x.valid as y } }", 1, 158, "`x.valid` says whether there is a beat, and this position needs samples", "Write x.data for the samples, or `x.valid == 1` for the bit."),
+    (M + X + "counts: { sum x.valid over cycles } targets: { 3 } actions: { stream x.data last x.data } }", 1, 171, "`x.data` has 2 lanes, and no index says which one", "Write x.data[1], or a range."),
+    (M + X + "counts: { sum x.valid over cycles while f } targets: { 3 } }", 1, 130, "`f` has elements 1 to 3, and no index says which one", "Write f[1], or f[i] (i = 1 to 3)."),
+    (M + "inputs: { stream DAC[1 to 4] of 8 bits } counts: { sum DAC.valid } targets: { 4 } }", 1, 67, "`DAC` has elements 1 to 4, and no index says which one", "Write DAC[1].valid, or DAC[i].valid (i = 1 to 4)."),
+    (M + "inputs: { stream DAC[1 to 4] of 8 bits } counts: { sum DAC[i].valid (i = 1 to 4) } targets: { 4 } actions: { stream DAC.data } }", 1, 128, "`DAC` has elements 1 to 4, and no index says which one", "Write DAC[1].data, or DAC[i].data (i = 1 to 4)."),
+    (M + X + "counts: { sum x.data over cycles } targets: { 3 } }", 1, 104, "`x` is a stream, and `sum` counts its beats", "Write x.valid."),
 ]  # fmt: skip
 
 

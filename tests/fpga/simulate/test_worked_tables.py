@@ -261,13 +261,17 @@ def test_tables():
 def test_at_least():
     pytest.importorskip("lark")
     rows = table("R16")
-    text = """module m { inputs: { number x of 2 bits } counts: { sum x over cycles; sum x over cycles }
-      targets: { at least 3; at least 3 carry } }"""
+    text = """module m { inputs: { number x of 2 bits }
+      counts: { sum x over cycles; sum x over cycles; sum x over cycles at most 1 }
+      targets: { at least 3; at least 3 carry; at least 1 carry } }"""
     cycles = run(parse_text(text).datapath, x_i=numbers(rows["increment"]))
-    for place, label in enumerate(["v (target at least 3)", "v (target at least 3 carry)"]):
+    bounded = "v (target at least 1 carry, `at most 1`)"
+    for place, label in enumerate(["v (target at least 3)", "v (target at least 3 carry)", bounded]):
         assert [cycle.counts[place].value for cycle in cycles] == numbers(rows[label])
         assert [int(cycle.counts[place].fires) for cycle in cycles] == fires(rows[label])
     assert port(cycles, "overshoot_o") == [0] * 4
+    saturated = numbers(rows["saturated (register) of the count `at most 1`"])
+    assert [each >> 2 & 1 for each in port(cycles, "saturated_o")] == saturated
 
 
 def test_up_and_down():
@@ -299,7 +303,17 @@ def test_ends_of_packets():
     assert port(cycles, "m_kind_o") == numbers(rows["kind: `store x.data` at the first beat of each packet"])
 
 
-@pytest.mark.parametrize("how", ["by priority", "by turns", "by turns until last"])
+@pytest.mark.parametrize("condition", ["x.data", "n", "x.data + n - n"])
+def test_the_end_of_a_packet_is_a_condition_and_no_lowest_bit(condition):
+    pytest.importorskip("lark")
+    text = f"""module m {{ inputs: {{ stream x of 8 bits; number n of 4 bits }}
+      counts: {{ sum x.valid over cycles }} targets: {{ 1 }} actions: {{ stream x.data last {condition} as y }} }}"""
+    values = {"x_data_i": [2, 0, 1, 4, 0], "n_i": [2, 0, 1, 4, 0]}
+    cycles = run(parse_text(text).datapath, x_valid_i=[1] * 5, **values, m_y_ready_i=[1] * 5)
+    assert port(cycles, "m_y_last_o") == [0, 1, 0, 1, 1]
+
+
+@pytest.mark.parametrize("how", ["by priority", "by turns", "by turns until last", "by priority until last"])
 def test_choice_among_streams(how):
     pytest.importorskip("lark")
     rows = table("R19")
@@ -318,6 +332,18 @@ def test_choice_among_streams(how):
     taken = ["a" if a else "b" for a in ready["a"]]
     assert port(cycles, "m_y_data_o") == [0] + [beats[f"{x}_data_i"][c] for c, x in enumerate(taken[:5])]
     assert port(cycles, "m_y_last_o") == [0] + [driven[f"{x}_last_i"][c] for c, x in enumerate(taken[:5])]
+
+
+def test_the_turn_of_a_priority_is_the_stream_of_the_last_beat():
+    pytest.importorskip("lark")
+    text = """module m { inputs: { stream a of 8 bits with last; stream b of 8 bits with last }
+      counts: { one: sum a.valid + b.valid by priority until last } targets: { 1 } }"""
+    driven = {"a_valid_i": [0, 1, 1, 0, 1], "b_valid_i": [1, 1, 0, 0, 1], "a_last_i": [1] * 5}
+    cycles = run(parse_text(text).datapath, **driven, b_last_i=[0, 1, 1, 1, 1])
+    assert port(cycles, "a_ready_o") == [0, 0, 1, 0, 1]
+    assert port(cycles, "b_ready_o") == [1, 1, 0, 0, 0]
+    assert port(cycles, "m_one_turn_o") == [0, 1, 1, 0, 0]
+    assert port(cycles, "m_one_open_o") == [0, 1, 0, 0, 0]
 
 
 def test_buffered_streams():
