@@ -150,7 +150,8 @@ class Operation:
     """A formula: an operator and its operands, computed exactly in every cycle (R13).
 
     Operators are `+ - max min`, the comparisons `== != < <= > >=`, `and or not`, `if` (condition, value, other
-    value), `table` (index, first entry, further entries; 0 outside the table), and of a single reference: `valid` (of
+    value), `table` (index, first entry, further entries; 0 outside the table), `<<` and `>>` (value, constant), `slice`
+    (value, highest and lowest bit), `concat` (slices, the highest first), and of a single reference: `valid` (of
     a stream), `count` (the register of a count) and `target` (a target in force).
     """
 

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 
 from fpga.count_action import arbitration
-from fpga.count_action.expressions import COMPARISONS
+from fpga.count_action.expressions import COMPARISONS, bits_for
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
     Action,
@@ -256,7 +256,9 @@ class _Maker:
             limit = self.kept(Operation("+", (own, self.random.randint(0, 2))))
         else:
             limit = None if place else self.kept(Operation("min", (self.random.randint(1, 9),)))
-        return replace(count, terms=count.terms[place:], taken=count.terms[:place], bound=limit)
+        # What only a larger increment reached has to fit now.
+        width = max(count.width, self.here.target(count.target).reset.bit_length())
+        return replace(count, terms=count.terms[place:], taken=count.terms[:place], bound=limit, width=width)
 
     def gate(self, count):
         gate = list(count.gate)
@@ -282,7 +284,13 @@ class _Maker:
     def number(self, depth):
         if depth == 0 or self.likely(0.2):
             return self.random.randint(0, 9) if self.likely(0.3) else self.leaf()
-        operator = self.random.choice([*ARITHMETIC, "if", "table"])
+        operator = self.random.choice([*ARITHMETIC, "if", "table", "<<", ">>", "slice", "concat"])
+        if operator in {"<<", ">>"}:
+            return Operation(operator, (self.number(0), self.random.randint(0, 6)))
+        if operator == "slice":
+            return self.slice()
+        if operator == "concat":
+            return Operation("concat", tuple(self.slice() for _ in range(self.random.randint(1, 3))))
         if operator == "table":
             return Operation(
                 "table", (self.leaf(), *(self.number(0) for _ in range(self.random.randint(1, 4))))
@@ -291,6 +299,13 @@ class _Maker:
             return Operation("if", (self.condition(0), self.number(depth - 1), self.number(0)))
         many = self.random.choice([1, 2, 3]) if operator in {"max", "min"} else 2
         return Operation(operator, tuple(self.number(depth - 1) for _ in range(many)))
+
+    def slice(self):
+        """Return some of the bits of a value, at most 16 (R23)."""
+        value = self.number(0) if self.likely(0.5) else Operation("-", (self.leaf(), self.leaf()))
+        width = 4 if isinstance(value, int) else bits_for(*self.graph.interval(value))[0]
+        low = self.random.randrange(width)
+        return Operation("slice", (value, self.random.randint(low, min(width - 1, low + 15)), low))
 
     def leaf(self):
         what = self.random.random()

@@ -95,7 +95,10 @@ class Externals:
         if signal.kind is SignalKind.NUMBER and is_single and reference.index is not None:
             name, bits = reference.name, f"{signal.width} bits"
             message = f"{quote(name)} is one number of {bits} and has no element {reference.index}"
-            hint = f"Write {name}, or declare several: number {name}[1 to 4] of {bits}."
+            bit = f"{name}[{reference.index}:{reference.index}]"
+            hint = (
+                f"For a bit write {bit} in a formula; for several numbers declare {name}[1 to 4] of {bits}."
+            )
             raise Refused(reference.at, message, hint)
         if reference.index is None:
             if signal.size > 1:

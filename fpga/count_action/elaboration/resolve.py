@@ -143,7 +143,12 @@ class Beats:
         if isinstance(operand, int):
             return operand, operand
         if isinstance(operand, FlatFormula):
-            return combine(operand.operator, [self.interval(module, each) for each in operand.operands])
+            parts = [
+                self.interval(module, each)
+                for each in operand.operands
+                for _ in range(self._lanes(module, each) if operand.operator == "concat" else 1)
+            ]
+            return combine(operand.operator, parts)
         if stored := self._names.find_stored(module, operand, inner=True):
             return interval_of_bits(
                 _find_stored_width(self._names.modules[stored.module], stored), signed=False
@@ -154,6 +159,12 @@ class Beats:
             return interval_of_bits(lanes, signed=False)
         source = self._source(module, operand)
         return interval_of_bits(source.width, signed=source.signed)
+
+    def _lanes(self, module: FlatModule, operand: FlatOperand) -> int:
+        """Return the number of values of an operand: several for all lanes of a beat."""
+        if not isinstance(operand, FlatReference) or operand.suffix != "data" or operand.lane is not None:
+            return 1
+        return self._source(module, operand).lanes
 
     def _source(self, module: FlatModule, reference: FlatReference) -> Shape:
         target = self._names.resolve(module, reference)
@@ -323,8 +334,15 @@ class _Resolver:
         if isinstance(operand, int):
             return [operand]
         if isinstance(operand, FlatFormula):
-            many = operand.operator in {"max", "min"}
-            parts = [part for each in operand.operands for part in self._operands(module, each, several=many)]
+            if operand.operator == "slice":
+                self._check_slice(module, operand)
+            many = operand.operator in {"max", "min", "concat"}
+            parts = []
+            for each in operand.operands:
+                resolved = self._operands(module, each, several=many)
+                if operand.operator == "concat":
+                    resolved = [self._whole_slice(module, each, part) for part in resolved]
+                parts += resolved
             return [Operation(operand.operator, tuple(parts))]
         if stored := self._names.find_stored(module, operand, inner=True):
             return [Operation(stored.operator, (Ref(stored.name, stored.module, at=operand.at),))]
@@ -336,8 +354,26 @@ class _Resolver:
         samples = list(self._beats.refs(module, operand, "sample"))
         if len(samples) > 1 and not several:
             message = f"{quote(f'{operand}.data')} has {len(samples)} lanes, and no index says which one"
-            raise Refused(operand.at, message, f"Write {operand}.data[1], or a range.")
+            hint = f"Write {operand}.data[1] for a lane, {operand}.data[1][7:0] for its bits, or a range."
+            raise Refused(operand.at, message, hint)
         return list(samples)
+
+    def _check_slice(self, module: FlatModule, formula: FlatFormula) -> None:
+        """Raise `Refused` if a slice has bits that its value does not have (R23)."""
+        value, high, _ = formula.operands
+        if isinstance(value, int) or not isinstance(high, int):
+            return
+        width, _ = bits_for(*self._beats.interval(module, value))
+        if high >= width:
+            message = f"the slice has bit {high}, and its value has bits {width - 1} to 0"
+            raise Refused(formula.at, message, f"The highest bit is [{width - 1}:{width - 1}].")
+
+    def _whole_slice(self, module: FlatModule, flat: FlatOperand, part: Operand) -> Operand:
+        """Return an operand of `concat` as a slice, which has a width: of all of its bits if it is none yet (R24)."""
+        if isinstance(part, Operation) and part.operator == "slice":
+            return part
+        width, _ = bits_for(*self._beats.interval(module, flat))
+        return Operation("slice", (part, width - 1, 0))
 
     def _pack_kept_lanes(self, module: FlatModule, reference: FlatReference, lanes: int) -> Operand:
         """Return the formula for the kept lanes of a beat as a number; the first lane is bit 0 (R18)."""

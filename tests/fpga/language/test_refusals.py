@@ -19,7 +19,7 @@ CASES = [
     ("module m { counts { sum x } }", 1, 19, "unexpected `{`; expected `:`", "Write a colon after the name of a section, a label and an index."),
     (M + "counts: { sum x sum y } }", 1, 28, "unexpected `sum`; expected `at most`, `by`, `.`, `(`, `[`, `over`, `}`,", "Put `;` between two items"),
     (M + "counts: { sum x } ", 1, 29, "unexpected end of text; expected `actions`, `always`, `assume`,", "Close every `{`, `(` and `[`."),
-    (M + "counts: { sum x } targets: { 0x10 } }", 1, 41, "unexpected character `0`", "Numbers are decimal"),
+    (M + "counts: { sum x } targets: { 0b10 } }", 1, 41, "unexpected character `0`", "Numbers are decimal"),
     (M + "count: { sum x } }", 1, 12, "unexpected `count`; expected `actions`, `always`, `assume`, `counts`,", "A module has the sections"),
     ("modul m {}", 1, 1, "unexpected `modul`; expected the end of the text, `import`, `inputs`,", "A file has"),
     ("", 1, 1, "there is no module", "Write `module NAME {...}`"),

@@ -196,6 +196,9 @@ def test_every_table_of_the_page_is_tested():
         "R19",
         "R20",
         "R21",
+        "R22",
+        "R23",
+        "R24",
     ]
 
 
@@ -381,6 +384,48 @@ def test_properties():
     for kind, name, label in (("always", "low", "count < 3"), ("never", "both", "x and count == 2")):
         holds = [int((cycle, "m", kind, name) not in broken) for cycle in range(5)]
         assert holds == numbers(rows[f"`{kind} {{ {label} }}` holds"])
+
+
+def sent_formulas(rule, inputs, **driven):
+    """Return, for each formula in backquotes of a table, what a stream sends, and what the table says."""
+    rows = table(rule)
+    formulas = [label for label in rows if label.startswith("`")]
+    samples = ", ".join(label.strip("`") for label in formulas)
+    text = f"""module m {{ inputs: {{ {inputs} }} counts: {{ sum x.valid over cycles }} targets: {{ 1 }}
+      actions: {{ stream {samples} width 20 signed }} }}"""
+    driven = {name: [*series, 0] for name, series in driven.items()}
+    cycles = run(parse_text(text).datapath, **driven, x_valid_i=[1] * 5, m_out_ready_i=[1] * 5)
+    beats = port(cycles, "m_out_data_o")[1:]
+    fields = [[beat >> 20 * place & 0xFFFFF for beat in beats] for place in range(len(formulas))]
+    sent = [[bits - (bits >> 19 << 20) for bits in field] for field in fields]
+    return sent, [numbers(rows[label]) for label in formulas]
+
+
+def test_shifts():
+    pytest.importorskip("lark")
+    data = [each & 255 for each in numbers(table("R22")["x.data (8 bits signed, always valid)"])]
+    sent, expected = sent_formulas("R22", "stream x of 8 bits signed", x_data_i=data)
+    assert len(expected) == 3
+    assert sent == expected
+
+
+def test_bit_slices():
+    pytest.importorskip("lark")
+    first = numbers(table("R23")["x.data[1] (8 bits signed, always valid)"])
+    data = [(each & 255) + (each & 1) * 0x9700 for each in first]
+    sent, expected = sent_formulas("R23", "stream x of 2 lanes of 8 bits signed", x_data_i=data)
+    assert len(expected) == 3
+    assert sent == expected
+
+
+def test_concatenation():
+    pytest.importorskip("lark")
+    rows = table("R24")
+    lanes = zip(numbers(rows["x.data[1] (8 bits, always valid)"]), numbers(rows["x.data[2]"]), strict=True)
+    data = [first + 256 * second for first, second in lanes]
+    sent, expected = sent_formulas("R24", "stream x of 2 lanes of 8 bits", x_data_i=data)
+    assert len(expected) == 3
+    assert sent == expected
 
 
 @pytest.mark.parametrize(("wins", "flag"), [("", [0, 1, 1, 0, 1]), (" wins", [0, 1, 0, 0, 0])])
