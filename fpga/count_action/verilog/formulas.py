@@ -71,8 +71,11 @@ class _Writer:
         parts = [self.operand(each) for each in operand.operands]
         if operator == "concat":
             widths = [width_of_slice(each) for each in operand.operands]
-            fields = [f"{part}[{width - 1}:0]" for part, width in zip(parts, widths, strict=True)]
-            return self._wire(f"{{{{{self.width - sum(widths)}{{1'b0}}}}, {', '.join(fields)}}}")
+            shifts = [sum(widths[place + 1 :]) for place in range(len(widths))]
+            fields = [
+                f"({part} <<< {shift})" if shift else part for part, shift in zip(parts, shifts, strict=True)
+            ]
+            return self._wire(" | ".join(fields))
         if operator in {"max", "min"}:
             result = parts[0]
             for part in parts[1:]:
@@ -105,8 +108,9 @@ class _Writer:
             return self._wire(f"{value} <<< {first}")
         if operator == ">>":
             return self._wire(f"{value} >>> {first}")
-        zeros = self.width - (first - lowest + 1)
-        return self._wire(f"{{{{{zeros}{{1'b0}}}}, {value}[{first}:{lowest}]}}")
+        # A mask instead of a part-select leaves no bit of a wire unused, of which linters warn.
+        shifted = f"({value} >>> {lowest})" if lowest else value
+        return self._wire(f"{shifted} & {self.width}'sd{(1 << first - lowest + 1) - 1}")
 
     def _extend(self, bits: Slice, *, signed: bool = False) -> str:
         sign = str(Slice(bits.wire, bits.total, bits.low + bits.width - 1)) if signed else bit(0)
