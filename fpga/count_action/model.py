@@ -262,6 +262,8 @@ class Action:
     """
     part_of: str = field(default="", metadata=ADDED)
     """Of STORE: the stream whose `last` or kept lanes the number is (R18), or the arbitrating count (R19)."""
+    ranked: bool = field(default=False, metadata=ADDED)
+    """Of STORE: others may store the number, too; of those that fire in one cycle the first in the text wins (R18)."""
     merges: bool = field(default=False, metadata=ADDED)
     """Of STREAM: the samples are those of the stream that the count selects (R19)."""
     at: Location | None = field(default=None, compare=False)

@@ -117,6 +117,9 @@ def constructs(datapath: Datapath) -> Counter[str]:
         for count in module.counts:
             found.update([count.order, *(["until last"] if count.whole else [])] if count.order else [])
         found.update("store" for each in module.drives(ActionKind.STORE))
+        found.update("ranked store" for each in module.actions if each.ranked)
+        stores = [ref for each in module.drives(ActionKind.STORE) for ref in each.refs]
+        found.update("store of a number" for ref in stores if not is_value(ref))
         found.update("taken" for each in module.counts if each.taken)
         found.update("bound" for each in module.counts if each.bound)
         found.update("wins" for each in module.actions if each.wins)
@@ -157,6 +160,7 @@ class _Maker:
             actions.append(
                 Action(ActionKind.STORE, on, "stored", (self.sample(),), self.random.randint(1, 20))
             )
+            actions += self.further_stores(actions.pop())
         alone = {count.target for count in chosen}
         targets = tuple(
             replace(each, reset=1) if each.name in alone else self.target(each) for each in module.targets
@@ -168,6 +172,17 @@ class _Maker:
         """Return properties, of which some hold and some do not (R21)."""
         kinds = [self.random.choice(["always", "never"]) for _ in range(self.random.choice([0, 0, 1, 2]))]
         return tuple(Claim(kind, f"p{place}", self.condition(1)) for place, kind in enumerate(kinds))
+
+    def further_stores(self, store):
+        """Return a store and others of its number, which win in their order; some read a flag or a number by name."""
+        seen = [key for key in self.graph.drivers if not self.graph.is_stream(Ref(key[1], key[0]))]
+        others = self.random.choice([0, 0, 1, 2])
+        yield replace(store, ranked=others > 0)
+        for _ in range(others):
+            module, name = self.random.choice([*seen, (None, "")])
+            refs = (Ref(name, module),) if name else (self.sample(),)
+            on = self.random.choice(self.here.counts).name
+            yield replace(store, on=on, refs=refs, ranked=True)
 
     # Choice among streams (R19)
 

@@ -270,6 +270,7 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
     ),
     (_has("MODULE"), "A file has `import`, `use`, `inputs: {...}` and `module NAME {...}`."),
     (_has("TURNS", "PRIORITY"), "Write `by turns` or `by priority`."),
+    (_only("PRIORITY"), "Write `by priority`: of stores that fire together, the first in the text wins."),
     (
         _has("PULSE", "EMIT", "ADVANCE"),
         (

@@ -51,7 +51,9 @@ _MAX_DIGITS = 15
 _MAX_HEXADECIMAL_DIGITS = 12
 _KEPT = frozenset({"NAME", "INTEGER", "STRING", "RELATION", "MOVE", "AT_LEAST", "EXACTLY"})
 """Tokens that become parts of a node; all others are keywords and punctuation."""
-_WORDS = frozenset({"and_keep", "buffered", "carry", "never", "over_cycles", "until", "wins", "with_index"})
+_WORDS = frozenset(
+    {"and_keep", "buffered", "by_priority", "carry", "never", "over_cycles", "until", "wins", "with_index"}
+)
 """Rules of a keyword alone; their node is its location."""
 _ONLY = frozenset(
     [

@@ -143,6 +143,20 @@ def test_a_wrong_bit_is_found(prover, mutants, old, new, name):
     assert proof.find_result("m", name).verdict is Verdict.FAILED
 
 
+RANKED = """module m { inputs: { flag a; flag b; number n of 4 bits } counts: { x: sum a; y: sum b } targets: { 1 }
+  actions: { on x: store n as k by priority; on y: store k + 1 width 4 as k by priority } }"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("first", "verdict"), [("m_x_fire", Verdict.PROVEN), ("!m_y_fire", Verdict.FAILED)])
+def test_the_first_of_several_stores_wins(prover, mutants, first, verdict):
+    datapath = parse_text(RANKED, "ranked.ca").datapath
+    mutant = mutants.WiringMutant(".data_i(m_x_fire ?", f".data_i({first} ?", "m", "flags")
+    with mock.patch.object(specification, "design_of", faulty(datapath, mutant)):
+        proof = prove(datapath, cover=False)
+    assert proof.find_result("m", "flags").verdict is verdict
+
+
 STATED = """
 module bucket {
   inputs: { stream x of 8 bits; flag tick }

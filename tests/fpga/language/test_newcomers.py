@@ -118,6 +118,12 @@ CASES = [
     (M + X + "counts: { sum x.valid over cycles while n[3:0] } targets: { 3 } actions: { stream n[4:4] } }", 1, 172, "the slice has bit 4, and its value has bits 3 to 0", "The highest bit is [3:3]."),
     (M + X + "counts: { sum x.valid over cycles while x.data[1][3] == 1 } targets: { 3 } }", 1, 141, "unexpected `]`; expected `:`", "Write bits with a colon: `[3:3]` is bit 3."),
     (M + "counts: { sum x >> 1 } targets: { 1 } }", 1, 28, "unexpected `>>`; expected `at most`, `by`, `(`, `over`, `}`, `;`, `to`, `while` or `w", "Put a shift in brackets: `emit sum (x.data >> 2)`; `emit sum x.data shift 2` shifts t"),
+    # several stores of a number
+    (M + "counts: { a: sum p; b: sum q } targets: { 1 } actions: { on a: store 1 as k; on b: store 0 as k } }", 1, 75, "number `k` has 2 stores, first at t.ca:1:75, and this one does not say which wins", "Write `by priority` after each: the first in the text wins. Or rename one."),
+    (M + "counts: { a: sum p; b: sum q } targets: { 1 } actions: { on a: store 1 as k by priority; on b: store 0 as k } }", 1, 107, "number `k` has 2 stores, first at t.ca:1:75, and this one does not say which wins", "Write `by priority` after each: the first in the text wins. Or rename one."),
+    (M + "counts: { a: sum p; b: sum q } targets: { 1 } actions: { on a: store 9 as k by priority; on b: store 0 as k by priority } }", 1, 107, "number `k` has 1 bits here and 4 bits in its first store", "Write `width 4` in each."),
+    (M + "counts: { a: sum p; b: sum q } targets: { 1 } actions: { on a: store 1 as k by turns; on b: store 0 as k by turns } }", 1, 91, "unexpected `turns`; expected `priority`", "Write `by priority`: of stores that fire together, the first in the text wins."),
+    (M + "counts: { a: sum p; b: sum q } targets: { 1 } actions: { on a: store 1 as k by priority; on b: set k } }", 1, 107, "output `k` of module `m` has two drivers, the other one at t.ca:1:75 (R9)", "Give this one another name: `k_2`."),
 ]  # fmt: skip
 
 

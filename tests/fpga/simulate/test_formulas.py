@@ -32,7 +32,16 @@ CONSTRUCTS = (
     "+", "-", "max", "min", "==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "if", "valid", "count", "target",
     "table", "<<", ">>", "slice", "concat",
 )  # fmt: skip
-REDUCTIONS = ("emit max", "emit min", "with index", "taken", "bound", "store")
+REDUCTIONS = (
+    "emit max",
+    "emit min",
+    "with index",
+    "taken",
+    "bound",
+    "store",
+    "ranked store",
+    "store of a number",
+)
 CHOICES = (
     "buffered", "wide stream", "wide", "turns", "priority", "until last", "merge", "ends", "always", "never"
 )  # fmt: skip

@@ -306,6 +306,18 @@ def test_ends_of_packets():
     assert port(cycles, "m_kind_o") == numbers(rows["kind: `store x.data` at the first beat of each packet"])
 
 
+def test_a_number_with_several_stores():
+    pytest.importorskip("lark")
+    rows = table("R18")
+    text = """module m { inputs: { flag a; flag b } counts: { x: sum a; y: sum b } targets: { 1 }
+      actions: { on x: store 5 width 4 as k by priority; on y: store k + 1 width 4 as k by priority } }
+      module late { counts: { sum a + b } targets: { at least 1 } actions: { store m.k as j } }"""
+    cycles = run(parse_text(text).datapath, a_i=numbers(rows["a"]), b_i=numbers(rows["b"]))
+    label = "k: `on a: store 5 as k by priority; on b: store k + 1 as k by priority`"
+    assert port(cycles, "m_k_o") == numbers(rows[label])
+    assert port(cycles, "late_j_o") == [0, 0, 0, 5, 6, 7]
+
+
 @pytest.mark.parametrize("condition", ["x.data", "n", "x.data + n - n"])
 def test_the_end_of_a_packet_is_a_condition_and_no_lowest_bit(condition):
     pytest.importorskip("lark")
