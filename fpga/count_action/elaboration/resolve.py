@@ -99,6 +99,14 @@ class Beats:
             raise Refused(at, message, "Use an external stream for one of them.")
         return beat
 
+    def kind_of(self, target: Output | FlatReference) -> SignalKind:
+        """Return the kind of an output, or of an external input."""
+        if isinstance(target, Output):
+            return self._kind(target)
+        signal = self._names.externals.signal(target.name)
+        assert signal is not None
+        return signal.kind
+
     def _kind(self, output: Output) -> SignalKind:
         kind = VERBS[self._names.drivers[output].verb].kind.drives
         assert kind is not None
@@ -359,14 +367,24 @@ class _Resolver:
         return list(samples)
 
     def _check_slice(self, module: FlatModule, formula: FlatFormula) -> None:
-        """Raise `Refused` if a slice has bits that its value does not have (R23)."""
-        value, high, _ = formula.operands
+        """Raise `Refused` if a slice is of a stream, or has bits that its value does not have (R23)."""
+        value, high, low = formula.operands
         if isinstance(value, int) or not isinstance(high, int):
             return
+        if isinstance(value, FlatReference) and self._is_stream(module, value):
+            message = f"{quote(str(value))} is a stream, and only its samples have bits"
+            raise Refused(value.at, message, f"Write {value}.data[{high}:{low}].")
         width, _ = bits_for(*self._beats.interval(module, value))
         if high >= width:
             message = f"the slice has bit {high}, and its value has bits {width - 1} to 0"
             raise Refused(formula.at, message, f"The highest bit is [{width - 1}:{width - 1}].")
+
+    def _is_stream(self, module: FlatModule, reference: FlatReference) -> bool:
+        """Return whether a reference is the name of a stream, without a suffix."""
+        if reference.suffix or self._names.find_stored(module, reference, inner=True):
+            return False
+        target = self._names.resolve(module, reference)
+        return self._beats.kind_of(target) is SignalKind.STREAM
 
     def _whole_slice(self, module: FlatModule, flat: FlatOperand, part: Operand) -> Operand:
         """Return an operand of `concat` as a slice, which has a width: of all of its bits if it is none yet (R24)."""

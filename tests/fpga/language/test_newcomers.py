@@ -92,7 +92,7 @@ CASES = [
     # bits, shifts, concatenation, hexadecimal constants
     (M + "counts: { sum x.valid } targets: { 1 } actions: { stream x.data <<< 2 } }", 1, 78, "unexpected `<`; expected a number, `(` or a name", "Write `<<` or `>>` and a number of bits: x.data >> 2."),
     (M + X + "counts: { sum x[7:0] over cycles } targets: { 3 } }", 1, 107, "unexpected `:`; expected `]`", "Write the range after the name: `NAME[i].valid (i = 1 to 4)`. Bits, `NAME[7:0]`, are "),
-    (M + X + "counts: { sum x.valid over cycles while x[7:0] == 3 } targets: { 3 } }", 1, 130, "`x` is a stream, and this position needs its samples", "Write x.data."),
+    (M + X + "counts: { sum x.valid over cycles while x[7:0] == 3 } targets: { 3 } }", 1, 130, "`x` is a stream, and only its samples have bits", "Write x.data[7:0]."),
     (M + X + "counts: { sum x.valid over cycles while x.data[7:0] == 3 } targets: { 3 } }", 1, 130, "`x.data` has 2 lanes, and no index says which one", "Write x.data[1] for a lane, x.data[1][7:0] for its bits, or a range."),
     (M + X + "counts: { sum x.valid over cycles while x.data[1][0:7] == 3 } targets: { 3 } }", 1, 140, "the slice [0:7] begins at its lowest bit", "Write the highest bit first: [7:0]."),
     (M + X + "counts: { sum x.valid over cycles while x.data[1][8:1] == 3 } targets: { 3 } }", 1, 130, "the slice has bit 8, and its value has bits 7 to 0", "The highest bit is [7:7]."),
