@@ -318,6 +318,39 @@ def test_a_number_with_several_stores():
     assert port(cycles, "late_j_o") == [0, 0, 0, 5, 6, 7]
 
 
+def test_the_two_largest_samples():
+    pytest.importorskip("lark")
+    text = """module m { inputs: { stream x of 8 bits }
+      counts: { first: sum x.valid over cycles while x.data > best;
+        between: sum x.valid over cycles while x.data > second and not x.data > best }
+      targets: { 1 }
+      actions: { on first: store x.data as best; on first: store best as second by priority;
+        on between: store x.data as second by priority } }"""
+    data = [3, 9, 5, 9, 7, 200, 100, 0]
+    cycles = run(parse_text(text).datapath, x_valid_i=[1] * 8, x_data_i=data)
+    assert port(cycles, "m_best_o") == [max([0, *data[:cycle]]) for cycle in range(8)]
+    assert port(cycles, "m_second_o") == [0, 0, 3, 5, 9, 9, 9, 100]
+
+
+def test_a_number_in_network_order():
+    """A 16-bit field of two bytes, its version in the upper half of the first, and a sum of fields with carry."""
+    pytest.importorskip("lark")
+    text = """module m { inputs: { stream x of 2 lanes of 8 bits }
+      counts: { sum x.valid over cycles } targets: { 1 }
+      actions: { store concat(x.data) as field; store x.data[1][7:4] as version;
+        store (total + concat(x.data))[15:0] + (total + concat(x.data) >> 16) width 16 as total } }"""
+    data = [0x3412, 0xFFFF, 0x0180, 0xFEFF]
+    cycles = run(parse_text(text).datapath, x_valid_i=[1] * 5, x_data_i=[*data, 0])
+    fields = [(each & 255) << 8 | each >> 8 for each in data]
+    assert port(cycles, "m_field_o")[1:] == fields
+    assert port(cycles, "m_version_o")[1:] == [each >> 12 for each in fields]
+    totals = [0]
+    for each in fields:
+        total = totals[-1] + each
+        totals.append((total & 0xFFFF) + (total >> 16))
+    assert port(cycles, "m_total_o") == totals
+
+
 @pytest.mark.parametrize("condition", ["x.data", "n", "x.data + n - n"])
 def test_the_end_of_a_packet_is_a_condition_and_no_lowest_bit(condition):
     pytest.importorskip("lark")
