@@ -36,8 +36,7 @@ def check(
             for each in diagnostics:
                 print(f"{kind}: {Diagnostic(**each)}", file=sys.stderr)
         for each in document["inferences"]:
-            if each["message"].endswith("by default"):
-                print(f"note: {Diagnostic(**each)}", file=sys.stderr)
+            print(f"note: {Diagnostic(**each)}", file=sys.stderr)
         if document["ok"]:
             modules = _number(document["modules"], "module")
             print(f"{file}: no errors in {modules} ({', '.join(document['modules'])})")

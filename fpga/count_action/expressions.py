@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fpga.count_action.model import Operand, Operation, Ref
 
-LARGEST_VALUE = 2**60
+MAX_BITS = 60
+"""Largest number of bits of a shift, and highest bit of a slice."""
+LARGEST_VALUE = 2**MAX_BITS
 """Largest magnitude of the value of a formula."""
 
 Interval = tuple[int, int]
@@ -20,7 +22,9 @@ COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 LOGICAL = frozenset({"and", "or", "not"})
 STORED = frozenset({"count", "target"})
 """Operators that read the register of a count, or a target in force."""
-OPERATORS = ARITHMETIC | COMPARISONS | LOGICAL | STORED | {"if", "table", "valid"}
+BITS = frozenset({"<<", ">>", "slice", "concat"})
+"""Operators on the bits of a value (R22 to R24)."""
+OPERATORS = ARITHMETIC | BITS | COMPARISONS | LOGICAL | STORED | {"if", "table", "valid"}
 
 
 def bits_for(low: int, high: int) -> tuple[int, bool]:
@@ -44,12 +48,22 @@ def combine(operator: str, parts: Sequence[Interval]) -> Interval:
 
     >>> combine("-", [(0, 3), (0, 7)]), combine("max", [(-8, 7), (0, 0)])
     ((-7, 3), (0, 7))
+    >>> combine("<<", [(-8, 7), (2, 2)]), combine("slice", [(-8, 7), (2, 2), (1, 1)])
+    ((-32, 28), (0, 3))
     """
     lows, highs = [low for low, _ in parts], [high for _, high in parts]
     if operator in {"+", "-"}:
         is_sum = operator == "+"
         low, high = (lows[1], highs[1]) if is_sum else (-highs[1], -lows[1])
         return lows[0] + low, highs[0] + high
+    if operator == "<<":
+        return lows[0] << lows[1], highs[0] << highs[1]
+    if operator == ">>":
+        return lows[0] >> lows[1], highs[0] >> highs[1]
+    if operator == "slice":
+        return interval_of_bits(highs[1] - lows[2] + 1, signed=False)
+    if operator == "concat":
+        return interval_of_bits(sum(bits_for(*each)[0] for each in parts), signed=False)
     intervals: dict[str, Interval] = {
         "max": (max(lows), max(highs)),
         "min": (min(lows), min(highs)),
@@ -72,8 +86,39 @@ def leaves(operand: Operand) -> Iterator[tuple[str, Ref]]:
                 yield operator or (operand.operator if operand.operator in STORED | {"valid"} else ""), ref
 
 
+def constant(operand: Operand) -> int:
+    """Return an operand that is a constant: the bits of a shift or of a slice."""
+    assert isinstance(operand, int)
+    return operand
+
+
+def width_of_slice(operand: Operand) -> int:
+    """Return the number of bits of a slice, as which every operand of `concat` is written.
+
+    >>> width_of_slice(Operation("slice", (Ref("x"), 7, 4)))
+    4
+    """
+    assert isinstance(operand, Operation)
+    _, high, low = operand.operands
+    return constant(high) - constant(low) + 1
+
+
+def concatenate(parts: Sequence[tuple[int, int]]) -> int:
+    """Return the concatenation of (value, width) pairs, the first in the highest bits (R24).
+
+    >>> concatenate([(0b10, 2), (0b011, 3)])
+    19
+    """
+    total = 0
+    for value, width in parts:
+        total = total << width | value
+    return total
+
+
 def value_of(operator: str, operands: Sequence[int]) -> int:
     """Return the exact value of an operation.
+
+    `concat` is left out: it needs the widths of its operands (`concatenate`).
 
     >>> value_of("if", [1, 5, 7]), value_of("max", [-3, 0]), value_of(">=", [2, 2])
     (5, 0, 1)
@@ -86,6 +131,9 @@ _MEANING: dict[str, Callable[[Sequence[int]], int]] = {
     "-": lambda each: each[0] - each[1],
     "max": max,
     "min": min,
+    "<<": lambda each: each[0] << each[1],
+    ">>": lambda each: each[0] >> each[1],
+    "slice": lambda each: each[0] >> each[2] & (1 << each[1] - each[2] + 1) - 1,
     "==": lambda each: each[0] == each[1],
     "!=": lambda each: each[0] != each[1],
     "<": lambda each: each[0] < each[1],

@@ -150,7 +150,8 @@ class Operation:
     """A formula: an operator and its operands, computed exactly in every cycle (R13).
 
     Operators are `+ - max min`, the comparisons `== != < <= > >=`, `and or not`, `if` (condition, value, other
-    value), `table` (index, first entry, further entries; 0 outside the table), and of a single reference: `valid` (of
+    value), `table` (index, first entry, further entries; 0 outside the table), `<<` and `>>` (value, constant), `slice`
+    (value, highest and lowest bit), `concat` (slices, the highest first), and of a single reference: `valid` (of
     a stream), `count` (the register of a count) and `target` (a target in force).
     """
 
@@ -261,6 +262,8 @@ class Action:
     """
     part_of: str = field(default="", metadata=ADDED)
     """Of STORE: the stream whose `last` or kept lanes the number is (R18), or the arbitrating count (R19)."""
+    ranked: bool = field(default=False, metadata=ADDED)
+    """Of STORE: others may store the number, too; of those that fire in one cycle the first in the text wins (R18)."""
     merges: bool = field(default=False, metadata=ADDED)
     """Of STREAM: the samples are those of the stream that the count selects (R19)."""
     at: Location | None = field(default=None, compare=False)

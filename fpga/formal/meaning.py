@@ -293,6 +293,8 @@ class Formulas:
         first = operand.operands[0]
         if isinstance(first, Ref) and operand.operator in {"valid", "count", "target"}:
             return f"$signed({self._write_stored(operand.operator, first)})"
+        if operand.operator in {"<<", ">>", "slice", "concat"}:
+            return self._write_bits(operand)
         parts = [self.text(each) for each in operand.operands]
         if operand.operator == "table":
             entries = ((f"{parts[0]} == {place}", each) for place, each in enumerate(parts[1:]))
@@ -302,6 +304,22 @@ class Formulas:
         if operand.operator == "min":
             return _fold("({0} <= {1} ? {0} : {1})", parts)
         return _TEXTS.get(operand.operator, _COMPARED.replace("@", operand.operator)).format(*parts)
+
+    def _write_bits(self, operation: Operation) -> str:
+        """Return a shift, a slice, or a concatenation, whose operands are slices (R22 to R24)."""
+        if operation.operator == "concat":
+            joined = f"{FORMULA_WIDTH}'sd0"
+            for each in operation.operands:
+                assert isinstance(each, Operation)
+                high, low = (bit for bit in each.operands[1:] if isinstance(bit, int))
+                joined = f"(({joined} <<< {high - low + 1}) | {self.text(each)})"
+            return joined
+        value, (first, *rest) = self.text(operation.operands[0]), operation.operands[1:]
+        if operation.operator != "slice":
+            return f"({value} {'<<<' if operation.operator == '<<' else '>>>'} {first})"
+        assert isinstance(first, int)
+        (lowest,) = (bit for bit in rest if isinstance(bit, int))
+        return f"(({value} >>> {lowest}) & {FORMULA_WIDTH}'sd{(1 << first - lowest + 1) - 1})"
 
     def _write_stored(self, operator: str, ref: Ref) -> str:
         if operator == "valid":

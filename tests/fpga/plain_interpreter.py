@@ -14,6 +14,8 @@ BEATS = (ActionKind.STREAM, ActionKind.EMIT)
 OPERATORS = {
     "+": operator.add, "-": operator.sub, "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
     ">": operator.gt, ">=": operator.ge, "max": lambda *each: max(each), "min": lambda *each: min(each),
+    "<<": lambda value, bits: value * 2**bits, ">>": lambda value, bits: value // 2**bits,
+    "slice": lambda value, high, low: value // 2**low % 2 ** (high - low + 1),
     "not": operator.not_,
     "and": lambda a, b: bool(a) and bool(b), "or": lambda a, b: bool(a) or bool(b),
     "if": lambda condition, a, b: a if condition else b,
@@ -83,6 +85,12 @@ class Plain:
             return int(self.is_valid(first))
         if operand.operator in {"count", "target"}:
             return (self.base if operand.operator == "count" else self.target)[first.module, first.name]
+        if operand.operator == "concat":  # the first slice has the highest bits (R24)
+            bits = "".join(
+                f"{self.formula(each):0{each.operands[1] - each.operands[2] + 1}b}"
+                for each in operand.operands
+            )
+            return int(bits, 2)
         return int(OPERATORS[operand.operator](*map(self.formula, operand.operands)))
 
     def streams(self, operand):

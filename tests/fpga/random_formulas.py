@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 
 from fpga.count_action import arbitration
-from fpga.count_action.expressions import COMPARISONS
+from fpga.count_action.expressions import COMPARISONS, bits_for
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
     Action,
@@ -117,6 +117,9 @@ def constructs(datapath: Datapath) -> Counter[str]:
         for count in module.counts:
             found.update([count.order, *(["until last"] if count.whole else [])] if count.order else [])
         found.update("store" for each in module.drives(ActionKind.STORE))
+        found.update("ranked store" for each in module.actions if each.ranked)
+        stores = [ref for each in module.drives(ActionKind.STORE) for ref in each.refs]
+        found.update("store of a number" for ref in stores if not is_value(ref))
         found.update("taken" for each in module.counts if each.taken)
         found.update("bound" for each in module.counts if each.bound)
         found.update("wins" for each in module.actions if each.wins)
@@ -157,6 +160,7 @@ class _Maker:
             actions.append(
                 Action(ActionKind.STORE, on, "stored", (self.sample(),), self.random.randint(1, 20))
             )
+            actions += self.further_stores(actions.pop())
         alone = {count.target for count in chosen}
         targets = tuple(
             replace(each, reset=1) if each.name in alone else self.target(each) for each in module.targets
@@ -168,6 +172,17 @@ class _Maker:
         """Return properties, of which some hold and some do not (R21)."""
         kinds = [self.random.choice(["always", "never"]) for _ in range(self.random.choice([0, 0, 1, 2]))]
         return tuple(Claim(kind, f"p{place}", self.condition(1)) for place, kind in enumerate(kinds))
+
+    def further_stores(self, store):
+        """Return a store and others of its number, which win in their order; some read a flag or a number by name."""
+        seen = [key for key in self.graph.drivers if not self.graph.is_stream(Ref(key[1], key[0]))]
+        others = self.random.choice([0, 0, 1, 2])
+        yield replace(store, ranked=others > 0)
+        for _ in range(others):
+            module, name = self.random.choice([*seen, (None, "")])
+            refs = (Ref(name, module),) if name else (self.sample(),)
+            on = self.random.choice(self.here.counts).name
+            yield replace(store, on=on, refs=refs, ranked=True)
 
     # Choice among streams (R19)
 
@@ -256,7 +271,9 @@ class _Maker:
             limit = self.kept(Operation("+", (own, self.random.randint(0, 2))))
         else:
             limit = None if place else self.kept(Operation("min", (self.random.randint(1, 9),)))
-        return replace(count, terms=count.terms[place:], taken=count.terms[:place], bound=limit)
+        # What only a larger increment reached has to fit now.
+        width = max(count.width, self.here.target(count.target).reset.bit_length())
+        return replace(count, terms=count.terms[place:], taken=count.terms[:place], bound=limit, width=width)
 
     def gate(self, count):
         gate = list(count.gate)
@@ -282,7 +299,13 @@ class _Maker:
     def number(self, depth):
         if depth == 0 or self.likely(0.2):
             return self.random.randint(0, 9) if self.likely(0.3) else self.leaf()
-        operator = self.random.choice([*ARITHMETIC, "if", "table"])
+        operator = self.random.choice([*ARITHMETIC, "if", "table", "<<", ">>", "slice", "concat"])
+        if operator in {"<<", ">>"}:
+            return Operation(operator, (self.number(0), self.random.randint(0, 6)))
+        if operator == "slice":
+            return self.slice()
+        if operator == "concat":
+            return Operation("concat", tuple(self.slice() for _ in range(self.random.randint(1, 3))))
         if operator == "table":
             return Operation(
                 "table", (self.leaf(), *(self.number(0) for _ in range(self.random.randint(1, 4))))
@@ -291,6 +314,13 @@ class _Maker:
             return Operation("if", (self.condition(0), self.number(depth - 1), self.number(0)))
         many = self.random.choice([1, 2, 3]) if operator in {"max", "min"} else 2
         return Operation(operator, tuple(self.number(depth - 1) for _ in range(many)))
+
+    def slice(self):
+        """Return some of the bits of a value, at most 16 (R23)."""
+        value = self.number(0) if self.likely(0.5) else Operation("-", (self.leaf(), self.leaf()))
+        width = 4 if isinstance(value, int) else bits_for(*self.graph.interval(value))[0]
+        low = self.random.randrange(width)
+        return Operation("slice", (value, self.random.randint(low, min(width - 1, low + 15)), low))
 
     def leaf(self):
         what = self.random.random()

@@ -19,6 +19,7 @@ from fpga.count_action.actions.kind import (
 from fpga.count_action.actions.proof import CLOCKED, Check, Proof
 from fpga.count_action.defaults import beat_width, number_width
 from fpga.count_action.diagnostics import Diagnostics, find_out_of_range, make_diagnostic, quote
+from fpga.count_action.graph import Graph
 from fpga.count_action.model import MAX_WIDTH, Action, ActionKind, Datapath, Module
 
 
@@ -89,15 +90,17 @@ class Store(Kind):
     kind = ActionKind.STORE
     rules = ("store",)
     noun = "number"
+    shared = "store"
     register = "the current value of the number"
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
-        value, width, name = parts
-        return {"name": name, "samples": (value,), "width": width}
+        value, width, name, ranked = parts
+        return {"name": name, "samples": (value,), "width": width, "words": {"ranked": ranked is not None}}
 
     def write(self, texts: Texts, module: Module, action: Action) -> str:
         (ref,) = action.refs
-        return f"store {texts.sample(ref)} width {action.width} as {action.output}"
+        order = " by priority" if action.ranked else ""
+        return f"store {texts.sample(ref)} width {action.width} as {action.output}{order}"
 
     def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
         """Return the shape of the stored number; `keep` of a stream has one bit per lane (R18)."""
@@ -115,34 +118,74 @@ class Store(Kind):
             message = f"{quote(action.output)} stores {len(action.refs)} samples"
             yield make_diagnostic(action.at, message, "Store one sample or formula.")
 
+    def find_broken_rules(self, graph: Graph) -> Diagnostics:
+        """Yield the errors of numbers with several stores, and of each `last` of a stream that can be more than 1."""
+        for drivers in graph.drivers.values():
+            stores = [action for _, action in drivers]
+            if len(stores) > 1 and all(each.kind is ActionKind.STORE for each in stores):
+                yield from _find_store_conflicts(stores)
+        for module in graph.datapath.modules:
+            for action in module.drives(ActionKind.STORE):
+                if action.part_of and action.output == f"{action.part_of}_last":
+                    source = graph.source(action.refs[0])
+                    if source.signed or source.width > 1:
+                        message = f"the `last` of {quote(action.part_of)} has values besides 0 and 1 (R18)"
+                        yield make_diagnostic(action.at, message, "Store a condition, such as `!= 0`.")
+
     def describe(self, action: Action, name: str) -> str:
         if action.part_of == action.on:
             return f"{name} follows the selected beat (R19)"
         return f"{name} stores a sample (R18)"
 
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
-        if not edge.fires(module, action.on):
+        """Return the stored sample, unless the count does not fire or an earlier store of the number does, too."""
+        stores = (each for each in module.drivers(action.output) if edge.fires(module, each.on))
+        if next(stores, None) is not action:
             return None
         return edge.sample(action.refs[0]) & (1 << action.width) - 1
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        sample = statements.sample(action.refs[0], action.width, signed=False)
-        yield when(statements.fire(module, action), [f"{statements.register(module, action)} = {sample}"])
+        for each in reversed(module.drivers(action.output)):  # the first store overwrites the others
+            sample = statements.sample(each.refs[0], each.width, signed=False)
+            yield when(statements.fire(module, each), [f"{statements.register(module, each)} = {sample}"])
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
+        *ranked, last = module.drivers(action.output)
+        data = hardware.samples(last)
+        for each in reversed(ranked):
+            data = f"{hardware.fire(module, each)} ? {hardware.samples(each)} : {data}"
         ports = {
-            "fire_i": hardware.fire(module, action),
-            "data_i": hardware.samples(action),
+            "fire_i": hardware.any_fire(module, (*ranked, last)),
+            "data_i": data,
             "number_o": f"{name}_o",
         }
         return hardware.block("count_action_store", f"u_{name}_store", {"Width": action.width}, ports)
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+        stores = [each for each in module.actions if each.output == action.output]
+        value = "".join(
+            f"{proof.fire(module, each.on)} ? {proof.fit(each.refs[0], action.width)} : " for each in stores
+        )
         ports = {
             **CLOCKED,
-            "fire_i": proof.fire(module, action.on),
-            "data_i": proof.fit(action.refs[0], action.width),
+            "fire_i": proof.any_fire(module, stores),
+            "data_i": f"{value}{action.width}'d0",
             "number_o": f"{module.name}_{action.output}_o",
         }
         yield Check("count_action_store", module.name, action.output, {"Width": action.width}, ports)
+
+
+def _find_store_conflicts(stores: list[Action]) -> Diagnostics:
+    """Yield an error for each store of a number that does not state the priority, or has another width (R18)."""
+    name, first = quote(stores[0].output), stores[0]
+    where = f", first at {first.at}" if first.at else ""
+    for each in stores:
+        if not each.ranked or each.part_of:
+            message = f"number {name} has {len(stores)} stores{where}, and this one does not say which wins"
+            yield make_diagnostic(
+                each.at, message, "Write `by priority` after each: the first in the text wins. Or rename one."
+            )
+        elif each.width != first.width:
+            message = f"number {name} has {each.width} bits here and {first.width} bits in its first store"
+            yield make_diagnostic(each.at, message, f"Write `width {max(each.width, first.width)}` in each.")

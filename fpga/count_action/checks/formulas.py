@@ -8,9 +8,12 @@ from fpga.count_action.diagnostics import Diagnostics, did_you_mean, make_diagno
 from fpga.count_action.expressions import (
     COMPARISONS,
     LARGEST_VALUE,
+    MAX_BITS,
     OPERATORS,
     STORED,
     Interval,
+    bits_for,
+    constant,
     leaves,
 )
 from fpga.count_action.graph import Graph
@@ -98,14 +101,29 @@ def _find_operator_errors(value: Operand) -> Diagnostics:
     if value.operator not in OPERATORS or operands not in _OPERANDS.get(value.operator, range(1, 1 << 20)):
         message = f"a formula applies {quote(value.operator)} to {operands} operands, which is not possible"
         yield make_diagnostic(None, message, "See R13 for the operators.")
+    elif value.operator in {"<<", ">>", "slice"} and not _has_constant_bits(value):
+        message = f"the bits of {quote(value.operator)} are not constants from {MAX_BITS} to 0"
+        yield make_diagnostic(None, message, "Give constants, the highest bit of a slice first.")
+    elif value.operator == "concat" and not all(map(_is_slice, value.operands)):
+        yield make_diagnostic(None, "an operand of `concat` is no slice", "Give each operand a width.")
     for each in value.operands:
         yield from _find_operator_errors(each)
 
 
+def _has_constant_bits(value: Operation) -> bool:
+    bits = value.operands[1:]
+    numbers = [each for each in bits if isinstance(each, int) and 0 <= each <= MAX_BITS]
+    return len(numbers) == len(bits) and numbers == sorted(numbers, reverse=True)
+
+
+def _is_slice(operand: Operand) -> bool:
+    return isinstance(operand, Operation) and operand.operator == "slice"
+
+
 _OPERANDS: dict[str, range] = {
     **dict.fromkeys(["not", "valid", *STORED], range(1, 2)),
-    **dict.fromkeys(["+", "-", "and", "or", *COMPARISONS], range(2, 3)),
-    "if": range(3, 4),
+    **dict.fromkeys(["+", "-", "<<", ">>", "and", "or", *COMPARISONS], range(2, 3)),
+    **dict.fromkeys(["if", "slice"], range(3, 4)),
     "table": range(2, 1 << 20),
 }
 
@@ -135,11 +153,28 @@ def _name_stored(owner: Module, operator: str) -> list[str]:
 
 
 def _find_too_large(graph: Graph, module: Module, value: Operand) -> Diagnostics:
+    if isinstance(value, Operation) and value.operator not in STORED | {"valid"}:
+        errors = [error for each in value.operands for error in _find_too_large(graph, module, each)]
+        if errors:
+            yield errors[0]
+            return
+        yield from _find_missing_bits(graph, module, value)
     low, high = graph.interval(value)
     if max(-low, high) > LARGEST_VALUE:
         at = next((ref.at for _, ref in leaves(value)), None) or module.at
         message = f"this formula ranges from {low} to {high}; at most 60 bits and a sign are possible"
-        yield make_diagnostic(at, message, "Add less, or narrower samples.")
+        yield make_diagnostic(at, message, "Add, shift or join less, or narrower samples.")
+
+
+def _find_missing_bits(graph: Graph, module: Module, value: Operation) -> Diagnostics:
+    """Yield an error for a slice of bits that its value does not have; a constant has as many as are asked for."""
+    if value.operator != "slice" or isinstance(value.operands[0], int):
+        return
+    width, _ = bits_for(*graph.interval(value.operands[0]))
+    if constant(value.operands[1]) >= width:
+        at = next((ref.at for _, ref in leaves(value)), None) or module.at
+        message = f"a slice has bit {value.operands[1]}, and its value has bits {width - 1} to 0"
+        yield make_diagnostic(at, message, "Use bits that the value has.")
 
 
 def find_constant_conditions(graph: Graph) -> Diagnostics:

@@ -64,7 +64,7 @@ def names_in(number: Number | Operand | None) -> Iterator[str]:
         yield from names_in(number.left)
         yield from names_in(number.right)
     elif isinstance(number, Formula):
-        for each in number.operands:
+        for each in (*number.operands, *number.numbers):
             yield from names_in(each)
     elif isinstance(number, Ranged):
         yield from names_in(number.value)

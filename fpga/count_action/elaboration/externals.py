@@ -91,12 +91,23 @@ class Externals:
         signal = entry.signal
         assert signal is not None
         first, last = entry.base, entry.base + signal.size - 1
+        is_single = entry.declared is not None and entry.declared.span is None and not entry.open_ended
+        if signal.kind is SignalKind.NUMBER and is_single and reference.index is not None:
+            name, bits = reference.name, f"{signal.width} bits"
+            message = f"{quote(name)} is one number of {bits} and has no element {reference.index}"
+            bit = f"{name}[{reference.index}:{reference.index}]"
+            hint = (
+                f"For a bit write {bit} in a formula; for several numbers declare {name}[1 to 4] of {bits}."
+            )
+            raise Refused(reference.at, message, hint)
         if reference.index is None:
             if signal.size > 1:
                 message = (
                     f"{quote(reference.name)} has elements {first} to {last}, and no index says which one"
                 )
-                raise Refused(reference.at, message, f"Write {reference.name}[{first}], or a range.")
+                suffix = f".{reference.suffix}" if reference.suffix else ""
+                ranged = f"{reference.name}[i]{suffix} (i = {first} to {last})"
+                raise Refused(reference.at, message, f"Write {reference.name}[{first}]{suffix}, or {ranged}.")
             return 0
         if not first <= reference.index <= last:
             message = f"{quote(reference.name)} has elements {first} to {last}, not {reference.index}"

@@ -14,6 +14,7 @@ from fpga.count_action.elaboration.flat import (
     Suffix,
     references_in,
 )
+from fpga.count_action.expressions import MAX_BITS
 from fpga.count_action.language.syntax import (
     CountText,
     Formula,
@@ -71,7 +72,10 @@ class FormulaElaborator:
             if not parts:
                 message = f"{quote(operand.operator)} has no operands: all its ranges are empty"
                 raise Refused(operand.at, message, "Give it one more value, such as 0.")
-            yield FlatFormula(operand.operator, parts, operand.at)
+            if operand.operator == "concat" and any(isinstance(each, int) for each in parts):
+                message = "a constant in `concat` has no width"
+                raise Refused(operand.at, message, "Say how many bits it has, here 8: `(0)[7:0]`.")
+            yield FlatFormula(operand.operator, (*parts, *_bits_of(operand, values)), operand.at)
         elif isinstance(operand, Integer):
             yield operand.value
         elif len(operand.parts) == 1 and operand.parts[0].name in self._tables:
@@ -201,6 +205,38 @@ def each_value(index: Index | None, values: Values) -> Iterator[Values]:
         return
     for value in span_of(index, values):
         yield {**values, index.name: value}
+
+
+def _bits_of(formula: Formula, values: Values) -> Iterator[int]:
+    """Yield the number of bits of a shift, or the highest and the lowest bit of a slice."""
+    if not formula.numbers:
+        return
+    if any(name not in values for each in formula.numbers for name in names_in(each)):
+        if formula.operator == "slice":
+            message, hint = (
+                "the bits of a slice are not constant",
+                "Select among slices: `table(n, x[3:0], x[7:4])`.",
+            )
+        else:
+            message, hint = (
+                "the number of bits of a shift is not constant",
+                "Write `table(n, x, x << 1, x << 2)`.",
+            )
+        raise Refused(formula.numbers[0].at, message, hint)
+    bits = [evaluate(each, values) for each in formula.numbers]
+    if not all(0 <= each <= MAX_BITS for each in bits):
+        is_slice = formula.operator == "slice"
+        message = f"{'the slice' if is_slice else 'a shift by'} {':'.join(map(str, bits))} is outside 0 to {MAX_BITS}"
+        hint = (
+            "Count bits from 0, the lowest."
+            if is_slice
+            else f"Shift by 0 to {MAX_BITS}; for less than 0 use `>>`."
+        )
+        raise Refused(formula.numbers[0].at, message, hint)
+    if formula.operator == "slice" and bits[0] < bits[1]:
+        message = f"the slice [{bits[0]}:{bits[1]}] begins at its lowest bit"
+        raise Refused(formula.numbers[0].at, message, f"Write the highest bit first: [{bits[1]}:{bits[0]}].")
+    yield from bits
 
 
 def _is_empty(index: Index, values: Values) -> bool:

@@ -218,11 +218,32 @@ class Names:
             return reference
         if reference.label in self.counts[module.name]:
             raise _make_not_a_signal(reference)
+        self._check_not_a_value(module, reference)
         if reference.name in module.parameters and reference.index is None and not reference.suffix:
             raise Refused(
                 reference.at, f"{quote(reference.name)} is a parameter, not a signal", "Name a signal."
             )
         return reference
+
+    def _check_not_a_value(self, module: FlatModule, reference: FlatReference) -> None:
+        """Raise `Refused` if an undeclared name is a target of the module, or an element of one of its values.
+
+        Such a name would become an external input that has nothing to do with the value.
+        """
+        name = reference.name
+        if reference.suffix:
+            return
+        is_target = any(each.name == name for each in module.targets)
+        hint = f"Write `{name} != 0` or `max({name}, 0)`; for an input of that name, declare `flag {name}`."
+        if is_target and reference.index is None:
+            message = f"{quote(name)} is a target, and a target alone is neither a condition nor a sample"
+            raise Refused(reference.at, message, hint)
+        is_value = is_target or name in self.counts[module.name] or Output(module.name, name) in self.drivers
+        if is_value and reference.index is not None:
+            message = (
+                f"{quote(name)} is one value of {quote(module.name)} and has no element {reference.index}"
+            )
+            raise Refused(reference.at, message, hint if is_target else f"Write {name}.")
 
     def _end(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference | None:
         """Return the signal of `x.last` or `x.keep`, or None for other references (R18).

@@ -99,6 +99,14 @@ class Beats:
             raise Refused(at, message, "Use an external stream for one of them.")
         return beat
 
+    def kind_of(self, target: Output | FlatReference) -> SignalKind:
+        """Return the kind of an output, or of an external input."""
+        if isinstance(target, Output):
+            return self._kind(target)
+        signal = self._names.externals.signal(target.name)
+        assert signal is not None
+        return signal.kind
+
     def _kind(self, output: Output) -> SignalKind:
         kind = VERBS[self._names.drivers[output].verb].kind.drives
         assert kind is not None
@@ -135,14 +143,20 @@ class Beats:
         ):
             source = self._source(module, operand)
             return source if operand.lane is None else replace(source, lanes=1)
-        width, signed = bits_for(*self._interval(module, operand))
+        width, signed = bits_for(*self.interval(module, operand))
         return Shape(1, width, signed)
 
-    def _interval(self, module: FlatModule, operand: FlatOperand) -> Interval:
+    def interval(self, module: FlatModule, operand: FlatOperand) -> Interval:
+        """Return the interval of a formula, or of a part of one."""
         if isinstance(operand, int):
             return operand, operand
         if isinstance(operand, FlatFormula):
-            return combine(operand.operator, [self._interval(module, each) for each in operand.operands])
+            parts = [
+                self.interval(module, each)
+                for each in operand.operands
+                for _ in range(self._lanes(module, each) if operand.operator == "concat" else 1)
+            ]
+            return combine(operand.operator, parts)
         if stored := self._names.find_stored(module, operand, inner=True):
             return interval_of_bits(
                 _find_stored_width(self._names.modules[stored.module], stored), signed=False
@@ -153,6 +167,12 @@ class Beats:
             return interval_of_bits(lanes, signed=False)
         source = self._source(module, operand)
         return interval_of_bits(source.width, signed=source.signed)
+
+    def _lanes(self, module: FlatModule, operand: FlatOperand) -> int:
+        """Return the number of values of an operand: several for all lanes of a beat."""
+        if not isinstance(operand, FlatReference) or operand.suffix != "data" or operand.lane is not None:
+            return 1
+        return self._source(module, operand).lanes
 
     def _source(self, module: FlatModule, reference: FlatReference) -> Shape:
         target = self._names.resolve(module, reference)
@@ -208,7 +228,20 @@ def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) 
         return
     if context == "sample" and reference.suffix != "data":
         message = f"{shown} is a stream, and this position needs its samples"
-        raise Refused(reference.at, message, f"Write {reference}.data.")
+        hint = f"Write {reference}.data."
+        if reference.suffix == "valid":
+            message = (
+                f"{quote(f'{reference}.valid')} says whether there is a beat, and this position needs samples"
+            )
+            hint = f"Write {reference}.data for the samples, or `{reference}.valid == 1` for the bit."
+        raise Refused(reference.at, message, hint)
+    if context == "condition" and reference.suffix == "data":
+        lane = "" if reference.lane is None else f"[{reference.lane}]"
+        sample = f"{reference}.data{lane}"
+        message = f"{quote(sample)} is a sample, and a condition needs a comparison"
+        raise Refused(
+            reference.at, message, f"Write `{sample} != 0`, or {reference}.valid for whether there is a beat."
+        )
     if context != "sample" and reference.suffix != "valid":
         what = "counts its beats" if context == "sum" else "needs a bit"
         raise Refused(
@@ -309,8 +342,15 @@ class _Resolver:
         if isinstance(operand, int):
             return [operand]
         if isinstance(operand, FlatFormula):
-            many = operand.operator in {"max", "min"}
-            parts = [part for each in operand.operands for part in self._operands(module, each, several=many)]
+            if operand.operator == "slice":
+                self._check_slice(module, operand)
+            many = operand.operator in {"max", "min", "concat"}
+            parts = []
+            for each in operand.operands:
+                resolved = self._operands(module, each, several=many)
+                if operand.operator == "concat":
+                    resolved = [self._whole_slice(module, each, part) for part in resolved]
+                parts += resolved
             return [Operation(operand.operator, tuple(parts))]
         if stored := self._names.find_stored(module, operand, inner=True):
             return [Operation(stored.operator, (Ref(stored.name, stored.module, at=operand.at),))]
@@ -322,8 +362,36 @@ class _Resolver:
         samples = list(self._beats.refs(module, operand, "sample"))
         if len(samples) > 1 and not several:
             message = f"{quote(f'{operand}.data')} has {len(samples)} lanes, and no index says which one"
-            raise Refused(operand.at, message, f"Write {operand}.data[1], or a range.")
+            hint = f"Write {operand}.data[1] for a lane, {operand}.data[1][7:0] for its bits, or a range."
+            raise Refused(operand.at, message, hint)
         return list(samples)
+
+    def _check_slice(self, module: FlatModule, formula: FlatFormula) -> None:
+        """Raise `Refused` if a slice is of a stream, or has bits that its value does not have (R23)."""
+        value, high, low = formula.operands
+        if isinstance(value, int) or not isinstance(high, int):
+            return
+        if isinstance(value, FlatReference) and self._is_stream(module, value):
+            message = f"{quote(str(value))} is a stream, and only its samples have bits"
+            raise Refused(value.at, message, f"Write {value}.data[{high}:{low}].")
+        width, _ = bits_for(*self._beats.interval(module, value))
+        if high >= width:
+            message = f"the slice has bit {high}, and its value has bits {width - 1} to 0"
+            raise Refused(formula.at, message, f"The highest bit is [{width - 1}:{width - 1}].")
+
+    def _is_stream(self, module: FlatModule, reference: FlatReference) -> bool:
+        """Return whether a reference is the name of a stream, without a suffix."""
+        if reference.suffix or self._names.find_stored(module, reference, inner=True):
+            return False
+        target = self._names.resolve(module, reference)
+        return self._beats.kind_of(target) is SignalKind.STREAM
+
+    def _whole_slice(self, module: FlatModule, flat: FlatOperand, part: Operand) -> Operand:
+        """Return an operand of `concat` as a slice, which has a width: of all of its bits if it is none yet (R24)."""
+        if isinstance(part, Operation) and part.operator == "slice":
+            return part
+        width, _ = bits_for(*self._beats.interval(module, flat))
+        return Operation("slice", (part, width - 1, 0))
 
     def _pack_kept_lanes(self, module: FlatModule, reference: FlatReference, lanes: int) -> Operand:
         """Return the formula for the kept lanes of a beat as a number; the first lane is bit 0 (R18)."""
@@ -340,7 +408,10 @@ class _Resolver:
         on = find_count(module, action)
         if action.cleared is not None:
             return self._clear(module, action.cleared, on, action)
-        refs = [ref for operand in action.samples for ref in self._refs(module, operand, "sample", values)]
+        samples = action.samples
+        if action.part_of and action.name == f"{action.part_of}_last":
+            samples = tuple(self._as_condition(module, each) for each in samples)
+        refs = [ref for operand in samples for ref in self._refs(module, operand, "sample", values)]
         beat = self._beats.beat_of(module, action)
         if not action.samples and on in counts:
             formulas = self._find_choice(module, action, counts[on], beat.lanes)
@@ -358,6 +429,16 @@ class _Resolver:
             **action.numbers,
             **action.words,
         )
+
+    def _as_condition(self, module: FlatModule, operand: FlatOperand) -> FlatOperand:
+        """Return an operand as a condition: itself if it can only be 0 or 1, otherwise whether it is not 0."""
+        low, high = self._beats.interval(module, operand)
+        if low >= 0 and high <= 1:
+            return operand
+        assert not isinstance(operand, int)
+        alone = isinstance(operand, FlatFormula) and operand.operator == "max" and len(operand.operands) == 1
+        value = operand.operands[0] if alone and isinstance(operand, FlatFormula) else operand
+        return FlatFormula("!=", (value, 0), operand.at)
 
     def _find_choice(self, module: FlatModule, action: FlatAction, count: Count, lanes: int) -> list[Operand]:
         """Return the formulas that an action without samples sends or stores for an arbiter (R19).

@@ -199,6 +199,7 @@ _WORDS = {
     "STAR": "`*`",
     "SLASH": "`/`",
     "RELATION": "a comparison",
+    "MOVE": "a shift",
     "AT_LEAST": "`at least`",
     "AT_MOST": "`at most`",
     "EXACTLY": "`exactly`",
@@ -248,7 +249,13 @@ _CLAUSES = frozenset({"BY", "OVER", "AT_MOST", "TO", "WHILE", "WIDTH"})
 _ORDER = "The order in a count is: terms, `by`, `over cycles`, `at most`, `to`, `while`, `width`."
 _HINTS: tuple[tuple[_Predicate, str], ...] = (
     (lambda found, *_: found == "$END", "Close every `{`, `(` and `[`."),
-    (_is_text("&", "|", "!"), "Write `and`, `or` and `not`."),
+    (_is_text("&", "|"), "Write `and`, `or` and `not`. Select bits with `NAME[7:0]`."),
+    (_is_text("!"), "Write `and`, `or` and `not`."),
+    (_is_text("'"), "Write constants as 255 or 0xFF, without a width."),
+    (
+        lambda found, _text, _before, there: found == "LBRACE" and "NOT" in there,
+        "Write `concat(a, b)`, the highest bits first.",
+    ),
     (_is_text("buffered"), "Write it last, for an external stream: stream NAME of 8 bits buffered."),
     (
         _has("COUNTS", "TARGETS", "ACTIONS"),
@@ -263,6 +270,7 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
     ),
     (_has("MODULE"), "A file has `import`, `use`, `inputs: {...}` and `module NAME {...}`."),
     (_has("TURNS", "PRIORITY"), "Write `by turns` or `by priority`."),
+    (_only("PRIORITY"), "Write `by priority`: of stores that fire together, the first in the text wins."),
     (
         _has("PULSE", "EMIT", "ADVANCE"),
         (
@@ -310,8 +318,24 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "Signals cannot be multiplied or divided: compute the product outside, or `shift` a sum.",
     ),
     (
+        lambda found, _text, before, there: found == "DOT" and before == "]" and "MOVE" in there,
+        "Bits come last: `x.data[1][7:0]`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "RSQB" and "COLON" in there,
+        "Write bits with a colon: `[3:3]` is bit 3.",
+    ),
+    (
+        lambda found, *_: found == "MOVE",
+        "Put a shift in brackets: `emit sum (x.data >> 2)`; `emit sum x.data shift 2` shifts the sum.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "RPAR" and "NOT" in there,
+        "Write a value between the brackets.",
+    ),
+    (
         lambda found, _text, before, _there: found == "RELATION" and before in "<>",
-        "Formulas have no shifts: `emit sum x.data shift 2` shifts the sum that it sends.",
+        "Write `<<` or `>>` and a number of bits: x.data >> 2.",
     ),
     (
         lambda found, _text, _before, there: "SEMICOLON" in there and found in _ITEM_WORDS,
@@ -328,7 +352,7 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
     (_only("LSQB"), "A table has a range: `NAME[0 to 7]: 1, 2, ...`."),
     (
         lambda found, _text, _before, there: found == "COLON" and "RSQB" in there,
-        "Write the range after the name: `NAME[i].valid (i = 1 to 4)`.",
+        "Write the range after the name: `NAME[i].valid (i = 1 to 4)`. Bits, `NAME[7:0]`, are for formulas only.",
     ),
     (_only("EQUAL"), "Write `(i = 1 to 4)`."),
     (_only("CYCLES"), "Write `over cycles`."),
@@ -341,12 +365,12 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
     ),
     (_only("NAME"), "Write a name: letters, digits and underscores. Omit empty brackets."),
     (
-        _only("RPAR", "COMMA", "RELATION", "AND", "OR", "IF", "PLUS", "MINUS", "DOT", "LSQB", "LPAR"),
+        _only("RPAR", "COMMA", "RELATION", "MOVE", "AND", "OR", "IF", "PLUS", "MINUS", "DOT", "LSQB", "LPAR"),
         "Close the bracket: `)`.",
     ),
     (
         _has("INTEGER", "NAME"),
-        "Numbers are decimal, or made of parameters, index names, + - * / and brackets.",
+        "Numbers are decimal or hexadecimal (0xFF), or made of parameters, index names, + - * / and brackets.",
     ),
 )
 """Predicates on a syntax error, with their hints; the first that holds applies. Order: specific before general."""

@@ -81,21 +81,24 @@ class Index:
 
 
 Operator: TypeAlias = Literal[
-    "+", "-", "max", "min", "==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "if", "table"
-]
+    "+", "-", "max", "min", "==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "if", "table",
+    "<<", ">>", "slice", "concat",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Formula:
     """An operator and its operands, computed in hardware in every cycle.
 
-    The operands of `if` are the condition, the value if it holds, and the value if not.
+    The operands of `if` are the condition, the value if it holds, and the value if not. `numbers` are the bits of a
+    shift, or the highest and the lowest bit of a slice.
     """
 
     operator: Operator
     operands: tuple[Operand, ...]
     at: Location
     depth: int
+    numbers: tuple[Number, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

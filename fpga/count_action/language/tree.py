@@ -48,9 +48,12 @@ from fpga.count_action.model import Location, SignalKind
 MAX_DEPTH = 50
 """Largest depth of nested operations."""
 _MAX_DIGITS = 15
-_KEPT = frozenset({"NAME", "INTEGER", "STRING", "RELATION", "AT_LEAST", "EXACTLY"})
+_MAX_HEXADECIMAL_DIGITS = 12
+_KEPT = frozenset({"NAME", "INTEGER", "STRING", "RELATION", "MOVE", "AT_LEAST", "EXACTLY"})
 """Tokens that become parts of a node; all others are keywords and punctuation."""
-_WORDS = frozenset({"and_keep", "buffered", "carry", "never", "over_cycles", "until", "wins", "with_index"})
+_WORDS = frozenset(
+    {"and_keep", "buffered", "by_priority", "carry", "never", "over_cycles", "until", "wins", "with_index"}
+)
 """Rules of a keyword alone; their node is its location."""
 _ONLY = frozenset(
     [
@@ -76,7 +79,7 @@ _ONLY = frozenset(
 _ROWS = frozenset({"arguments", "parameters", "terms", "wires"})
 _SECTIONS = frozenset({"actions", "counts", "inputs", "tables", "targets"})
 _EXTREMES = {"largest": "max", "smallest": "min"}
-_FUNCTIONS: dict[str, Operator] = {"max": "max", "min": "min", "table": "table"}
+_FUNCTIONS: dict[str, Operator] = {"max": "max", "min": "min", "table": "table", "concat": "concat"}
 
 
 class TreeBuilder:
@@ -279,6 +282,25 @@ class TreeBuilder:
         operator: Any = str(relation)
         return self._formula(at, operator, left, right)
 
+    def _moved(self, at: Location, value: Operand, direction: Any, bits: Number) -> Operand:
+        operator: Any = str(direction)
+        return self._formula(at, operator, value, numbers=(bits,))
+
+    def _sliced(self, at: Location, value: Operand, bits: Range) -> Operand:
+        return self._formula(at, "slice", value, numbers=(bits.high, bits.low))
+
+    def _bits(self, at: Location, high: Number, low: Number) -> Range:
+        return Range(low, high, at)
+
+    def _part_of_bits(self, at: Location, name: Any, index: Number | None, bits: Range) -> Operand:
+        return self._sliced(at, Reference((self._part(at, name, index),), at), bits)
+
+    def _named_bits(self, at: Location, *parts: Any) -> Operand:
+        *owners, formula = parts
+        before = tuple(part for owner in owners for part in owner.parts)
+        (last,) = formula.operands
+        return Formula("slice", (Reference((*before, *last.parts), at),), at, formula.depth, formula.numbers)
+
     def _total(self, at: Location, left: Operand, right: Operand) -> Operand:
         return self._formula(at, "+", left, right)
 
@@ -298,19 +320,21 @@ class TreeBuilder:
         operator = _FUNCTIONS.get(function.plain or "")
         if operator is None:
             message = f"{quote(str(function))} is not a function of the language"
-            hint = "Use `max(a, b, ...)`, `min(a, b, ...)` or `table(index, first, second, ...)`."
+            hint = "Use `max(a, b, ...)`, `min(a, b, ...)`, `concat(a, b, ...)` or `table(index, first, second, ...)`."
             hint = "Write `max(x, 0)`." if function.plain == "relu" else hint
             self.report.error(make_diagnostic(at, message, hint))
             return Integer(0, at)
         return self._formula(at, operator, *arguments)
 
-    def _formula(self, at: Location, operator: Operator, *operands: Operand) -> Operand:
+    def _formula(
+        self, at: Location, operator: Operator, *operands: Operand, numbers: tuple[Number, ...] = ()
+    ) -> Operand:
         depth = 1 + max(each.depth for each in operands)
         if depth > MAX_DEPTH:
             message = f"the formula nests more than {MAX_DEPTH} operations"
             self.report.error(make_diagnostic(at, message, "Split it between two modules."))
             return Integer(0, at)
-        return Formula(operator, operands, at, depth)
+        return Formula(operator, operands, at, depth, numbers)
 
     # Names and numbers
 
@@ -338,21 +362,25 @@ class TreeBuilder:
     def _label(self, at: Location, name: Any, index: Number | None) -> Label:
         return Label(self._name(name), index, at)
 
-    def _reference(self, at: Location, *parts: Part) -> Reference:
-        return Reference(parts, at)
+    def _reference(self, at: Location, part: Part) -> Reference:
+        return Reference((part,), at)
+
+    def _longer(self, at: Location, reference: Reference, part: Part) -> Reference:
+        return Reference((*reference.parts, part), at)
 
     def _part(self, at: Location, name: Any, index: Number | None) -> Part:
         return Part(str(name), index, at)
 
     def _integer(self, at: Location, digits: Any) -> Integer:
-        text = str(digits).lstrip("0") or "0"
-        if len(text) > _MAX_DIGITS:
+        is_hexadecimal = str(digits)[:2].lower() == "0x"
+        text = (str(digits)[2:] if is_hexadecimal else str(digits)).lstrip("0") or "0"
+        if len(text) > (_MAX_HEXADECIMAL_DIGITS if is_hexadecimal else _MAX_DIGITS):
             message = f"this number has {len(text)} digits, which is too large"
             self.report.error(
                 make_diagnostic(at, message, "The largest count is 2^48 - 1 = 281474976710655.")
             )
             return Integer(0, at)
-        return Integer(int(text), at)
+        return Integer(int(text, 16 if is_hexadecimal else 10), at)
 
     def _add(self, at: Location, left: Number, right: Number) -> Number:
         return self._operation("+", left, right)

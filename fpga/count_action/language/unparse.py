@@ -103,15 +103,19 @@ class Writer:
         if isinstance(first, Ref) and operand.operator in STORED | {"valid"}:
             name = first.name if first.module == module else f"{first.module}.{first.name}"
             return f"{self._name(first)}.valid" if operand.operator == "valid" else name
+        if operand.operator == "slice":
+            value, high, low = operand.operands
+            text = f"({value})" if isinstance(value, int) else self._formula(value, module)
+            return f"{text}[{high}:{low}]"
         parts = [self._formula(each, module) for each in operand.operands]
-        if operand.operator in {"max", "min", "table"}:
+        if operand.operator in _FUNCTIONS:
             return f"{operand.operator}({', '.join(parts)})"
         return _FORMULAS.get(operand.operator, f"({{}} {operand.operator} {{}})").format(*parts)
 
     def value(self, ref: Ref) -> str:
         """Return the text of a formula, in brackets or as a function call."""
         text = self._formula(self.graph.formula(ref), ref.module or "")
-        return text if text.startswith(("(", "max(", "min(", "table(")) else f"({text})"
+        return text if text.startswith(("(", *(f"{name}(" for name in _FUNCTIONS))) else f"({text})"
 
     def _condition(self, condition: Condition) -> str:
         if is_value(condition.ref):
@@ -198,6 +202,7 @@ class Writer:
         return f"{ref.name}[{index}]" if self._sizes[ref.name] > 1 else ref.name
 
 
+_FUNCTIONS = frozenset({"max", "min", "table", "concat"})
 _FORMULAS = {"if": "({1} if {0} else {2})", "not": "(not {})"}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fpga.count_action.actions import collects
+from fpga.count_action.expressions import constant, width_of_slice
 from fpga.count_action.model import VALUE, Module, Operand, Ref, is_value
 from fpga.count_action.verilog.counts import target_in_force
 from fpga.count_action.verilog.text import bit, declare, extend
@@ -63,8 +64,18 @@ class _Writer:
         if isinstance(first, Ref) and operand.operator == "target":
             owner = self.wiring.datapath.module(first.module or "")
             return self._extend(target_in_force(self.wiring.datapath, owner, first.name))
-        parts = [self.operand(each) for each in operand.operands]
         operator = operand.operator
+        if operator in {"<<", ">>", "slice"}:
+            value, *bits = operand.operands
+            return self._select_bits(operator, self.operand(value), *map(constant, bits))
+        parts = [self.operand(each) for each in operand.operands]
+        if operator == "concat":
+            widths = [width_of_slice(each) for each in operand.operands]
+            shifts = [sum(widths[place + 1 :]) for place in range(len(widths))]
+            fields = [
+                f"({part} <<< {shift})" if shift else part for part, shift in zip(parts, shifts, strict=True)
+            ]
+            return self._wire(" | ".join(fields))
         if operator in {"max", "min"}:
             result = parts[0]
             for part in parts[1:]:
@@ -90,6 +101,16 @@ class _Writer:
             condition = f"{parts[0]} {operator} {parts[1]}"
         # A condition has one bit; it is extended, since all wires of a formula have the same width.
         return self._wire(f"{{{{{self.width - 1}{{1'b0}}}}, {condition}}}")
+
+    def _select_bits(self, operator: str, value: str, first: int, lowest: int = 0) -> str:
+        """Return the wire of a shift, or of a slice from bit `first` down to bit `lowest`."""
+        if operator == "<<":
+            return self._wire(f"{value} <<< {first}")
+        if operator == ">>":
+            return self._wire(f"{value} >>> {first}")
+        # A mask instead of a part-select leaves no bit of a wire unused, of which linters warn.
+        shifted = f"({value} >>> {lowest})" if lowest else value
+        return self._wire(f"{shifted} & {self.width}'sd{(1 << first - lowest + 1) - 1}")
 
     def _extend(self, bits: Slice, *, signed: bool = False) -> str:
         sign = str(Slice(bits.wire, bits.total, bits.low + bits.width - 1)) if signed else bit(0)

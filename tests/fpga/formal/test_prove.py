@@ -117,6 +117,46 @@ def test_choices_and_buffers_are_proven(prover, chosen):
     assert [each for each in proof.covered if not each.is_reached] == []
 
 
+BITS = """module m { inputs: { stream x of 2 lanes of 4 bits signed; number n of 3 bits }
+  counts: { c: sum x.valid over cycles while x.data[1][3:2] == 0x3 or (c + 1)[1:0] << 1 != n[2:1] }
+  targets: { 0x10 } actions: { stream concat(x.data, n), x.data[2] >> 1, x.data[1] << 3 } }"""
+
+
+@pytest.mark.long
+def test_bits_of_values_are_proven(prover):
+    proof = prove(parse_text(BITS, "bits.ca").datapath)
+    assert proof.ok
+    assert [each for each in proof.covered if not each.is_reached] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("old", "new", "name"),
+    [(" >>> 2) & ", " >>> 1) & ", "fires"), (" >>> 1;", " <<< 1;", "data"), (" <<< 7)", " <<< 6)", "data")],
+)
+def test_a_wrong_bit_is_found(prover, mutants, old, new, name):
+    datapath = parse_text(BITS, "bits.ca").datapath
+    with mock.patch.object(
+        specification, "design_of", faulty(datapath, mutants.WiringMutant(old, new, "m", name))
+    ):
+        proof = prove(datapath, cover=False)
+    assert proof.find_result("m", name).verdict is Verdict.FAILED
+
+
+RANKED = """module m { inputs: { flag a; flag b; number n of 4 bits } counts: { x: sum a; y: sum b } targets: { 1 }
+  actions: { on x: store n as k by priority; on y: store k + 1 width 4 as k by priority } }"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("first", "verdict"), [("m_x_fire", Verdict.PROVEN), ("!m_y_fire", Verdict.FAILED)])
+def test_the_first_of_several_stores_wins(prover, mutants, first, verdict):
+    datapath = parse_text(RANKED, "ranked.ca").datapath
+    mutant = mutants.WiringMutant(".data_i(m_x_fire ?", f".data_i({first} ?", "m", "flags")
+    with mock.patch.object(specification, "design_of", faulty(datapath, mutant)):
+        proof = prove(datapath, cover=False)
+    assert proof.find_result("m", "flags").verdict is verdict
+
+
 STATED = """
 module bucket {
   inputs: { stream x of 8 bits; flag tick }

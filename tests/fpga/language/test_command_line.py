@@ -137,9 +137,9 @@ def test_the_command_is_a_module_of_python(examples):
     command = [sys.executable, "-m", "fpga.cli", "check", str(examples / "streamer.ca")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    (noted,) = done.stderr.splitlines()
-    assert noted.startswith("note: ")
-    assert "`num_DACs` is assumed to be a parameter" in noted
+    notes = done.stderr.splitlines()
+    assert [note.partition("`")[2].partition("`")[0] for note in notes] == ["num_DACs", "DAC"]
+    assert {note.partition(" ")[0] for note in notes} == {"note:"}
 
 
 @pytest.mark.process

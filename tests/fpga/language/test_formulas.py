@@ -38,6 +38,16 @@ X1, X2 = Ref("x"), Ref("x", lane=1)
             Operation("max", (X1, X2, Operation("-", (0, 4)))), 0))),
         ("(go or level) or y.valid", Operation("or", (
             Operation("or", (Ref("go"), Ref("level"))), Operation("valid", (Ref("y"),))))),
+        ("x.data[1][7:4] == 0xF", Operation("==", (Operation("slice", (X1, 7, 4)), 15))),
+        ("level[3:3] << 1 != (n + one)[2:1]", Operation("!=", (
+            Operation("<<", (Operation("slice", (Ref("level"), 3, 3)), 1)),
+            Operation("slice", (Operation("+", (
+                Operation("count", (Ref("n", "m"),)), Operation("target", (Ref("one", "m"),)))), 2, 1))))),
+        ("level + 1 >> 2 * 1 < 3", Operation("<", (Operation(">>", (Operation("+", (Ref("level"), 1)), 2)), 3))),
+        ("concat(x.data[i][3:0] (i = 1 to 2), go, (0)[1:0]) > 0x1f", Operation(">", (
+            Operation("concat", (
+                Operation("slice", (X1, 3, 0)), Operation("slice", (X2, 3, 0)),
+                Operation("slice", (Ref("go"), 0, 0)), Operation("slice", (0, 1, 0)))), 31))),
         ("min(x.data) <= 1", Operation("<=", (Operation("min", tuple(Ref("x", lane=k) for k in range(4))), 1))),
     ],
 )  # fmt: skip
@@ -45,6 +55,28 @@ def test_a_condition_may_be_a_formula(condition, meaning):
     module = module_of(f"sum x.valid over cycles while {condition}")
     assert module.values == (meaning,)
     assert module.counts[0].gate == (Condition(Ref("#0", "m")),)
+
+
+def test_a_slice_depends_on_indices_and_parameters():
+    module = module_of(action="stream level[k * i - 1:k * (i - 1)] (i = 1 to 2)", head="m (k = 2)")
+    assert module.values == (
+        Operation("slice", (Ref("level"), 1, 0)),
+        Operation("slice", (Ref("level"), 3, 2)),
+    )
+    assert [(each.width, each.signed) for each in module.actions] == [(2, False)]
+
+
+def test_an_index_alone_is_a_lane_as_it_was():
+    module = module_of(action="stream x.data[1], x.data[2][7:0]")
+    assert module.actions[0].refs == (X1, Ref("#0", "m"))
+    assert module.values == (Operation("slice", (X2, 7, 0)),)
+
+
+def test_concatenated_values_have_the_widths_that_they_declare():
+    module = module_of(action="stream concat(x.data, level, level + 1) as z")
+    widths = [each.operands[1] + 1 for each in module.values[0].operands]
+    assert widths == [8, 8, 8, 8, 4, 5]
+    assert (module.actions[0].width, module.actions[0].signed) == (41, False)
 
 
 def test_all_parts_of_an_and_are_conditions_of_their_own():
@@ -127,9 +159,10 @@ def test_properties_change_no_digest():
     assert plain != stated
 
 
-def test_a_name_by_itself_is_a_flag_even_if_a_target_is_called_so():
+def test_a_declared_flag_is_a_flag_even_if_a_target_has_its_name():
     module = parse_text(
-        "module m { counts: { n: sum x.valid over cycles while go } targets: { go: 3 } }", "t.ca"
+        "module m { inputs: { flag go } counts: { n: sum x.valid over cycles while go } targets: { go: 3 } }",
+        "t.ca",
     ).datapath.modules[0]
     assert module.counts[0].gate == (Condition(Ref("go")),)
     assert module.values == ()

@@ -19,7 +19,7 @@ CASES = [
     ("module m { counts { sum x } }", 1, 19, "unexpected `{`; expected `:`", "Write a colon after the name of a section, a label and an index."),
     (M + "counts: { sum x sum y } }", 1, 28, "unexpected `sum`; expected `at most`, `by`, `.`, `(`, `[`, `over`, `}`,", "Put `;` between two items"),
     (M + "counts: { sum x } ", 1, 29, "unexpected end of text; expected `actions`, `always`, `assume`,", "Close every `{`, `(` and `[`."),
-    (M + "counts: { sum x } targets: { 0x10 } }", 1, 41, "unexpected character `0`", "Numbers are decimal"),
+    (M + "counts: { sum x } targets: { 0b10 } }", 1, 41, "unexpected character `0`", "Numbers are decimal"),
     (M + "count: { sum x } }", 1, 12, "unexpected `count`; expected `actions`, `always`, `assume`, `counts`,", "A module has the sections"),
     ("modul m {}", 1, 1, "unexpected `modul`; expected the end of the text, `import`, `inputs`,", "A file has"),
     ("", 1, 1, "there is no module", "Write `module NAME {...}`"),
@@ -77,7 +77,7 @@ CASES = [
     (M + "inputs: { stream s of 8 bits } counts: { sum s } targets: { 1 } }", 1, 57, "`s` is a stream", "Write s.valid"),
     (M + "inputs: { flag f } counts: { sum f.valid } targets: { 1 } }", 1, 45, "has no `.valid`", "declare it as a stream"),
     (M + "counts: { sum x.data } targets: { 1 } }", 1, 26, "`x` is a stream, and `sum` counts its beats", "Write x.valid"),
-    (M + "counts: { sum x.valid } targets: { 1 } actions: { stream x.valid } }", 1, 69, "`x` is a stream, and this position needs its samples", "Write x.data"),
+    (M + "counts: { sum x.valid } targets: { 1 } actions: { stream x.valid } }", 1, 69, "`x.valid` says whether there is a beat, and this position needs samples", "Write x.data"),
     (
         "inputs: { flag f } " + M + "inputs: { stream f of 8 bits } counts: { sum f.valid } targets: { 1 } }",
         1, 48, "declared differently at t.ca:1:16", "Inputs with the same name are one input: declare them alike, or rename",

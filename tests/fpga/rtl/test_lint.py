@@ -4,10 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from fpga.count_action import parse_text
 from fpga.count_action.ports import Ports
 from fpga.count_action.verilog import core_files
 from fpga.hdl import Design, design_of
 
+BITS = """module m { inputs: { stream x of 2 lanes of 8 bits signed; number n of 4 bits }
+  counts: { c: sum x.valid over cycles while x.data[1][7:4] == 0xF or (c + 1)[1:0] << 1 != n[3:2] }
+  targets: { 0x10 } actions: { stream concat(x.data, n, (0)[2:0]), x.data[2] >> 2, x.data[1] << 3 } }"""
 BLOCKS = {path.stem: path for path in core_files()}
 
 
@@ -26,6 +30,14 @@ def test_a_hand_written_block_is_clean(lint, yosys_accepts, name):
 @pytest.mark.hdl
 def test_the_worked_tables_top_is_clean(lint, yosys_accepts, worked_tables):
     design = design_of(worked_tables.datapath())
+    assert lint.lint(design) == ()
+    assert yosys_accepts(design) == ()
+
+
+@pytest.mark.hdl
+def test_bits_of_values_are_clean(lint, yosys_accepts):
+    pytest.importorskip("lark")
+    design = design_of(parse_text(BITS, "bits.ca").datapath)
     assert lint.lint(design) == ()
     assert yosys_accepts(design) == ()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections import Counter
 from contextlib import closing
@@ -29,9 +30,18 @@ MANY, MANY_TOPS = 56, 9
 ENOUGH_OF_A_CONSTRUCT, ENOUGH_FIRES, ENOUGH_FIRES_OF_MANY = 20, 150, 4000
 CONSTRUCTS = (
     "+", "-", "max", "min", "==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "if", "valid", "count", "target",
-    "table",
+    "table", "<<", ">>", "slice", "concat",
 )  # fmt: skip
-REDUCTIONS = ("emit max", "emit min", "with index", "taken", "bound", "store")
+REDUCTIONS = (
+    "emit max",
+    "emit min",
+    "with index",
+    "taken",
+    "bound",
+    "store",
+    "ranked store",
+    "store of a number",
+)
 CHOICES = (
     "buffered", "wide stream", "wide", "turns", "priority", "until last", "merge", "ends", "always", "never"
 )  # fmt: skip
@@ -85,6 +95,19 @@ def test_they_are_valid_and_can_be_written_and_read(datapaths):
     for datapath in datapaths:
         assert check(datapath) == ()
         assert parse_text(unparse(datapath), f"{datapath.name}.ca").datapath == datapath
+
+
+@pytest.mark.slow
+def test_hexadecimal_constants_mean_the_same(datapaths):
+    pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
+    rewritten = 0
+    for datapath in datapaths[:RUN]:
+        text, changed = re.subn(
+            r"(?<![A-Za-z0-9_])[0-9]+(?![A-Za-z0-9_])", lambda each: hex(int(each[0])), unparse(datapath)
+        )
+        assert parse_text(text, f"{datapath.name}.ca").datapath == datapath
+        rewritten += changed
+    assert rewritten >= 500
 
 
 def interpreted(datapath, rows):

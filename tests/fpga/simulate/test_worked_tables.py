@@ -196,6 +196,9 @@ def test_every_table_of_the_page_is_tested():
         "R19",
         "R20",
         "R21",
+        "R22",
+        "R23",
+        "R24",
     ]
 
 
@@ -261,13 +264,17 @@ def test_tables():
 def test_at_least():
     pytest.importorskip("lark")
     rows = table("R16")
-    text = """module m { inputs: { number x of 2 bits } counts: { sum x over cycles; sum x over cycles }
-      targets: { at least 3; at least 3 carry } }"""
+    text = """module m { inputs: { number x of 2 bits }
+      counts: { sum x over cycles; sum x over cycles; sum x over cycles at most 1 }
+      targets: { at least 3; at least 3 carry; at least 1 carry } }"""
     cycles = run(parse_text(text).datapath, x_i=numbers(rows["increment"]))
-    for place, label in enumerate(["v (target at least 3)", "v (target at least 3 carry)"]):
+    bounded = "v (target at least 1 carry, `at most 1`)"
+    for place, label in enumerate(["v (target at least 3)", "v (target at least 3 carry)", bounded]):
         assert [cycle.counts[place].value for cycle in cycles] == numbers(rows[label])
         assert [int(cycle.counts[place].fires) for cycle in cycles] == fires(rows[label])
     assert port(cycles, "overshoot_o") == [0] * 4
+    saturated = numbers(rows["saturated (register) of the count `at most 1`"])
+    assert [each >> 2 & 1 for each in port(cycles, "saturated_o")] == saturated
 
 
 def test_up_and_down():
@@ -299,7 +306,62 @@ def test_ends_of_packets():
     assert port(cycles, "m_kind_o") == numbers(rows["kind: `store x.data` at the first beat of each packet"])
 
 
-@pytest.mark.parametrize("how", ["by priority", "by turns", "by turns until last"])
+def test_a_number_with_several_stores():
+    pytest.importorskip("lark")
+    rows = table("R18")
+    text = """module m { inputs: { flag a; flag b } counts: { x: sum a; y: sum b } targets: { 1 }
+      actions: { on x: store 5 width 4 as k by priority; on y: store k + 1 width 4 as k by priority } }
+      module late { counts: { sum a + b } targets: { at least 1 } actions: { store m.k as j } }"""
+    cycles = run(parse_text(text).datapath, a_i=numbers(rows["a"]), b_i=numbers(rows["b"]))
+    label = "k: `on a: store 5 as k by priority; on b: store k + 1 as k by priority`"
+    assert port(cycles, "m_k_o") == numbers(rows[label])
+    assert port(cycles, "late_j_o") == [0, 0, 0, 5, 6, 7]
+
+
+def test_the_two_largest_samples():
+    pytest.importorskip("lark")
+    text = """module m { inputs: { stream x of 8 bits }
+      counts: { first: sum x.valid over cycles while x.data > best;
+        between: sum x.valid over cycles while x.data > second and not x.data > best }
+      targets: { 1 }
+      actions: { on first: store x.data as best; on first: store best as second by priority;
+        on between: store x.data as second by priority } }"""
+    data = [3, 9, 5, 9, 7, 200, 100, 0]
+    cycles = run(parse_text(text).datapath, x_valid_i=[1] * 8, x_data_i=data)
+    assert port(cycles, "m_best_o") == [max([0, *data[:cycle]]) for cycle in range(8)]
+    assert port(cycles, "m_second_o") == [0, 0, 3, 5, 9, 9, 9, 100]
+
+
+def test_a_number_in_network_order():
+    """A 16-bit field of two bytes, its version in the upper half of the first, and a sum of fields with carry."""
+    pytest.importorskip("lark")
+    text = """module m { inputs: { stream x of 2 lanes of 8 bits }
+      counts: { sum x.valid over cycles } targets: { 1 }
+      actions: { store concat(x.data) as field; store x.data[1][7:4] as version;
+        store (total + concat(x.data))[15:0] + (total + concat(x.data) >> 16) width 16 as total } }"""
+    data = [0x3412, 0xFFFF, 0x0180, 0xFEFF]
+    cycles = run(parse_text(text).datapath, x_valid_i=[1] * 5, x_data_i=[*data, 0])
+    fields = [(each & 255) << 8 | each >> 8 for each in data]
+    assert port(cycles, "m_field_o")[1:] == fields
+    assert port(cycles, "m_version_o")[1:] == [each >> 12 for each in fields]
+    totals = [0]
+    for each in fields:
+        total = totals[-1] + each
+        totals.append((total & 0xFFFF) + (total >> 16))
+    assert port(cycles, "m_total_o") == totals
+
+
+@pytest.mark.parametrize("condition", ["x.data", "n", "x.data + n - n"])
+def test_the_end_of_a_packet_is_a_condition_and_no_lowest_bit(condition):
+    pytest.importorskip("lark")
+    text = f"""module m {{ inputs: {{ stream x of 8 bits; number n of 4 bits }}
+      counts: {{ sum x.valid over cycles }} targets: {{ 1 }} actions: {{ stream x.data last {condition} as y }} }}"""
+    values = {"x_data_i": [2, 0, 1, 4, 0], "n_i": [2, 0, 1, 4, 0]}
+    cycles = run(parse_text(text).datapath, x_valid_i=[1] * 5, **values, m_y_ready_i=[1] * 5)
+    assert port(cycles, "m_y_last_o") == [0, 1, 0, 1, 1]
+
+
+@pytest.mark.parametrize("how", ["by priority", "by turns", "by turns until last", "by priority until last"])
 def test_choice_among_streams(how):
     pytest.importorskip("lark")
     rows = table("R19")
@@ -318,6 +380,18 @@ def test_choice_among_streams(how):
     taken = ["a" if a else "b" for a in ready["a"]]
     assert port(cycles, "m_y_data_o") == [0] + [beats[f"{x}_data_i"][c] for c, x in enumerate(taken[:5])]
     assert port(cycles, "m_y_last_o") == [0] + [driven[f"{x}_last_i"][c] for c, x in enumerate(taken[:5])]
+
+
+def test_the_turn_of_a_priority_is_the_stream_of_the_last_beat():
+    pytest.importorskip("lark")
+    text = """module m { inputs: { stream a of 8 bits with last; stream b of 8 bits with last }
+      counts: { one: sum a.valid + b.valid by priority until last } targets: { 1 } }"""
+    driven = {"a_valid_i": [0, 1, 1, 0, 1], "b_valid_i": [1, 1, 0, 0, 1], "a_last_i": [1] * 5}
+    cycles = run(parse_text(text).datapath, **driven, b_last_i=[0, 1, 1, 1, 1])
+    assert port(cycles, "a_ready_o") == [0, 0, 1, 0, 1]
+    assert port(cycles, "b_ready_o") == [1, 1, 0, 0, 0]
+    assert port(cycles, "m_one_turn_o") == [0, 1, 1, 0, 0]
+    assert port(cycles, "m_one_open_o") == [0, 1, 0, 0, 0]
 
 
 def test_buffered_streams():
@@ -355,6 +429,48 @@ def test_properties():
     for kind, name, label in (("always", "low", "count < 3"), ("never", "both", "x and count == 2")):
         holds = [int((cycle, "m", kind, name) not in broken) for cycle in range(5)]
         assert holds == numbers(rows[f"`{kind} {{ {label} }}` holds"])
+
+
+def sent_formulas(rule, inputs, **driven):
+    """Return, for each formula in backquotes of a table, what a stream sends, and what the table says."""
+    rows = table(rule)
+    formulas = [label for label in rows if label.startswith("`")]
+    samples = ", ".join(label.strip("`") for label in formulas)
+    text = f"""module m {{ inputs: {{ {inputs} }} counts: {{ sum x.valid over cycles }} targets: {{ 1 }}
+      actions: {{ stream {samples} width 20 signed }} }}"""
+    driven = {name: [*series, 0] for name, series in driven.items()}
+    cycles = run(parse_text(text).datapath, **driven, x_valid_i=[1] * 5, m_out_ready_i=[1] * 5)
+    beats = port(cycles, "m_out_data_o")[1:]
+    fields = [[beat >> 20 * place & 0xFFFFF for beat in beats] for place in range(len(formulas))]
+    sent = [[bits - (bits >> 19 << 20) for bits in field] for field in fields]
+    return sent, [numbers(rows[label]) for label in formulas]
+
+
+def test_shifts():
+    pytest.importorskip("lark")
+    data = [each & 255 for each in numbers(table("R22")["x.data (8 bits signed, always valid)"])]
+    sent, expected = sent_formulas("R22", "stream x of 8 bits signed", x_data_i=data)
+    assert len(expected) == 3
+    assert sent == expected
+
+
+def test_bit_slices():
+    pytest.importorskip("lark")
+    first = numbers(table("R23")["x.data[1] (8 bits signed, always valid)"])
+    data = [(each & 255) + (each & 1) * 0x9700 for each in first]
+    sent, expected = sent_formulas("R23", "stream x of 2 lanes of 8 bits signed", x_data_i=data)
+    assert len(expected) == 3
+    assert sent == expected
+
+
+def test_concatenation():
+    pytest.importorskip("lark")
+    rows = table("R24")
+    lanes = zip(numbers(rows["x.data[1] (8 bits, always valid)"]), numbers(rows["x.data[2]"]), strict=True)
+    data = [first + 256 * second for first, second in lanes]
+    sent, expected = sent_formulas("R24", "stream x of 2 lanes of 8 bits", x_data_i=data)
+    assert len(expected) == 3
+    assert sent == expected
 
 
 @pytest.mark.parametrize(("wins", "flag"), [("", [0, 1, 1, 0, 1]), (" wins", [0, 1, 0, 0, 0])])

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fpga.count_action.actions.kind import Lines, when
+from fpga.count_action.expressions import constant, width_of_slice
 from fpga.count_action.graph import stream_of
 from fpga.count_action.model import (
     VALUE,
@@ -269,8 +270,17 @@ class _Writer:
             return self._store(self.names.base(first.module or "", first.name))
         if isinstance(first, Ref) and operand.operator == "target":
             return self._store(self.names.target(first.module or "", first.name))
-        parts = [self.operand(each) for each in operand.operands]
         operator = operand.operator
+        if operator in {"<<", ">>", "slice"}:
+            value, *places = operand.operands
+            return self._store(_select_bits(operator, self.operand(value), *map(constant, places)))
+        parts = [self.operand(each) for each in operand.operands]
+        if operator == "concat":
+            widths = [width_of_slice(each) for each in operand.operands]
+            shifts = [sum(widths[place + 1 :]) for place in range(len(widths))]
+            return self._store(
+                " | ".join(f"{part} << {shift}" for part, shift in zip(parts, shifts, strict=True))
+            )
         if operator in {"max", "min"}:
             result = self._store(parts[0])
             for part in parts[1:]:
@@ -296,6 +306,13 @@ class _Writer:
         name = f"{self.prefix}_{self._variables}"
         self.lines.append(f"{name} = {text}")
         return name
+
+
+def _select_bits(operator: str, value: str, first: int, lowest: int = 0) -> str:
+    """Return the expression of a shift, or of a slice from bit `first` down to bit `lowest`."""
+    if operator == "slice":
+        return f"{value} >> {lowest} & {literal((1 << first - lowest + 1) - 1)}"
+    return f"{value} {operator} {first}"
 
 
 _TEXTS = {

@@ -69,6 +69,8 @@ class Updates:
         for key in self.names.outputs:
             if key in self.names.sampled:
                 yield from (f"{word}_before = {word}" for word in self.names.beat(key))
+            if key in self.names.stored:
+                yield f"r{self.names.outputs[key]}_before = r{self.names.outputs[key]}"
         first = [self.names.graph.drivers[key][0] for key in self.names.outputs]
         for module, action in first:
             yield from KINDS[action.kind].collect(self, module, action)
@@ -120,7 +122,7 @@ class Updates:
     def sample(self, ref: Ref, width: int | None = None, *, signed: bool | None = None) -> str:
         """Return the number in a sample. `width` and `signed` default to those of the sample."""
         own = self.names.graph.source(ref).signed
-        field = self.names.field(ref) if width is None else self._fit_width(ref, width)
+        field = self.names.before(ref) if width is None else self._fit_width(ref, width)
         return number(field, signed=own if signed is None else signed)
 
     def send(self, module: Module, action: Action, samples: Iterable[Ref | str]) -> Lines:
@@ -134,7 +136,7 @@ class Updates:
 
     def _fit_width(self, ref: Ref, width: int) -> Field:
         """Return a sample in `width` bits: truncated, or extended by its own sign."""
-        sample = self.names.field(ref)
+        sample = self.names.before(ref)
         if sample.width >= width:
             return sample.part(0, width)
         if self.names.graph.source(ref).signed:

@@ -20,6 +20,7 @@ from fpga.count_action.graph import Graph, can_stall
 from fpga.count_action.model import (
     VALUE,
     Action,
+    ActionKind,
     Count,
     CountKind,
     Datapath,
@@ -97,6 +98,13 @@ class Names:
         if is_value(ref):
             return whole(self.value(ref), self.graph.source(ref).width)
         return self._signal_field(ref, "_before")
+
+    def before(self, ref: Ref) -> Field:
+        """Return the bits of a sample, flag, number or formula before the clock edge, while registers change."""
+        if (ref.module, ref.name) not in self.stored:
+            return self.field(ref)
+        place = sample_slice(self.graph, ref)
+        return whole(f"r{self.outputs[place.register]}_before", place.width)
 
     def now(self, ref: Ref) -> Field:
         """Return the bits of a sample, flag or number; valid only before any register has changed."""
@@ -183,6 +191,13 @@ class Names:
         """Streams of modules whose samples are read by actions."""
         refs = (ref for _, action in self.actions() for ref in action.refs)
         return frozenset((ref.module, ref.name) for ref in refs if ref.module and self.graph.is_stream(ref))
+
+    @cached_property
+    def stored(self) -> frozenset[tuple[str | None, str]]:
+        """Flags and numbers of modules that a `store` reads by name: it needs their values before the clock edge."""
+        refs = (ref for _, action in self.actions() if action.kind is ActionKind.STORE for ref in action.refs)
+        signals = (ref for ref in refs if not is_value(ref) and not self.graph.is_stream(ref))
+        return frozenset((ref.module, ref.name) for ref in signals if ref.module)
 
     def registers(self) -> dict[str, int]:
         """Return the value of every register after reset (R12)."""

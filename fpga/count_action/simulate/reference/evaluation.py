@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from fpga.count_action.arbitration import pick_of
-from fpga.count_action.expressions import STORED, number_of, value_of
+from fpga.count_action.expressions import STORED, concatenate, number_of, value_of, width_of_slice
 from fpga.count_action.graph import Graph, stream_of
 from fpga.count_action.model import (
     Count,
@@ -207,7 +207,10 @@ class Evaluation:
         if isinstance(first, Ref) and operand.operator in STORED:
             registers = self.state.counts if operand.operator == "count" else self.state.targets
             return registers[first.module or "", first.name]
-        return value_of(operand.operator, [self._evaluate(each) for each in operand.operands])
+        values = [self._evaluate(each) for each in operand.operands]
+        if operand.operator == "concat":
+            return concatenate(list(zip(values, map(width_of_slice, operand.operands), strict=True)))
+        return value_of(operand.operator, values)
 
     def find_violations(self) -> Iterator[tuple[str, str, str]]:
         """Yield (module, kind, name) of each property that does not hold in this cycle (R21)."""
