@@ -23,7 +23,6 @@ from testbed.design.fabrics.fabric_list import FABRICS, find_kind, is_of_gpus, i
 from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
-    from sim.models.network.execution.circuits import CircuitSwitch
     from testbed.design.evaluation.job import Job
     from testbed.design.evaluation.simulation import Execution
     from testbed.design.fabrics.kind import ChosenFabric
@@ -95,8 +94,11 @@ class CircuitMoves:
     reconfiguration_ms: float
 
     @classmethod
-    def of(cls, switch: CircuitSwitch) -> CircuitMoves:
-        """Return the circuits of a switch."""
+    def of(cls, fabric: ChosenFabric) -> CircuitMoves | None:
+        """Return the circuits of a fabric, or None if it has none that move."""
+        switch = fabric.circuits
+        if switch is None:
+            return None
         controller = switch.controller
         return cls(
             count=switch.degree,
@@ -310,11 +312,11 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
 def _fabric_keys(setting: FabricSetting, fabric: ChosenFabric) -> dict[str, Any]:
     if is_switched(fabric.name):
         return {"fabric": fabric.name, "host_gbps": fabric.host_gbps}
-    plan, moving = setting.job.plan, fabric.circuits
+    plan = setting.job.plan
     has_planned_routes = plan is not None and fabric.fabric.weights is not None
     return {
         "fabric": fabric.name,
         "routes": ("planned" if plan.routes else "found") if plan and has_planned_routes else None,
         "strides": tuple(fabric.topology.strides) if fabric.topology else None,
-        "circuits": CircuitMoves.of(moving) if moving else None,
+        "circuits": CircuitMoves.of(fabric),
     }
