@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import linecache
+import re
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,16 @@ IMPORT_TORCH = {"testbed.node.collective"}
 PACKAGES = ("fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed")
 
 
+EXAMPLE = re.compile(rb"^ *(?:#: )?>>> ", re.MULTILINE)
+"""A line with an example, and not the shift of Verilog in a text."""
+
+
 def modules_with_examples() -> list[str]:
     paths = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
     return [
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for path in paths
-        if b">>> " in path.read_bytes()
+        if EXAMPLE.search(path.read_bytes())
     ]
 
 

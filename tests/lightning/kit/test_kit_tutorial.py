@@ -159,7 +159,7 @@ def test_the_output_is_that_of_the_page(page, index, command, readers):
     [
         (
             "photonic-kit",
-            {"multiply", "scope", "run", "calibrate", "sweep", "doctor"},
+            {"multiply", "scope", "run", "calibrate", "doctor"},
             ["product.py", "talk.py", "noise.py"],
         ),
         ("photonic-inference", {"compile", "evaluate", "sensitivity", "infer"}, ["train.py"]),
