@@ -106,13 +106,13 @@ class Meaning:
         return next(action for action in actions if action.output == ref.name)
 
     def _port(self, ref: Ref, what: str) -> str:
-        if ref.module is None and ref.name in self.held:
+        if ref.module is None and ref.name in self.buffers:
             return f"\\dut.{ref.name}{what}_held "
         return f"{ref.name}{what}_i" if ref.module is None else f"{ref.module}_{ref.name}{what}_o"
 
     @cached_property
-    def held(self) -> frozenset[str]:
-        """Buffered inputs (R20)."""
+    def buffers(self) -> frozenset[str]:
+        """Inputs with a buffer (R20)."""
         streams = {each.name for each in self.datapath.inputs if each.buffered}
         return frozenset(each.name for each in self.datapath.inputs if {each.name, each.part_of} & streams)
 
@@ -128,7 +128,7 @@ class Meaning:
         """Return the ready bit of a stream at the ports of the top, which tells whether all takers are ready."""
         if ref.module is not None:
             return f"ready_{ref.module}_{ref.name}"
-        wire = f"\\dut.{ref.name}_ready_held " if ref.name in self.held else f"{ref.name}_ready_o"
+        wire = f"\\dut.{ref.name}_ready_held " if ref.name in self.buffers else f"{ref.name}_ready_o"
         return f"{wire}[{ref.index}]"
 
     def sample(self, ref: Ref) -> Bits:

@@ -108,7 +108,8 @@ def _judge_property(
             )
     undecided = any(subject in subjects(specification, assertion) for assertion in findings.open)
     # A later difference can be a mere consequence of the first. It counts only where the proof is undecided.
-    for each in findings.differences if undecided or findings.late else select_causes(findings.differences):
+    is_open = undecided or name in findings.late
+    for each in findings.differences if is_open else select_causes(findings.differences):
         if subject == (each.module, each.property):
             part = part_of(each.element)
             return Result(

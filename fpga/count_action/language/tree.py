@@ -295,7 +295,7 @@ class TreeBuilder:
     def _part_of_bits(self, at: Location, name: Any, index: Number | None, bits: Range) -> Operand:
         return self._sliced(at, Reference((self._part(at, name, index),), at), bits)
 
-    def _named_bits(self, at: Location, *parts: Any) -> Operand:
+    def _bits_of_name(self, at: Location, *parts: Any) -> Operand:
         *owners, formula = parts
         before = tuple(part for owner in owners for part in owner.parts)
         (last,) = formula.operands

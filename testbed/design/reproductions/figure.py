@@ -139,6 +139,21 @@ class Table:
         return numbers[0]
 
 
+def plot_by_model(table: Table, title: str, label: str, name: str, across: str) -> Plot:
+    """Return a panel for each model: a line for each `name`, iterations in ms over `across`, whose axis has `label`."""
+    panels = [
+        Panel(
+            str(model),
+            label,
+            "iteration (ms)",
+            series_of(table.select_rows(model=model), name, across, "iteration_ms"),
+            logarithmic="xy",
+        )
+        for model in table.values("model")
+    ]
+    return Plot(title, tuple(panels))
+
+
 def _number_or_word(text: str) -> Cell:
     try:
         return float(text)

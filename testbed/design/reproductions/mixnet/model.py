@@ -131,18 +131,18 @@ def mixnet_s(job: MoeJob, setting: Setting, gbps: float) -> float:
     exchanges.
     """
     layers = stage_layers(job)
-    moved_s = sum(4 * _moved_exchange(job, setting, layer) / gbps for layer in layers)
+    moved_s = sum(4 * _time_own_circuits(job, setting, layer) / gbps for layer in layers)
     for layer in layers:
         times = layer_times(job, setting, layer)
         forward_s = times.attention_s + times.attention_sum_s
         backward_s = 2 * times.attention_s + times.attention_sum_s
         moved_s += sum(max(setting.reconfiguration_s - hidden_s, 0.0) for hidden_s in (forward_s, backward_s))
-    kept_s = 4 * _kept_exchanges(job, setting) / gbps
+    kept_s = 4 * _time_fixed_circuits(job, setting) / gbps
     return {"per-layer": moved_s, "per-iteration": kept_s, "faster": min(moved_s, kept_s)}[setting.policy]
 
 
 @lru_cache(maxsize=1024)
-def _moved_exchange(job: MoeJob, setting: Setting, layer: int) -> float:
+def _time_own_circuits(job: MoeJob, setting: Setting, layer: int) -> float:
     """Return the seconds of a dispatch at 1 Gbit/s per NIC, on circuits for its layer.
 
     Both parts grow with the rate, so the best circuits are the same at each.
@@ -153,7 +153,7 @@ def _moved_exchange(job: MoeJob, setting: Setting, layer: int) -> float:
 
 
 @lru_cache(maxsize=256)
-def _kept_exchanges(job: MoeJob, setting: Setting) -> float:
+def _time_fixed_circuits(job: MoeJob, setting: Setting) -> float:
     """Return the seconds of the dispatches of a stage at 1 Gbit/s per NIC, on circuits for their mean traffic."""
     traffic = [server_traffic(job, setting, layer) for layer in stage_layers(job)]
     rates = 1e9, (SERVER_GPUS - setting.circuit_ports) * 1e9

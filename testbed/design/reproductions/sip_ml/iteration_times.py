@@ -9,12 +9,11 @@ from testbed.design.reproductions.figure import (
     NOTHING,
     Comparison,
     Figure,
-    Panel,
     Plot,
     Progress,
     Published,
     Table,
-    series_of,
+    plot_by_model,
 )
 from testbed.design.reproductions.sip_ml.fastest import FABRICS, OPTICAL, find_fastest
 from testbed.design.reproductions.sip_ml.model import WAVELENGTH_GBPS
@@ -103,17 +102,9 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _draw(table: Table) -> Plot:
-    panels = [
-        Panel(
-            str(model),
-            "rate of a GPU (Gbit/s)",
-            "iteration (ms)",
-            series_of(table.select_rows(model=model), "fabric", "gbps", "iteration_ms"),
-            logarithmic="xy",
-        )
-        for model in table.values("model")
-    ]
-    return Plot("Iteration of hybrid strategies, by fabric", tuple(panels))
+    return plot_by_model(
+        table, "Iteration of hybrid strategies, by fabric", "rate of a GPU (Gbit/s)", "fabric", "gbps"
+    )
 
 
 FIGURE = Figure(1, "Iterations by fabric and wavelengths", _make, _compare, _draw)

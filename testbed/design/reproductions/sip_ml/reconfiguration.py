@@ -6,11 +6,10 @@ from testbed.design.reproductions.figure import (
     NOTHING,
     Comparison,
     Figure,
-    Panel,
     Plot,
     Progress,
     Table,
-    series_of,
+    plot_by_model,
 )
 from testbed.design.reproductions.sip_ml.fastest import find_fastest
 from testbed.design.reproductions.sip_ml.setup import MODELS, Scale
@@ -43,24 +42,20 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
         for delay_us in (DELAYS_US[0], DELAYS_US[-1]):
             part = table.select_rows(model=model, delay_us=delay_us)
             once, changing = part.numbers("iteration_ms")
-            told = f"{delay_us:g} us" if delay_us < 1_000 else f"{delay_us / 1_000:g} ms"
-            quantity = f"{model}: iteration with two changes of {told} over that with circuits chosen once"
+            delay = f"{delay_us:g} us" if delay_us < 1_000 else f"{delay_us / 1_000:g} ms"
+            quantity = f"{model}: iteration with two changes of {delay} over that with circuits chosen once"
             lines.append(Comparison(quantity, NOTHING, changing / once, "", " x"))
     return tuple(lines)
 
 
 def _draw(table: Table) -> Plot:
-    panels = [
-        Panel(
-            str(model),
-            "time of a change (us)",
-            "iteration (ms)",
-            series_of(table.select_rows(model=model), "circuits", "delay_us", "iteration_ms"),
-            logarithmic="xy",
-        )
-        for model in table.values("model")
-    ]
-    return Plot(f"SiP-OCS whose circuits change, {WAVELENGTHS} wavelengths", tuple(panels))
+    return plot_by_model(
+        table,
+        f"SiP-OCS whose circuits change, {WAVELENGTHS} wavelengths",
+        "time of a change (us)",
+        "circuits",
+        "delay_us",
+    )
 
 
 FIGURE = Figure(3, "Reconfiguration of SiP-OCS", _make, _compare, _draw)

@@ -6,12 +6,11 @@ from testbed.design.reproductions.figure import (
     NOTHING,
     Comparison,
     Figure,
-    Panel,
     Plot,
     Progress,
     Published,
     Table,
-    series_of,
+    plot_by_model,
 )
 from testbed.design.reproductions.sip_ml.fastest import OPTICAL, find_fastest
 from testbed.design.reproductions.sip_ml.model import WAVELENGTH_GBPS
@@ -59,17 +58,9 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _draw(table: Table) -> Plot:
-    panels = [
-        Panel(
-            str(model),
-            "GPUs of a copy",
-            "iteration (ms)",
-            series_of(table.select_rows(model=model), "fabric", "width", "iteration_ms"),
-            logarithmic="xy",
-        )
-        for model in table.values("model")
-    ]
-    return Plot(f"Iteration by strategy, {WAVELENGTHS} wavelengths", tuple(panels))
+    return plot_by_model(
+        table, f"Iteration by strategy, {WAVELENGTHS} wavelengths", "GPUs of a copy", "fabric", "width"
+    )
 
 
 FIGURE = Figure(2, "Strategies: GPUs of a copy of the model", _make, _compare, _draw)
