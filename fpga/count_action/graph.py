@@ -10,6 +10,7 @@ from fpga.count_action.expressions import STORED, Interval, bits_for, combine, i
 from fpga.count_action.model import (
     Action,
     Count,
+    CountKind,
     Datapath,
     Module,
     Operand,
@@ -138,6 +139,17 @@ class Graph:
             for key in dict.fromkeys(stream_of(term) for term in count.counted if self.is_stream(term)):
                 takers.setdefault(key, []).append((module, count))
         return takers
+
+    def rivals(self, module: Module, count: Count) -> tuple[Count, ...]:
+        """Return the level counts of a module that take a stream of this one and precede it in the text (R26)."""
+        if count.kind is not CountKind.LEVEL:
+            return ()
+        streams = {stream_of(term) for term in count.counted if self.is_stream(term)}
+        return tuple(
+            other
+            for other in module.counts[: module.counts.index(count)]
+            if other.kind is CountKind.LEVEL and streams & set(map(stream_of, other.counted))
+        )
 
     @cached_property
     def links(self) -> tuple[Link, ...]:

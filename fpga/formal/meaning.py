@@ -188,15 +188,23 @@ class Meaning:
         return self.ports.output(f"{module.name}_{action.output}_data_o").width
 
     def ready(self, stream: Ref) -> str:
-        """Return the condition that all takers of a stream are ready: level counts fire, others do not stall (R7)."""
-        conditions = [
-            f"!stall_{module.name}"
-            if count.kind is CountKind.ACCUMULATE
-            else f"{self.fire(module, count.name)}{self._selection(count, stream)}"
+        """Return the condition that the takers of a stream are ready.
+
+        One of the level counts fires (R26); if there are none, no module of another taker stalls (R7).
+        """
+        takers = [
+            (module, count)
             for module, count in self.datapath.counts()
             if any(_one_stream(term, stream) for term in count.counted)
         ]
-        return " && ".join(dict.fromkeys(conditions)) or ALWAYS
+        fires = [
+            f"({self.fire(module, count.name)}{self._selection(count, stream)})"
+            for module, count in takers
+            if count.kind is CountKind.LEVEL
+        ]
+        if fires:
+            return f"({' || '.join(fires)})"
+        return " && ".join(dict.fromkeys(f"!stall_{module.name}" for module, _ in takers)) or ALWAYS
 
     def write_enabled(self, count: Count) -> str:
         """Return the condition that a count is enabled."""
@@ -226,6 +234,21 @@ class Meaning:
         picks = zip(count.terms, count.picks, strict=False)
         wires = [self.formulas.wire(pick) for term, pick in picks if _one_stream(term, stream)]
         return "".join(f" && ({wire} != 0)" for wire in wires)
+
+    def write_first(self, module: Module, count: Count) -> str:
+        """Return the condition that no level count before this one fires and takes a stream of both (R26)."""
+        before = module.counts[: module.counts.index(count)] if count.kind is CountKind.LEVEL else ()
+        fires = [
+            f"!{self.fire(module, other.name)}"
+            for other in before
+            if other.kind is CountKind.LEVEL
+            and any(
+                self.is_stream(one) and _one_stream(one, term)
+                for one in other.counted
+                for term in count.counted
+            )
+        ]
+        return " && ".join(fires) or ALWAYS
 
     def write_bound(self, count: Count) -> str:
         """Return the upper bound of a count: its formula, or the largest value of its register (R17)."""

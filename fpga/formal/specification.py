@@ -121,7 +121,7 @@ class Specification:
         )
         ports = {
             **CLOCKED,
-            "enable_i": meaning.write_enabled(count),
+            "enable_i": f"({meaning.write_enabled(count)}) && {meaning.write_first(module, count)}",
             "stall_i": f"stall_{module.name}",
             "clear_i": meaning.clear(module, count),
             "clear_status_i": "clear_status_i[0]",

@@ -115,12 +115,13 @@ class Plain:
         takers = list(self.takers(ref))
         if ref.module is not None and not takers:
             return bool(self.inputs[f"{ref.module}_{ref.name}_ready_i"])
-        return all(
-            (m.name, c.name) in self.fires and (not c.order or self.is_same(self.chosen(m, c), ref))
-            if c.kind is CountKind.LEVEL
-            else m.name not in self.stalled
-            for m, c in takers
-        )
+        level = [(m, c) for m, c in takers if c.kind is CountKind.LEVEL]
+        if level:  # one of them takes the beat (R26)
+            return any(
+                (m.name, c.name) in self.fires and (not c.order or self.is_same(self.chosen(m, c), ref))
+                for m, c in level
+            )
+        return all(m.name not in self.stalled for m, _ in takers)
 
     def is_same(self, one, other):
         return one is not None and (one.module, one.name, one.index) == (
@@ -167,12 +168,16 @@ class Plain:
         return self.target[module.name, count.target] if count.aim is None else self.sample(count.aim)
 
     def reached(self):
-        found = set()
+        found, gone = set(), set()
         for module, count in self.datapath.counts():
             step = self.increment(module, count)
             value, goal = self.base[module.name, count.name] + step, self.goal(module, count)
+            takes = {(t.module, t.name, t.index) for t in count.counted if self.is_stream(t)}
+            if count.kind is CountKind.LEVEL and takes & gone:
+                continue  # a count before it in the text fires and takes a beat of both (R26)
             if step and goal and (value == goal or (module.target(count.target).at_least and value > goal)):
                 found.add((module.name, count.name))
+                gone |= takes if count.kind is CountKind.LEVEL else set()
         return found
 
     def decide(self):

@@ -8,7 +8,7 @@ same datapath, and the same stimulus. What happened in a run is counted by `fpga
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class _Builder:
     numbers: list[Ref] = field(default_factory=list)
 
     def datapath(self, name: str = "part") -> Datapath:
-        return Datapath(name, tuple(self.signals), tuple(self._with_loops()))
+        return Datapath(name, tuple(self.signals), tuple(map(_with_split_streams, self._with_loops())))
 
     def likely(self, probability: float) -> bool:
         return self.random.random() < probability
@@ -291,6 +291,29 @@ class _Builder:
                     module.name, (gated, *module.counts[1:]), module.targets, module.actions
                 )
         return modules
+
+
+def _with_split_streams(module: Module) -> Module:
+    """Return the module with further takers of the streams of a level count: another level count, or one that adds."""
+    chance = random.Random(module.name)
+    level = [each for each in module.counts if each.kind is LEVEL and each.terms and not each.constant]
+    if not level or chance.random() < 0.5:
+        return module
+    first = chance.choice(level)
+    terms = tuple(chance.sample(first.terms, chance.randint(1, len(first.terms))))
+    kind = LEVEL if chance.random() < 0.75 else ACCUMULATE
+    gate = first.gate if chance.random() < 0.3 else ()
+    other = replace(first, name="split", kind=kind, target="split_t", terms=terms, gate=gate)
+    target = Target("split_t", chance.randint(1, len(terms)), first.width)
+    place = chance.randint(0, len(module.counts))
+    counts = (*module.counts[:place], other, *module.counts[place:])
+    action = Action(ActionKind.PULSE, "split", "split_o")
+    if module.streams():
+        sent = chance.choice([each for each in module.actions if each.kind.drives is SignalKind.STREAM])
+        action = replace(sent, on="split", output="split_o")
+    return replace(
+        module, counts=counts, targets=(*module.targets, target), actions=(*module.actions, action)
+    )
 
 
 def _flags_of(module: Module) -> list[Ref]:

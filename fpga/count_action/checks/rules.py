@@ -74,19 +74,21 @@ def _find_self_triggers(graph: Graph) -> Diagnostics:
 def _find_shared_level_streams(graph: Graph) -> Diagnostics:
     for (_, name, index), takers in graph.takers.items():
         level = next(((m, c) for m, c in takers if c.kind is CountKind.LEVEL), None)
-        if level is None or len(takers) == 1:
+        if level is None:
             continue
-        other, count = next(taker for taker in takers if taker != level)
-        message = (
-            f"stream {quote(name)} (bit {index}) is taken by the level count"
-            f" {quote(f'{level[0].name}.{level[1].name}')} and by"
-            f" {quote(f'{other.name}.{count.name}')}; a level count must be the only taker (R7)"
-        )
-        yield make_diagnostic(
-            level[1].at,
-            message,
-            "Let the other one count what the level count streams, or write `over cycles`.",
-        )
+        others = (taker for taker in takers if taker[0] != level[0])
+        for other, count in others:
+            message = (
+                f"stream {quote(name)} (bit {index}) is taken by the level count"
+                f" {quote(f'{level[0].name}.{level[1].name}')} and by"
+                f" {quote(f'{other.name}.{count.name}')} of another module (R7)"
+            )
+            yield make_diagnostic(
+                level[1].at,
+                message,
+                "Let the other one count what the level count streams, or move both counts into one module (R26).",
+            )
+            break
 
 
 def _find_stream_cycles(graph: Graph) -> Diagnostics:

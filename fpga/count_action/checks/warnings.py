@@ -27,6 +27,7 @@ def find_possible_mistakes(graph: Graph) -> Diagnostics:
         yield from _find_overshoots(graph, module, count)
         yield from _find_missed_pulses(graph, module, count)
         yield from _find_stuck_level_counts(graph, module, count)
+        yield from _find_greedy_rivals(graph, module, count)
         for ref in find_contradictions(count):
             message = f"count {quote(count.name)} waits for {quote(describe_ref(ref))} to be 1 and 0 at once"
             yield make_diagnostic(
@@ -84,6 +85,22 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
             " those of the streams without a beat are not valid"
         )
         yield make_diagnostic(count.at, message, f"Set the target to {len(streams) + count.constant}.")
+
+
+def _find_greedy_rivals(graph: Graph, module: Module, count: Count) -> Diagnostics:
+    """Yield level counts that never fire, because another one takes every beat of a stream first (R26)."""
+    for other in graph.rivals(module, count):
+        taken = {stream_of(each) for each in other.terms}
+        always = not other.gate and not other.order and other.aim is None and not other.constant
+        target = module.target(other.target)
+        if always and len(taken) == len(other.terms) == 1 and target.reset == 1 and not count.order:
+            message = (
+                f"level count {quote(count.name)} never fires: {quote(other.name)} precedes it and takes every beat of"
+                f" {quote(describe_ref(other.terms[0]))} (R26)"
+            )
+            yield make_diagnostic(
+                count.at, message, "Exchange them, or give the first one a condition (`while`)."
+            )
 
 
 def find_contradictions(count: Count) -> list[Ref]:

@@ -102,9 +102,11 @@ def _target_parameters(module: Module, count: Count) -> dict[str, str]:
 
 def _common_connections(wiring: Wiring, module: Module, count: Count) -> dict[str, str]:
     """Return the connections that every kind of counter has."""
+    gate = enable(wiring, count)
+    rivals = [f"!{wiring.fire(module.name, each.name)}" for each in wiring.graph.rivals(module, count)]
     return {
         **CLOCKED,
-        "enable_i": enable(wiring, count),
+        "enable_i": " && ".join([*([] if rivals and gate == bit(1) else [gate]), *rivals]),
         "stall_i": wiring.stall(module.name),
         "clear_i": clear(wiring, module, count),
         "clear_status_i": "clear_status_i",

@@ -26,7 +26,7 @@ from fpga.count_action.model import (
     is_value,
 )
 from fpga.count_action.ports import Ports, ports_of
-from fpga.count_action.verilog.text import KEYWORDS, bit, concatenation
+from fpga.count_action.verilog.text import KEYWORDS, any_of, bit, concatenation
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,20 +209,19 @@ class Wiring:
         return f"{module}_stall"
 
     def ready(self, stream: Ref) -> str:
-        """Return the condition that all takers of `stream` are ready for it (R7)."""
+        """Return the condition that the takers of `stream` are ready: a level count fires, or no module stalls (R7)."""
         takers = self.takers.get(stream, {})
-        level = [each for each in takers.items() if each[1].kind is CountKind.LEVEL]
-        ready = [self.fire(*taker) for taker, _ in level]
-        ready += [
-            str(self.find_pick_wire(taker[0], count, stream))
-            for taker, count in level
+        level = [
+            f"({self.fire(*key)} && {self.find_pick_wire(key[0], count, stream)})"
             if pick_of(count, stream)
+            else self.fire(*key)
+            for key, count in takers.items()
+            if count.kind is CountKind.LEVEL
         ]
-        waiting = dict.fromkeys(
-            module for (module, _), count in takers.items() if count.kind is CountKind.ACCUMULATE
-        )
-        ready += [f"!{self.stall(module)}" for module in waiting]
-        return " && ".join(ready) or bit(1)
+        if len(level) == 1:
+            return level[0].strip("()")
+        modules = dict.fromkeys(module for module, _ in takers)
+        return any_of(level) if level else " && ".join(f"!{self.stall(each)}" for each in modules) or bit(1)
 
 
 def _widths(graph: Graph, operand: Operand) -> Iterator[int]:

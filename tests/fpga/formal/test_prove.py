@@ -143,6 +143,24 @@ def test_a_wrong_bit_is_found(prover, mutants, old, new, name):
     assert proof.find_result("m", name).verdict is Verdict.FAILED
 
 
+SPLIT = """module m { inputs: { stream x of 4 bits; stream y of 4 bits }
+  counts: { pair: sum x.valid + y.valid to two; small: sum x.valid to one while x.data < 4; rest: sum y.valid to one }
+  targets: { one: 1; two: 2 } actions: { on pair: emit sum x.data + y.data width 5; on small: stream x.data as low;
+    on rest: stream y.data as other } }"""
+
+
+@pytest.mark.long
+def test_a_split_stream_is_proven_and_a_beat_taken_twice_is_found(prover, mutants):
+    datapath = parse_text(SPLIT, "split.ca").datapath
+    proof = prove(datapath)
+    assert proof.ok
+    assert [each for each in proof.covered if not each.is_reached] == []
+    twice = mutants.WiringMutant(".enable_i(!m_pair_fire)", ".enable_i(1'b1)", "m", "fires")
+    with mock.patch.object(specification, "design_of", faulty(datapath, twice)):
+        proof = prove(datapath, cover=False)
+    assert proof.find_result("m", "fires").verdict is Verdict.FAILED
+
+
 RANKED = """module m { inputs: { flag a; flag b; number n of 4 bits } counts: { x: sum a; y: sum b } targets: { 1 }
   actions: { on x: store n as k by priority; on y: store k + 1 width 4 as k by priority } }"""
 

@@ -303,3 +303,19 @@ def test_warned_of(count, target, action, messages):
     shown = [each.message for each in checked.warnings if "is not used" not in each.message]
     assert [any(message in each for each in shown) for message in messages] == [True] * len(messages)
     assert bool(shown) == bool(messages)
+
+
+@pytest.mark.parametrize(
+    ("first", "warned"),
+    [
+        ("sum x.valid to one", True),
+        ("sum x.valid to one while f", False),
+        ("sum x.valid + y.valid to two", False),
+    ],
+)
+def test_a_count_that_another_leaves_nothing(first, warned):
+    text = f"""module m {{ inputs: {{ stream x of 8 bits; stream y of 8 bits; flag f }}
+      counts: {{ a: {first}; b: sum x.valid to one }} targets: {{ one: 1; two: 2 }}
+      actions: {{ on a: stream x.data as high; on b: stream x.data as low }} }}"""
+    messages = [each.message for each in parse_text(text).warnings]
+    assert any("`b` never fires: `a` precedes it" in each for each in messages) == warned

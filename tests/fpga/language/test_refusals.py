@@ -105,8 +105,8 @@ CASES = [
     (M + "counts: { sum x + tick over cycles } targets: { 3 } actions: { pulse tick } }", 1, 22, "triggers itself", "another"),
     # streams
     (
-        M + "counts: { a: sum x.valid; b: sum x.valid over cycles } targets: { 1 } }",
-        1, 22, "must be the only taker (R7)", "over cycles",
+        M + "counts: { a: sum x.valid } targets: { 1 } } module n { counts: { b: sum x.valid over cycles } targets: { 1 } }",
+        1, 22, "by `n.b` of another module (R7)", "move both counts into one module (R26)",
     ),
     (
         "module m { counts: { sum n.out.valid + x.valid over cycles } targets: { 1 } actions: { stream x.data } }"

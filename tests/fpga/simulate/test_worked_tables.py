@@ -199,6 +199,7 @@ def test_every_table_of_the_page_is_tested():
         "R22",
         "R23",
         "R24",
+        "R26",
     ]
 
 
@@ -316,6 +317,49 @@ def test_a_number_with_several_stores():
     label = "k: `on a: store 5 as k by priority; on b: store k + 1 as k by priority`"
     assert port(cycles, "m_k_o") == numbers(rows[label])
     assert port(cycles, "late_j_o") == [0, 0, 0, 5, 6, 7]
+
+
+def test_split_streams():
+    pytest.importorskip("lark")
+    rows = table("R26")
+    text = """module m { inputs: { stream x of 8 bits; flag pause }
+      counts: { large: sum x.valid to one while x.data > 100; small: sum x.valid to one while not pause;
+        beats: sum x.valid over cycles to none }
+      targets: { one: 1; none: never } actions: { on large: pulse up; on small: pulse down } }"""
+    driven = {f"x_{name}_i": numbers(rows[f"x.{name}"]) for name in ("valid", "data")}
+    cycles = run(parse_text(text).datapath, pause_i=numbers(rows["pause"]), **driven)
+    labels = (
+        "large: `sum x.valid while x.data > 100` fires (target 1)",
+        "small: `sum x.valid while not pause` fires (target 1)",
+    )
+    for place, label in enumerate(labels):
+        assert [int(cycle.counts[place].fires) for cycle in cycles] == fires(rows[label])
+    assert port(cycles, "x_ready_o") == numbers(rows["x.ready"])
+    label = "beats: `sum x.valid over cycles`, base (target never)"
+    assert [cycle.counts[2].base for cycle in cycles] == numbers(rows[label])
+
+
+def test_a_split_stream_loses_no_beat():
+    """Beats of two streams meet in pairs; what has no partner is dropped after a wait, and each beat leaves once."""
+    pytest.importorskip("lark")
+    text = """module m { inputs: { stream x of 8 bits; stream y of 8 bits; flag drop }
+      counts: { pair: sum x.valid + y.valid to two;
+        left: sum x.valid to one while drop; right: sum y.valid to one while drop }
+      targets: { two: 2; one: 1 }
+      actions: { on pair: stream x.data, y.data as both;
+        on left: stream x.data as x_alone; on right: stream y.data as y_alone } }"""
+    datapath = parse_text(text).datapath
+    steps = {
+        "x_valid_i": [1, 1, 0, 1, 0, 1],
+        "y_valid_i": [1, 0, 1, 1, 1, 0],
+        "drop_i": [1, 0, 1, 1, 0, 1],
+        **{f"m_{name}_ready_i": [1] * 6 for name in ("both", "x_alone", "y_alone")},
+    }
+    cycles = run(datapath, **steps)
+    fired = ["".join(str(int(each.fires)) for each in cycle.counts) for cycle in cycles]
+    assert fired == ["100", "000", "001", "100", "000", "010"]
+    assert port(cycles, "x_ready_o") == [1, 0, 0, 1, 0, 1]
+    assert port(cycles, "y_ready_o") == [1, 0, 1, 1, 0, 0]
 
 
 def test_the_two_largest_samples():

@@ -78,7 +78,11 @@ class Decisions:
                     place, target = self._place_and_target(module, count)
                     yield f"x{place} = {self._increment(count)}"
                     reached, on = self._reached_expression(module, count), self.names.on(module, count)
-                    yield f"f{place} = {reached} & ({target} != 0) & {on}"
+                    rivals = self.names.graph.rivals(module, count)
+                    free = all_of(
+                        [on, *(f"({self.names.fire(module.name, each.name)} ^ 1)" for each in rivals)]
+                    )
+                    yield f"f{place} = {reached} & ({target} != 0) & {free}"
         for signal in datapath.inputs:
             if signal.kind is SignalKind.STREAM:
                 yield from self._input_stream(signal)
@@ -109,16 +113,14 @@ class Decisions:
         return mask_field(self.names.input_bit(f"{module}_{output}_ready_i"))
 
     def _takers_ready(self, ref: Ref) -> str:
-        """Return the condition that all takers of a stream are ready.
-
-        A level count is ready if it fires; any other taker is ready if its module does not stall.
-        """
-        return all_of(
+        """Return the condition that the takers of a stream are ready: one level count fires, or no module stalls."""
+        takers = self.names.graph.takers.get(stream_of(ref), ())
+        level = [
             all_of([self.names.fire(module.name, count.name), *self.names.find_pick(count, ref)])
+            for module, count in takers
             if count.kind is CountKind.LEVEL
-            else self.names.goes(module)
-            for module, count in self.names.graph.takers.get(stream_of(ref), ())
-        )
+        ]
+        return any_of(level) if level else all_of(self.names.goes(module) for module, _ in takers)
 
     def _input_stream(self, signal: Signal) -> Lines:
         """Yield the statements for the ready bits of an input, and for its moving beats."""

@@ -61,6 +61,11 @@ class Wiring:
         return self._beats[ref]
 
     @cached_property
+    def rivals(self) -> dict[PartOfModule, tuple[Count, ...]]:
+        """The counts that come before each count where both take a stream (R26)."""
+        return {(m.name, count.name): self.graph.rivals(m, count) for m, count in self.datapath.counts()}
+
+    @cached_property
     def clears(self) -> dict[PartOfModule, list[PartOfModule]]:
         """The counts whose fires clear each count."""
         clears: dict[PartOfModule, list[PartOfModule]] = {}
@@ -103,16 +108,17 @@ class Evaluation:
         return bool(self._bits(valid_slice(ref)))
 
     def _ready(self, stream: Stream) -> bool:
-        """Return whether all takers of a stream are ready: level counts if they fire, others if not stalled."""
+        """Return whether the takers of a stream are ready: one level count fires, no other module is stalled."""
         module, name, _ = stream
         if module is not None and (module, name) not in self.wiring.inside:
             return bool(self.inputs.get(f"{module}_{name}_ready_i", 0))
-        return all(
-            self.fires(taker.name, count.name) and self._takes(count, stream)
-            if count.kind is CountKind.LEVEL
-            else not self._stalled[taker.name]
-            for taker, count in self.wiring.graph.takers.get(stream, ())
-        )
+        takers = self.wiring.graph.takers.get(stream, ())
+        level = [each for each in takers if each[1].kind is CountKind.LEVEL]
+        if level:
+            return any(
+                self.fires(taker.name, count.name) and self._takes(count, stream) for taker, count in level
+            )
+        return not any(self._stalled[taker.name] for taker, _ in takers)
 
     def moves(self, ref: Ref) -> bool:
         """Return whether a beat of a stream is taken in this cycle (R7)."""
@@ -135,7 +141,8 @@ class Evaluation:
 
     def _compare_count(self, module: Module, count: Count) -> CountCycle:
         key = (module.name, count.name)
-        enabled, stalled = self._is_enabled(count), self._stalled[module.name]
+        is_first = not any(self.fires(module.name, each.name) for each in self.wiring.rivals[key])
+        enabled, stalled = is_first and self._is_enabled(count), self._stalled[module.name]
         increment = self._increment(count) if enabled and not stalled else 0
         base = self.state.counts[key]
         formula_value = None if count.aim is None else self.sample(count.aim)
