@@ -35,7 +35,8 @@ class Proven:
 
 def _sum(**parameters: object) -> Proven:
     accumulate = parameters["Accumulate"] == "1'b1"
-    hidden = {"base_i": ("gen_accumulate.sum_q", "[Width-1:0]")} if accumulate else {}
+    hidden = {"terms_i": ("terms", "[Samples*Width-1:0]")}
+    hidden |= {"base_i": ("gen_accumulate.sum_q", "[Width-1:0]")} if accumulate else {}
     extra = {"check_i": "1'b1"} if accumulate else {"check_i": "1'b1", "base_i": "'0"}
     return Proven("count_action_sum", parameters, hidden, extra)
 

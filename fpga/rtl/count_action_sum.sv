@@ -22,16 +22,19 @@ module count_action_sum #(
   localparam int Sign = SampleWidth - 1;
   localparam int Extension = Width - SampleWidth;
 
-  logic [Width-1:0] base, sum;
+  logic [Samples*Width-1:0] terms;
+  logic [Width-1:0]         base, sum;
+
+  for (genvar i = 0; i < Samples; i++) begin : gen_terms
+    assign terms[i*Width+:Width] = {Width{take_i[i]}} & {
+      {Extension{SampleSigned && samples_i[i*SampleWidth+Sign]}},
+      samples_i[i*SampleWidth+:SampleWidth]
+    };
+  end
 
   always_comb begin
     sum = base;
-    for (int i = 0; i < Samples; i++) begin
-      sum = sum + ({Width{take_i[i]}} & {
-        {Extension{SampleSigned && samples_i[i*SampleWidth+Sign]}},
-        samples_i[i*SampleWidth+:SampleWidth]
-      });
-    end
+    for (int i = 0; i < Samples; i++) sum = sum + terms[i*Width+:Width];
   end
 
   if (Shift == 0) begin : gen_whole

@@ -251,7 +251,8 @@ class Emit(Kind):
         before = [f"logic [{bits - 1}:0] expected_{name};", declare_hidden_wire(f"{name}_{wire}", bits)]
         if wire == "sum":
             parameters |= {"SampleWidth": action.width}
-            ports |= {"sum_o": f"\\dut.{name}_sum "}
+            ports |= {"sum_o": f"\\dut.{name}_sum ", "terms_i": f"\\dut.u_{name}_sum.terms "}
+            before.append(declare_hidden_wire(f"u_{name}_sum.terms", len(action.refs) * action.width))
             registers = {"base_i": ("sum_q", action.width)}
         else:
             parameters |= {"Minimum": bit(action.reduction == "min"), "WithIndex": bit(action.with_index)}

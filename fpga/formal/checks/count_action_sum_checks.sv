@@ -1,7 +1,9 @@
 // The sum of the samples of all beats counted since the last fire or clear, modulo 2**Width (R10, R11).
 //
-// base_i is the register of the block. check_i says when the sum is looked at: in a module, that of a level count
-// at its fire alone. expected_o is the sum as it is to be.
+// base_i is the register of the block, terms_i what it adds. check_i says when the sum is looked at: in a module, that
+// of a level count at its fire alone. expected_o is the sum as it is to be. The terms are compared one by one, and the
+// sum is that of the terms of the block: a solver finds two sums of many wide samples equal only if their terms are the
+// same signals.
 module count_action_sum_checks #(
   parameter int Samples = 1,
   parameter int SampleWidth = 16,
@@ -18,10 +20,12 @@ module count_action_sum_checks #(
   input  logic [Samples*SampleWidth-1:0] samples_i,
   input  logic [Width-1:0]               sum_o,
   input  logic [Width-1:0]               base_i,
+  input  logic [Samples*Width-1:0]       terms_i,
   input  logic                           check_i,
   output logic [Width-1:0]               expected_o
 );
 
+  logic [Samples-1:0]      differs;
   logic [Width-1:0]        partial[Samples+1];
   logic signed [Width-1:0] whole;
   logic [Width-1:0]        sum_q;
@@ -38,7 +42,8 @@ module count_action_sum_checks #(
       samples_i[i*SampleWidth+:SampleWidth]
     };
     assign term         = sample;
-    assign partial[i+1] = take_i[i] ? partial[i] + term : partial[i];
+    assign differs[i]   = terms_i[i*Width+:Width] != (take_i[i] ? term : '0);
+    assign partial[i+1] = partial[i] + terms_i[i*Width+:Width];
   end
 
   assign whole = partial[Samples];
@@ -55,6 +60,7 @@ module count_action_sum_checks #(
   end
 
   always_comb begin
+    if (known_q && check_i) terms: assert (differs == '0);
     if (Accumulate && known_q) adds: assert (base_i == sum_q);
     if (known_q && check_i) sums: assert (sum_o == expected_o);
   end
