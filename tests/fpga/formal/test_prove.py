@@ -22,14 +22,6 @@ from fpga.hdl.design import design_of
 from fpga.hdl.tools import ToolTimeout
 
 LIBRARY = sorted((Path(fpga.__file__).parent / "library").glob("*.ca"))
-NARROW = {
-    "photonic_dot": {"lanes": 4, "bits": 2, "width": 8},
-    "sign_aware_adder": {"lanes": 4, "bits": 2, "width": 8},
-    "preamble_finder": {"half": 2, "bits": 2, "level": 2},
-}
-"""Sums of sixteen wide lanes take the prover minutes; what is counted is the same for any width."""
-
-
 DAILY = {"round_robin_arbiter"}
 """Proven every day: it chooses among streams, and merges them. `make test-long` proves the whole library."""
 
@@ -43,7 +35,7 @@ def daily(places, *kept):
     "path", daily(LIBRARY, *(path for path in LIBRARY if path.stem in DAILY)), ids=lambda path: path.stem
 )
 def test_a_module_of_the_library_is_proven(prover, path):
-    proof = prove(load(path, NARROW.get(path.stem, {})).datapath)
+    proof = prove(load(path).datapath)
     assert proof.ok, proof.results
     unreached = [(each.module, each.part, each.what) for each in proof.covered if not each.is_reached]
     # Nothing keeps the accumulator's results waiting: the sequencer, which counts them, has no stream of its own.
