@@ -72,8 +72,8 @@ PROPERTIES = (
         "a beat holds the samples at its fire, or the sum, the largest or the smallest counted sample (R6, R11, R14)",
         (
             "count_action_beat.data", "count_action_beat.keeps", "count_action_sum.terms",
-            "count_action_sum.adds", "count_action_sum.sums", "count_action_extreme.keeps", "count_action_extreme.numbers",
-            "count_action_extreme.chooses",
+            "count_action_sum.adds", "count_action_sum.sums", "count_action_extreme.keeps",
+            "count_action_extreme.numbers", "count_action_extreme.chooses",
         ),
     ),
     Property(
