@@ -92,10 +92,11 @@ class Beats:
             self._beats[output] = self._new_beat(output, self._names.drivers[output])
         beat = self._beats[output]
         if beat is None:
-            at = self._names.drivers[output].at
-            message = (
-                f"the samples of {output.module}.{output.name} come from itself: streams form a cycle (R7)"
-            )
+            at, name = self._names.drivers[output].at, f"{output.module}.{output.name}"
+            if self._kind(output) is SignalKind.NUMBER:
+                message = f"the width of {quote(name)} depends on itself"
+                raise Refused(at, message, "Write it before `as`: `width 8`.")
+            message = f"the samples of {name} come from itself: streams form a cycle (R7)"
             raise Refused(at, message, "Use an external stream for one of them.")
         return beat
 
