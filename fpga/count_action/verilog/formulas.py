@@ -59,8 +59,11 @@ class _Writer:
             return self._extend(self.wiring.source(first).valid(first.index))
         if isinstance(first, Ref) and operand.operator == "count":
             owner = self.wiring.datapath.module(first.module or "")
+            count = owner.count(first.name)
+            if not count.accumulates:
+                return self._wire("'0")
             wire = f"{self.wiring.prefix(owner.name, first.name)}_count"
-            return self._extend(Slice(wire, owner.count(first.name).width, 0, owner.count(first.name).width))
+            return self._extend(Slice(wire, count.width, 0, count.width))
         if isinstance(first, Ref) and operand.operator == "target":
             owner = self.wiring.datapath.module(first.module or "")
             return self._extend(target_in_force(self.wiring.datapath, owner, first.name))

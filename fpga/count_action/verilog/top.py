@@ -105,7 +105,8 @@ def _declarations(wiring: Wiring) -> Iterator[str]:
         yield declare(wiring.stall(module.name))
         yield from (declare(wiring.fire(module.name, count.name)) for count in module.counts)
         for count in module.counts:
-            yield declare(f"{wiring.prefix(module.name, count.name)}_count", count.width)
+            if count.accumulates:
+                yield declare(f"{wiring.prefix(module.name, count.name)}_count", count.width)
     yield from (declare(f"{module}_{output}_ready") for module, output in sorted(wiring.consumed))
     yield from declare_buffer_wires(wiring)
 
@@ -192,10 +193,16 @@ def _stall(wiring: Wiring, module: Module) -> Iterator[str]:
 
 
 def _status(wiring: Wiring) -> Iterator[str]:
-    yield "// Status of the counts for drivers, the first count lowest."
-    counts = [wiring.prefix(module.name, count.name) for module, count in wiring.datapath.counts()]
+    yield "// Status of the counts for drivers, the first count lowest. A level count keeps nothing (R1)."
+    counts = [(wiring.prefix(module.name, count.name), count) for module, count in wiring.datapath.counts()]
     for port in ("fire", "count", "overshoot", "saturated"):
-        yield f"assign {port}_o = {concatenation([f'{prefix}_{port}' for prefix in counts])};"
+        bits = [
+            f"{prefix}_{port}"
+            if count.accumulates or port == "fire"
+            else f"{count.width if port == 'count' else 1}'d0"
+            for prefix, count in counts
+        ]
+        yield f"assign {port}_o = {concatenation(bits)};"
 
 
 def _sink_unused(wiring: Wiring, body: list[str]) -> list[str]:
