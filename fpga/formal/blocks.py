@@ -39,7 +39,7 @@ def _level(**parameters: object) -> Proven:
 
 def _sum(**parameters: object) -> Proven:
     accumulate = parameters["Accumulate"] == "1'b1"
-    hidden = {"base_i": ("gen_accumulate.sum_q", "[Width-1:0]")} if accumulate else {}
+    hidden = {"base_i": ("sum_q", "[Width-1:0]")} if accumulate else {}
     extra = {"check_i": "1'b1"} if accumulate else {"check_i": "1'b1", "base_i": "'0"}
     return Proven("count_action_sum", parameters, hidden, extra)
 
@@ -47,7 +47,7 @@ def _sum(**parameters: object) -> Proven:
 def _extreme(**parameters: object) -> Proven:
     accumulate = parameters["Accumulate"] == "1'b1"
     registers = {"any_i": "", **dict.fromkeys(["best_i", "index_i", "counted_i"], "[Width-1:0]")}
-    hidden = {port: (f"gen_accumulate.{port[:-2]}_q", bits) for port, bits in registers.items()}
+    hidden = {port: (f"{port[:-2]}_q", bits) for port, bits in registers.items()}
     extra = {"check_i": "1'b1"} if accumulate else {"check_i": "1'b1", **dict.fromkeys(registers, "'0")}
     return Proven("count_action_extreme", parameters, hidden if accumulate else {}, extra)
 
@@ -58,7 +58,7 @@ PROVEN = (
     Proven("count_action", {"Width": 16, "IncrementWidth": 5, "TargetWidth": 16}),
     Proven("count_action", {"Width": 4, "IncrementWidth": 6, "TargetWidth": 8}),
     Proven("count_action", {"Width": 32, "IncrementWidth": 1, "TargetWidth": 16}),
-    Proven("count_action", {"Width": 4, "IncrementWidth": 1, "TargetWidth": 6}),
+    Proven("count_action", {"Width": 2, "IncrementWidth": 1, "TargetWidth": 3}),
     Proven(
         "count_action",
         {"Width": 4, "IncrementWidth": 6, "TargetWidth": 8, "AtLeast": "1'b1", "Carry": "1'b1"},

@@ -22,7 +22,10 @@ module count_action_sum #(
   localparam int Sign = SampleWidth - 1;
   localparam int Extension = Width - SampleWidth;
 
-  logic [Width-1:0] base, sum;
+  logic [Width-1:0] base, sum, sum_q;
+
+  // A level count counts beats in the cycle of its fire alone.
+  assign base = Accumulate ? sum_q : '0;
 
   always_comb begin
     sum = base;
@@ -44,20 +47,9 @@ module count_action_sum #(
     assign sum_o = {Width{Signed && sum[Width-1]}};
   end
 
-  if (Accumulate) begin : gen_accumulate
-    logic [Width-1:0] sum_q;
-
-    always_ff @(posedge clk_i) begin
-      if (rst_i || clear_i) sum_q <= '0;
-      else sum_q <= sum;
-    end
-    assign base = sum_q;
-  end else begin : gen_level
-    // The beats of a level count are counted in the cycle of its fire alone.
-    assign base = '0;
-
-    logic unused;
-    assign unused = ^{clk_i, rst_i, clear_i};
+  always_ff @(posedge clk_i) begin
+    if (rst_i || clear_i) sum_q <= '0;
+    else sum_q <= sum;
   end
 
 endmodule

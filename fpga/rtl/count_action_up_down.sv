@@ -40,11 +40,11 @@ module count_action_up_down #(
   logic                   counts, overshoots, saturates;
 
   assign counts = enable_i && !stall_i && (up_i != down_i);
-  assign value  = {{(Wide - Width) {1'b0}}, count_q} + {{(Wide - IncrementWidth) {1'b0}}, up_i} -
-                  {{(Wide - IncrementWidth) {1'b0}}, down_i};
-  assign target = {{(Wide - TargetWidth) {1'b0}}, target_i};
+  assign value  = $signed({{(Wide - Width) {1'b0}}, count_q} + {{(Wide - IncrementWidth) {1'b0}}, up_i} -
+                          {{(Wide - IncrementWidth) {1'b0}}, down_i});
+  assign target = $signed({{(Wide - TargetWidth) {1'b0}}, target_i});
   assign bound  = {{(Wide - BoundWidth) {1'b0}}, bound_i};
-  assign limit  = bound < Largest ? bound : Largest;
+  assign limit  = $signed(bound < Largest ? bound : Largest);
 
   assign fire_o     = counts && (target_i != '0) && (AtLeast ? value >= target : value == target);
   assign overshoots = counts && (target_i != '0) && (value > target) && !AtLeast;

@@ -103,7 +103,7 @@ class _Writer:
         else:
             condition = f"{parts[0]} {operator} {parts[1]}"
         # A condition has one bit; it is extended, since all wires of a formula have the same width.
-        return self._wire(f"{{{{{self.width - 1}{{1'b0}}}}, {condition}}}")
+        return self._wire(f"$signed({{{{{self.width - 1}{{1'b0}}}}, {condition}}})")
 
     def _select_bits(self, operator: str, value: str, first: int, lowest: int = 0) -> str:
         """Return the wire of a shift, or of a slice from bit `first` down to bit `lowest`."""
@@ -117,7 +117,7 @@ class _Writer:
 
     def _extend(self, bits: Slice, *, signed: bool = False) -> str:
         sign = str(Slice(bits.wire, bits.total, bits.low + bits.width - 1)) if signed else bit(0)
-        return self._wire(extend(join([bits]), bits.width, self.width, sign))
+        return self._wire(f"$signed({extend(join([bits]), bits.width, self.width, sign)})")
 
     def _wire(self, text: str) -> str:
         self._wires += 1

@@ -8,7 +8,9 @@ module synchronized_data_streamer (
   input  logic         synchronized_data_streamer_DAC_ready_i,
   input  logic [15:0]  target_shadow_i,
   input  logic         commit_i,
-  input  logic         clear_status_i,
+  // verilator lint_off UNUSEDSIGNAL
+  (* maybe_unused *) input  logic         clear_status_i,
+  // verilator lint_on UNUSEDSIGNAL
   output logic [15:0]  DAC_ready_o,
   output logic         synchronized_data_streamer_DAC_valid_o,
   output logic [255:0] synchronized_data_streamer_DAC_data_o,
@@ -95,10 +97,5 @@ module synchronized_data_streamer (
   assign count_o = 16'd0;
   assign overshoot_o = 1'd0;
   assign saturated_o = 1'd0;
-
-  // Bits that no module reads.
-  logic [1:0] unused;
-  assign unused[0] = ^DAC_valid_i;
-  assign unused[1] = ^clear_status_i;
 
 endmodule
