@@ -32,6 +32,7 @@ module count_action_up_down #(
   // Wide enough for the sum without loss and its sign, for the target and for the bound.
   localparam int Wide = (Narrow > Inputs ? Narrow : Inputs) + 2;
   localparam logic [Wide-1:0] Largest = {{(Wide - Width) {1'b0}}, {Width{1'b1}}};
+  localparam logic signed [Wide-1:0] Zero = '0;
 
   logic [Width-1:0]       count_q;
   logic                   overshoot_q, saturated_q;
@@ -48,8 +49,8 @@ module count_action_up_down #(
 
   assign fire_o     = counts && (target_i != '0) && (AtLeast ? value >= target : value == target);
   assign overshoots = counts && (target_i != '0) && (value > target) && !AtLeast;
-  assign rest       = !fire_o ? value : Carry ? value - target : '0;
-  assign held       = rest[Wide-1] ? '0 : rest > limit ? limit : rest;
+  assign rest       = !fire_o ? value : Carry ? value - target : Zero;
+  assign held       = rest[Wide-1] ? Zero : rest > limit ? limit : rest;
   assign saturates  = counts && (held != rest);
 
   always_ff @(posedge clk_i) begin

@@ -89,7 +89,7 @@ class _Writer:
             return self._wire(f"({parts[0]} != '0) ? {parts[1]} : {parts[2]}")
         if operator == "table":
             # An index beyond the table reads 0.
-            result = "'0"
+            result = f"{self.width}'sd0"
             for place, part in reversed(list(enumerate(parts[1:]))):
                 result = self._wire(f"({parts[0]} == {self.width}'sd{place}) ? {part} : {result}")
             return result
