@@ -64,7 +64,10 @@ PROVEN = (
         {"Width": 4, "IncrementWidth": 6, "TargetWidth": 8, "AtLeast": "1'b1", "Carry": "1'b1"},
     ),
     Proven("count_action", {"Width": 6, "IncrementWidth": 3, "TargetWidth": 6, "AtLeast": "1'b1"}),
-    Proven("count_action", {"Width": 4, "IncrementWidth": 1, "TargetWidth": 5, "AtLeast": "1'b1", "Carry": "1'b1"}),
+    Proven(
+        "count_action",
+        {"Width": 4, "IncrementWidth": 1, "TargetWidth": 5, "AtLeast": "1'b1", "Carry": "1'b1"},
+    ),
     _level(AddendWidth=4, TargetWidth=16),
     _level(AddendWidth=6, TargetWidth=4),
     _level(AddendWidth=4, TargetWidth=5, AtLeast="1'b1"),

@@ -41,7 +41,7 @@ class Design:
 
 
 def design_of(datapath: Datapath) -> Design:
-    """Return the design of a datapath: the generated top, and before it the hand-written blocks that it instantiates."""
+    """Return the design of a datapath: the generated top, after the hand-written blocks that it instantiates."""
     top = emit(datapath)
     used = frozenset(re.findall(r"^ *(\w+) (?:#|u_)", top, re.MULTILINE))
     blocks = tuple(

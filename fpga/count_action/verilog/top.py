@@ -207,7 +207,8 @@ def _status(wiring: Wiring) -> Iterator[str]:
         yield f"assign {port}_o = {concatenation(bits)};"
 
 
-_DECLARATION = re.compile(r"(?:\(\* maybe_unused \*\) )?(?:input |output)? ?logic (?:signed )?(?:\[(\d+):0\])? *(\w+)[;,]?")
+_DECLARATION = re.compile(r"(?:(?:input |output) )?logic (?:signed )?(?:\[(\d+):0\])? *(\w+)[;,]?")
+"""A declared port or wire: its highest bit and its name."""
 
 
 def _mark_unread(lines: list[str], names: frozenset[str]) -> Iterator[str]:

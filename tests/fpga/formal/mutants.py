@@ -84,7 +84,9 @@ MUTANTS = (
     Mutant("count_action_up_down", "(up_i != down_i)", "(up_i > down_i)", "counts_on", 0),
     Mutant("count_action_up_down", "bound < Largest ? bound : Largest", "Largest", "counts_on", 0),
     Mutant("count_action_up_down", "rest[Wide-1] ? Zero : ", "", "counts_on", 0),
-    Mutant("count_action_up_down", "Carry ? value - target : Zero", "Carry ? value : Zero", "goes_on_after", 0),
+    Mutant(
+        "count_action_up_down", "Carry ? value - target : Zero", "Carry ? value : Zero", "goes_on_after", 0
+    ),
     Mutant("count_action_up_down", "if (rst_i || clear_i) count_q", "if (rst_i) count_q", "clears", 0),
     Mutant("count_action_up_down", "if (rst_i || clear_i) count_q", "if (clear_i) count_q", "resets", 0),
     Mutant("count_action_up_down", "counts && (held != rest)", "counts && (rest > limit)", "saturates", 0),

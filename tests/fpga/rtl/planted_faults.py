@@ -96,7 +96,7 @@ RTL_FAULTS = (
         "the base is compared, without this cycle's increment",
         "count_action",
         "(base ^ increment ^ target) == (wanted << 1)",
-        "base == target",
+        "base == (target | (wanted & '0))",
         "unit",
     ),
     RtlFault(
@@ -173,8 +173,8 @@ RTL_FAULTS = (
     RtlFault(
         "the first bit is not counted",
         "count_action_ones",
-        "genvar i = 0;",
-        "genvar i = 1;",
+        "bits_i[i]}",
+        "bits_i[i] && i > 0}",
         "unit",
     ),
     RtlFault(

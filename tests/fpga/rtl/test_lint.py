@@ -28,7 +28,7 @@ def tops(datapath):
     """Yield the name and sources of each top of a datapath."""
     design = design_of(datapath)
     yield design.top, design.sources
-    # With register files that people can read: yield from ((each.name, top_sources(each)) for each in both_tops(datapath))
+    # When register files are readable: yield from ((top.name, top_sources(top)) for top in two_tops(datapath))
 
 
 def block(name: str) -> Design:
