@@ -33,10 +33,14 @@ class Proven:
         return f"{self.block} ({values})" if values else self.block
 
 
+def _level(**parameters: object) -> Proven:
+    return Proven("count_action_level", parameters, extra={"status_i": "1'b0"})
+
+
 def _sum(**parameters: object) -> Proven:
     accumulate = parameters["Accumulate"] == "1'b1"
     hidden = {"terms_i": ("terms", "[Samples*Width-1:0]")}
-    hidden |= {"base_i": ("gen_accumulate.sum_q", "[Width-1:0]")} if accumulate else {}
+    hidden |= {"base_i": ("sum_q", "[Width-1:0]")} if accumulate else {}
     extra = {"check_i": "1'b1"} if accumulate else {"check_i": "1'b1", "base_i": "'0"}
     return Proven("count_action_sum", parameters, hidden, extra)
 
@@ -44,7 +48,7 @@ def _sum(**parameters: object) -> Proven:
 def _extreme(**parameters: object) -> Proven:
     accumulate = parameters["Accumulate"] == "1'b1"
     registers = {"any_i": "", **dict.fromkeys(["best_i", "index_i", "counted_i"], "[Width-1:0]")}
-    hidden = {port: (f"gen_accumulate.{port[:-2]}_q", bits) for port, bits in registers.items()}
+    hidden = {port: (f"{port[:-2]}_q", bits) for port, bits in registers.items()}
     extra = {"check_i": "1'b1"} if accumulate else {"check_i": "1'b1", **dict.fromkeys(registers, "'0")}
     return Proven("count_action_extreme", parameters, hidden if accumulate else {}, extra)
 
@@ -52,15 +56,22 @@ def _extreme(**parameters: object) -> Proven:
 _LANES = {"Lanes": 4, "Width": 4}
 
 PROVEN = (
-    Proven("count_action", {"Accumulate": "1'b1", "Width": 16, "IncrementWidth": 5, "TargetWidth": 16}),
-    Proven("count_action", {"Accumulate": "1'b1", "Width": 4, "IncrementWidth": 6, "TargetWidth": 8}),
-    Proven("count_action", {"Accumulate": "1'b1", "Width": 32, "IncrementWidth": 1, "TargetWidth": 16}),
-    Proven("count_action", {"Accumulate": "1'b0", "Width": 16, "IncrementWidth": 5, "TargetWidth": 16}),
+    Proven("count_action", {"Width": 16, "IncrementWidth": 5, "TargetWidth": 16}),
+    Proven("count_action", {"Width": 4, "IncrementWidth": 6, "TargetWidth": 8}),
+    Proven("count_action", {"Width": 32, "IncrementWidth": 1, "TargetWidth": 16}),
+    Proven("count_action", {"Width": 2, "IncrementWidth": 1, "TargetWidth": 3}),
     Proven(
         "count_action",
         {"Width": 4, "IncrementWidth": 6, "TargetWidth": 8, "AtLeast": "1'b1", "Carry": "1'b1"},
     ),
     Proven("count_action", {"Width": 6, "IncrementWidth": 3, "TargetWidth": 6, "AtLeast": "1'b1"}),
+    Proven(
+        "count_action",
+        {"Width": 4, "IncrementWidth": 1, "TargetWidth": 5, "AtLeast": "1'b1", "Carry": "1'b1"},
+    ),
+    _level(AddendWidth=4, TargetWidth=16),
+    _level(AddendWidth=6, TargetWidth=4),
+    _level(AddendWidth=4, TargetWidth=5, AtLeast="1'b1"),
     Proven(
         "count_action_up_down",
         {
@@ -75,6 +86,7 @@ PROVEN = (
     Proven("count_action_up_down", {"Width": 4, "IncrementWidth": 3, "TargetWidth": 5, "BoundWidth": 6}),
     Proven("count_action_targets", {"Width": 40, "Reset": "40'h12_3456_789a"}),
     Proven("count_action_ones", {"Bits": 16, "Width": 5}),
+    Proven("count_action_ones", {"Bits": 5, "Width": 4}),
     Proven("count_action_beat", {"Width": 16}),
     Proven(
         "count_action_buffer",

@@ -24,14 +24,14 @@ PROPERTIES = (
     Property(
         "fires",
         "a count fires exactly when it is enabled, not stalled, has an increment and reaches its target (R1 to R3)",
-        ("count_action.fires", "count_action_up_down.fires"),
+        ("count_action.fires", "count_action_level.fires", "count_action_up_down.fires"),
     ),
     Property(
         "counts",
         "a count adds its increment, restarts after a fire, and stays within its bounds (R2, R10, R17)",
         (
             "count_action.counts_on", "count_action.restarts", "count_action.resets",
-            "count_action.keeps_nothing", "count_action.carries", "count_action_ones.counts",
+            "count_action_level.keeps_nothing", "count_action.carries", "count_action_ones.counts",
             "count_action_up_down.counts_on", "count_action_up_down.goes_on_after", "count_action_up_down.resets",
         ),
     ),

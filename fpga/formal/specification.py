@@ -14,7 +14,7 @@ from functools import cached_property
 from fpga.count_action.actions import KINDS
 from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, bit, concatenate, declare_hidden_wire
 from fpga.count_action.arbitration import last_of, registers
-from fpga.count_action.model import Count, CountKind, Datapath, Module, Ref, Signal
+from fpga.count_action.model import Count, Datapath, Module, Ref, Signal
 from fpga.count_action.ports import split_buffer
 from fpga.formal.blocks import BEGINNING, checks_sources
 from fpga.formal.meaning import FORMULA_WIDTH, INCREMENT_WIDTH, Meaning
@@ -108,7 +108,6 @@ class Specification:
         target = meaning.write_reached(module, count)
         increment = f"increment_{place}"
         parameters = {
-            "Accumulate": bit(count.kind is CountKind.ACCUMULATE),
             "Width": count.width,
             "IncrementWidth": INCREMENT_WIDTH,
             "TargetWidth": target.width,
@@ -132,9 +131,28 @@ class Specification:
             "overshoot_o": f"overshoot_o[{place}]",
             "saturated_o": f"saturated_o[{place}]",
         }
+        if not count.accumulates:
+            return self._level(module, count, Check("", "", "", parameters, ports, before))
         if count.goes_down:
             return self._up_and_down(module, count, Check("", "", "", parameters, ports, before))
         return Check("count_action", module.name, count.name, parameters, ports, before)
+
+    def _level(self, module: Module, count: Count, check: Check) -> Check:
+        """Return the check of a level count, from the check of an accumulating count: both read the increment."""
+        kept = ("enable_i", "stall_i", "target_i", "fire_o")
+        status = " || ".join(f"{check.ports[port]}" for port in ("overshoot_o", "saturated_o"))
+        ports = {
+            **CLOCKED,
+            **{port: check.ports[port] for port in kept},
+            "first_i": check.ports["increment_i"],
+            "second_i": f"{INCREMENT_WIDTH}'d0",
+            "status_i": f"{check.ports['count_o']} != 0 || {status}",
+        }
+        parameters = {
+            "AddendWidth": INCREMENT_WIDTH,
+            **{name: check.parameters[name] for name in ("TargetWidth", "AtLeast")},
+        }
+        return Check("count_action_level", module.name, count.name, parameters, ports, check.before)
 
     def _up_and_down(self, module: Module, count: Count, check: Check) -> Check:
         """Return the check of a count between bounds, from the check of a plain count (R17)."""
@@ -146,7 +164,7 @@ class Specification:
             "down_i": decrement,
             "bound_i": self.meaning.write_bound(count),
         }
-        del parameters["Accumulate"], ports["increment_i"]
+        del ports["increment_i"]
         before = (
             *check.before,
             f"logic [{INCREMENT_WIDTH - 1}:0] {decrement};",

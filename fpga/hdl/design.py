@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -40,6 +41,10 @@ class Design:
 
 
 def design_of(datapath: Datapath) -> Design:
-    """Return the design of a datapath: the hand-written blocks and the generated top."""
-    blocks = tuple((path.name, path.read_text(encoding="ascii")) for path in core_files())
-    return Design(datapath.name, (*blocks, (f"{datapath.name}.sv", emit(datapath))), ports_of(datapath))
+    """Return the design of a datapath: the generated top, after the hand-written blocks that it instantiates."""
+    top = emit(datapath)
+    used = frozenset(re.findall(r"^ *(\w+) (?:#|u_)", top, re.MULTILINE))
+    blocks = tuple(
+        (path.name, path.read_text(encoding="ascii")) for path in core_files() if path.stem in used
+    )
+    return Design(datapath.name, (*blocks, (f"{datapath.name}.sv", top)), ports_of(datapath))

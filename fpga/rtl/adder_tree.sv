@@ -11,35 +11,27 @@ module adder_tree #(
 
   // All in the width of the sum: what a stage does not need yet is copies of the sign.
   localparam int SumWidth = Width + Stages;
+  localparam int Samples = 1 << Stages;
 
-  logic [2**Stages*SumWidth-1:0] stage[Stages + 1];
+  // Sum n is of the sums 2 * n and 2 * n + 1 of the cycle before; those from Samples on are the samples.
+  logic [SumWidth-1:0] sums[2*Samples];
 
-  for (genvar i = 0; i < 2 ** Stages; i++) begin : gen_extend
-    assign stage[0][i*SumWidth+:SumWidth] = {
-      {Stages{samples_i[i*Width+Width-1]}}, samples_i[i*Width+:Width]
-    };
+  for (genvar i = 0; i < Samples; i++) begin : gen_extend
+    assign sums[Samples+i] = {{Stages{samples_i[i*Width+Width-1]}}, samples_i[i*Width+:Width]};
   end
 
-  for (genvar s = 0; s < Stages; s++) begin : gen_stages
-    localparam int Sums = 2 ** (Stages - 1 - s);
-    logic [Sums*SumWidth-1:0] sums_q, sums;
-
-    for (genvar i = 0; i < Sums; i++) begin : gen_sums
-      assign sums[i*SumWidth+:SumWidth] = stage[s][2*i*SumWidth+:SumWidth]
-                                          + stage[s][(2*i+1)*SumWidth+:SumWidth];
-    end
+  for (genvar n = 1; n < Samples; n++) begin : gen_sums
+    logic [SumWidth-1:0] sum_q;
 
     always_ff @(posedge clk_i) begin
-      if (rst_i) sums_q <= '0;
-      else sums_q <= sums;
+      if (rst_i) sum_q <= '0;
+      else sum_q <= sums[2*n] + sums[2*n+1];
     end
 
-    assign stage[s+1] = {{(2 ** Stages - Sums) * SumWidth{1'b0}}, sums_q};
+    assign sums[n] = sum_q;
   end
 
-  assign sum_o = stage[Stages][SumWidth-1:0];
-
-  logic unused;
-  assign unused = ^stage[Stages];
+  assign sums[0] = '0;
+  assign sum_o   = sums[1];
 
 endmodule

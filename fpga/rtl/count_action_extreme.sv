@@ -25,6 +25,14 @@ module count_action_extreme #(
   logic             any_base, any;
   logic [Width-1:0] best_base, best, index_base, index, counted_base, counted;
   logic [Width-1:0] key, best_key, shifted;
+  logic             any_q;
+  logic [Width-1:0] best_q, index_q, counted_q;
+
+  // A level count counts beats in the cycle of its fire alone.
+  assign any_base     = Accumulate && any_q;
+  assign best_base    = Accumulate ? best_q : '0;
+  assign index_base   = Accumulate ? index_q : '0;
+  assign counted_base = Accumulate ? counted_q : '0;
 
   always_comb begin
     any      = any_base;
@@ -63,38 +71,18 @@ module count_action_extreme #(
     assign beat_o = shifted;
   end
 
-  if (Accumulate) begin : gen_accumulate
-    logic             any_q;
-    logic [Width-1:0] best_q, index_q, counted_q;
-
-    always_ff @(posedge clk_i) begin
-      if (rst_i || clear_i) begin
-        any_q     <= 1'b0;
-        best_q    <= '0;
-        index_q   <= '0;
-        counted_q <= '0;
-      end else begin
-        any_q     <= any;
-        best_q    <= best;
-        index_q   <= index;
-        counted_q <= counted;
-      end
+  always_ff @(posedge clk_i) begin
+    if (rst_i || clear_i) begin
+      any_q     <= 1'b0;
+      best_q    <= '0;
+      index_q   <= '0;
+      counted_q <= '0;
+    end else begin
+      any_q     <= any;
+      best_q    <= best;
+      index_q   <= index;
+      counted_q <= counted;
     end
-    assign any_base     = any_q;
-    assign best_base    = best_q;
-    assign index_base   = index_q;
-    assign counted_base = counted_q;
-  end else begin : gen_level
-    // The beats of a level count are counted in the cycle of its fire alone.
-    assign any_base     = 1'b0;
-    assign best_base    = '0;
-    assign index_base   = '0;
-    assign counted_base = '0;
-    logic unused;
-    assign unused = ^{clk_i, rst_i, clear_i, any};
   end
-
-  logic unused_index;
-  assign unused_index = ^{index, counted};
 
 endmodule

@@ -23,7 +23,7 @@ module count_action_sum #(
   localparam int Extension = Width - SampleWidth;
 
   logic [Samples*Width-1:0] terms;
-  logic [Width-1:0]         base, sum;
+  logic [Width-1:0]         base, sum, sum_q;
 
   for (genvar i = 0; i < Samples; i++) begin : gen_terms
     assign terms[i*Width+:Width] = {Width{take_i[i]}} & {
@@ -31,6 +31,9 @@ module count_action_sum #(
       samples_i[i*SampleWidth+:SampleWidth]
     };
   end
+
+  // A level count counts beats in the cycle of its fire alone.
+  assign base = Accumulate ? sum_q : '0;
 
   always_comb begin
     sum = base;
@@ -47,20 +50,9 @@ module count_action_sum #(
     assign sum_o = {Width{Signed && sum[Width-1]}};
   end
 
-  if (Accumulate) begin : gen_accumulate
-    logic [Width-1:0] sum_q;
-
-    always_ff @(posedge clk_i) begin
-      if (rst_i || clear_i) sum_q <= '0;
-      else sum_q <= sum;
-    end
-    assign base = sum_q;
-  end else begin : gen_level
-    // The beats of a level count are counted in the cycle of its fire alone.
-    assign base = '0;
-
-    logic unused;
-    assign unused = ^{clk_i, rst_i, clear_i};
+  always_ff @(posedge clk_i) begin
+    if (rst_i || clear_i) sum_q <= '0;
+    else sum_q <= sum;
   end
 
 endmodule

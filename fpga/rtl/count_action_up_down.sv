@@ -32,6 +32,7 @@ module count_action_up_down #(
   // Wide enough for the sum without loss and its sign, for the target and for the bound.
   localparam int Wide = (Narrow > Inputs ? Narrow : Inputs) + 2;
   localparam logic [Wide-1:0] Largest = {{(Wide - Width) {1'b0}}, {Width{1'b1}}};
+  localparam logic signed [Wide-1:0] Zero = '0;
 
   logic [Width-1:0]       count_q;
   logic                   overshoot_q, saturated_q;
@@ -40,16 +41,16 @@ module count_action_up_down #(
   logic                   counts, overshoots, saturates;
 
   assign counts = enable_i && !stall_i && (up_i != down_i);
-  assign value  = {{(Wide - Width) {1'b0}}, count_q} + {{(Wide - IncrementWidth) {1'b0}}, up_i} -
-                  {{(Wide - IncrementWidth) {1'b0}}, down_i};
-  assign target = {{(Wide - TargetWidth) {1'b0}}, target_i};
+  assign value  = $signed({{(Wide - Width) {1'b0}}, count_q} + {{(Wide - IncrementWidth) {1'b0}}, up_i} -
+                          {{(Wide - IncrementWidth) {1'b0}}, down_i});
+  assign target = $signed({{(Wide - TargetWidth) {1'b0}}, target_i});
   assign bound  = {{(Wide - BoundWidth) {1'b0}}, bound_i};
-  assign limit  = bound < Largest ? bound : Largest;
+  assign limit  = $signed(bound < Largest ? bound : Largest);
 
   assign fire_o     = counts && (target_i != '0) && (AtLeast ? value >= target : value == target);
   assign overshoots = counts && (target_i != '0) && (value > target) && !AtLeast;
-  assign rest       = !fire_o ? value : Carry ? value - target : '0;
-  assign held       = rest[Wide-1] ? '0 : rest > limit ? limit : rest;
+  assign rest       = !fire_o ? value : Carry ? value - target : Zero;
+  assign held       = rest[Wide-1] ? Zero : rest > limit ? limit : rest;
   assign saturates  = counts && (held != rest);
 
   always_ff @(posedge clk_i) begin

@@ -7,15 +7,13 @@ module highest_bit #(
   output logic [PlaceWidth-1:0] place_o
 );
 
-  logic [PlaceWidth-1:0] place[Width];
+  // Element i is the place among the bits below i.
+  logic [PlaceWidth-1:0] place[Width + 1];
 
   assign place[0] = '0;
-  for (genvar i = 1; i < Width; i++) begin : gen_bits
-    assign place[i] = word_i[i] ? i[PlaceWidth-1:0] : place[i-1];
+  for (genvar i = 0; i < Width; i++) begin : gen_bits
+    assign place[i+1] = word_i[i] ? i[PlaceWidth-1:0] : place[i];
   end
-  assign place_o = place[Width-1];
-
-  logic unused;
-  assign unused = word_i[0];
+  assign place_o = place[Width];
 
 endmodule

@@ -7,13 +7,11 @@ module normalised_activation (
   output logic [7:0]  activation_o
 );
 
-  logic [22:0] raised, shifted;
+  logic [22:0] raised;
+  logic [7:0]  shifted;
 
   assign raised       = {result_i, 7'd0};
-  assign shifted      = raised >> highest_i;
-  assign activation_o = result_i[15] ? 8'd0 : shifted[7:0];
-
-  logic unused;
-  assign unused = ^shifted[22:8];
+  assign shifted      = 8'(raised >> highest_i);
+  assign activation_o = result_i[15] ? 8'd0 : shifted;
 
 endmodule

@@ -16,13 +16,12 @@ module pairwise_means #(
 
   for (genvar i = 0; i < Positions; i++) begin : gen_positions
     localparam int Other = (i + Distance) % Positions;
-    logic [Width:0] sum;
+    logic [Width-1:0] first, second;
 
-    assign sum = {1'b0, samples_i[i*Width+:Width]} + {1'b0, samples_i[Other*Width+:Width]};
-    assign means[i*Width+:Width] = sum[Width:1];
-
-    logic unused;
-    assign unused = sum[0];
+    assign first  = samples_i[i*Width+:Width];
+    assign second = samples_i[Other*Width+:Width];
+    // The bits that both have, and half of those that one has: no bit more than a sample.
+    assign means[i*Width+:Width] = (first & second) + ((first ^ second) >> 1);
   end
 
   always_ff @(posedge clk_i) begin

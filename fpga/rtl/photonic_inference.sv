@@ -54,14 +54,18 @@ module photonic_inference #(
   // ---- Control: counts, targets and actions
   logic [12:0]  partial;
   logic [183:0] targets;
-  logic [199:0] counts;
-  logic [10:0]  fire, overshoot, saturated;
-  logic         partial_ready, row_done, layer_done, next, running, late;
+  logic [10:0]  overshoot, saturated;
+  logic         layer_done, next, late;
   logic [55:0]  layer;
-  logic [15:0]  row, result_index;
+  logic [15:0]  result_index;
+  // Of most counts the fire is enough.
+  // verilator lint_off UNUSEDSIGNAL
+  logic [199:0] counts;
+  // verilator lint_on UNUSEDSIGNAL
+  logic [RowBits-1:0] row;
 
   assign start_o      = run_i || (next && !finished_o);
-  assign row          = counts[47:32];
+  assign row          = counts[32+:RowBits];
   assign result_index = counts[87:72];
   assign layer_o      = counts[120+:LayerBits];
   assign cycles_o     = counts[199:168];
@@ -81,18 +85,20 @@ module photonic_inference #(
     .target_shadow_i(targets),
     .commit_i(start_o),
     .clear_status_i(run_i),
-    .partial_ready_o(partial_ready),
+    // verilator lint_off PINCONNECTEMPTY
+    .partial_ready_o(),
+    .sequencer_row_done_o(),
+    .latency_running_o(),
+    .fire_o(),
+    // verilator lint_on PINCONNECTEMPTY
     .sequencer_heading_o(heading_o),
     .sequencer_sending_o(sending_o),
-    .sequencer_row_done_o(row_done),
     .sequencer_layer_done_o(layer_done),
     .accumulator_result_valid_o(result_valid_o),
     .accumulator_result_data_o(result_o),
     .layers_next_o(next),
     .layers_finished_o(finished_o),
-    .latency_running_o(running),
     .latency_late_o(late),
-    .fire_o(fire),
     .count_o(counts),
     .overshoot_o(overshoot),
     .saturated_o(saturated)
@@ -149,7 +155,7 @@ module photonic_inference #(
     .result_write_i(result_valid_o && layer_o[0]),
     .result_index_i(result_index[RowBits+3:0]),
     .result_i(result_o),
-    .read_row_i(row[RowBits-1:0]),
+    .read_row_i(row),
     .row_o(first_row)
   );
 
@@ -166,7 +172,7 @@ module photonic_inference #(
     .result_write_i(result_valid_o && !layer_o[0]),
     .result_index_i(result_index[RowBits+3:0]),
     .result_i(result_o),
-    .read_row_i(row[RowBits-1:0]),
+    .read_row_i(row),
     .row_o(second_row)
   );
 
@@ -205,16 +211,17 @@ module photonic_inference #(
   end
 
   // ---- To the converters: idle, preamble or a beat, two cycles after heading_o and sending_o
-  logic [1:0]         heading_q, sending_q;
+  logic               heading_q;
+  logic [1:0]         sending_q;
   logic [Lanes*8-1:0] activations, activation_q, weight_q;
   logic [Lanes-1:0]   sign_q, keep_q;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
-      heading_q <= '0;
+      heading_q <= 1'b0;
       sending_q <= '0;
     end else begin
-      heading_q <= {heading_q[0], heading_o};
+      heading_q <= heading_o;
       sending_q <= {sending_q[0], sending_o};
     end
   end
@@ -229,11 +236,11 @@ module photonic_inference #(
     );
 
     // The preamble is light in the first half of a cycle and none in the second.
-    assign weight     = heading_q[0] ? (i < Lanes / 2 ? 8'hFF : 8'h00) : weights[i*9+:8];
-    assign activation = heading_q[0] ? 8'hFF : activations[i*8+:8];
+    assign weight     = heading_q ? (i < Lanes / 2 ? 8'hFF : 8'h00) : weights[i*9+:8];
+    assign activation = heading_q ? 8'hFF : activations[i*8+:8];
 
     always_ff @(posedge clk_i) begin
-      if (rst_i || !(heading_q[0] || sending_q[0])) begin
+      if (rst_i || !(heading_q || sending_q[0])) begin
         activation_q[i*8+:8] <= '0;
         weight_q[i*8+:8]     <= '0;
       end else begin
@@ -267,12 +274,5 @@ module photonic_inference #(
     .partial_valid_o,
     .partial_o(partial)
   );
-
-  logic unused;
-  assign unused = ^{
-    partial_ready, row_done, running, fire, heading_q[1], row[15:RowBits],
-    result_index[15:RowBits+4], counts[31:0], counts[71:48], counts[119:88],
-    counts[167:120+LayerBits]
-  };
 
 endmodule

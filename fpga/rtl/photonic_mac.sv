@@ -23,8 +23,10 @@ module photonic_mac #(
   localparam int Lanes = 16;
   localparam int Stages = 4;
 
+  // Bits [14:7] of a sample are the light.
+  // verilator lint_off UNUSEDSIGNAL
   logic [Lanes*16-1:0] samples;
-  logic [3:0]          place;
+  // verilator lint_on UNUSEDSIGNAL
 
   preamble_detector #(
     .Published(Published)
@@ -35,7 +37,9 @@ module photonic_mac #(
     .length_i(preamble_i),
     .samples_i,
     .open_o,
-    .place_o(place),
+    // verilator lint_off PINCONNECTEMPTY
+    .place_o(),
+    // verilator lint_on PINCONNECTEMPTY
     .samples_o(samples)
   );
 
@@ -57,14 +61,11 @@ module photonic_mac #(
     .word_o({keep, signs})
   );
 
-  // Bits [14:7] of a sample are the light.
   logic [Lanes*8-1:0] magnitudes;
-  logic [Lanes-1:0]   unused_lanes;
   logic [Lanes*9-1:0] products;
 
   for (genvar i = 0; i < Lanes; i++) begin : gen_lanes
     assign magnitudes[i*8+:8] = samples[i*16+7+:8];
-    assign unused_lanes[i]    = ^{samples[i*16+15], samples[i*16+:7]};
   end
 
   signed_products #(
@@ -98,8 +99,5 @@ module photonic_mac #(
   end
 
   assign partial_valid_o = valid_q[Stages];
-
-  logic unused;
-  assign unused = ^{unused_lanes, place};
 
 endmodule

@@ -7,14 +7,17 @@ module photonic_sample #(
   input  logic [8:0]  gain_i,
   input  logic        noise_i,
   input  logic [31:0] seed_i,
+  // Bits [14:7] of a sample are the light.
+  // verilator lint_off UNUSEDSIGNAL
   input  logic [15:0] activation_i,
   input  logic [15:0] weight_i,
+  // verilator lint_on UNUSEDSIGNAL
   output logic [15:0] sample_o
 );
 
   // A linear-feedback generator of 32 bits (xorshift 13, 17, 5), begun differently in every lane. All 0 would stay
   // 0. It stands at its beginning while there is no noise.
-  localparam logic [31:0] Salt = 32'h9E37_79B9 * (Lane + 1);
+  localparam logic [31:0] Salt = 32'h9E37_79B9 * $unsigned(Lane + 1);
 
   logic [31:0] start, state_q, after_left, after_right;
 
@@ -27,8 +30,11 @@ module photonic_sample #(
     else state_q <= after_right ^ {after_right[26:0], 5'd0};
   end
 
+  // Detector and converter drop the lower bits.
+  // verilator lint_off UNUSEDSIGNAL
   logic [15:0] product;
   logic [16:0] amplified;
+  // verilator lint_on UNUSEDSIGNAL
   logic [9:0]  noise, noisy;
   logic [7:0]  light, light_q;
 
@@ -44,8 +50,5 @@ module photonic_sample #(
   end
 
   assign sample_o = {1'b0, light_q, 7'd0};
-
-  logic unused;
-  assign unused = ^{activation_i[15], activation_i[6:0], weight_i[15], weight_i[6:0], product[7:0], amplified[7:0]};
 
 endmodule

@@ -57,9 +57,6 @@ module preamble_detector #(
   assign shifted = Published && length_i != '0 ? length_i - 8'd1 : length_i;
   assign at_once = Published && length_i == 8'd1;
 
-  logic [16:0]  fire, overshoot, saturated;
-  logic [143:0] count;
-
   preamble_control u_control (
     .clk_i,
     .rst_i,
@@ -85,14 +82,13 @@ module preamble_detector #(
     .preamble_control_found_14_o(found[14]),
     .preamble_control_found_15_o(found[15]),
     .preamble_control_locked_o(locked),
-    .fire_o(fire),
-    .count_o(count),
-    .overshoot_o(overshoot),
-    .saturated_o(saturated)
+    // verilator lint_off PINCONNECTEMPTY
+    .fire_o(),
+    .count_o(),
+    .overshoot_o(),
+    .saturated_o()
+    // verilator lint_on PINCONNECTEMPTY
   );
-
-  logic unused;
-  assign unused = ^{fire, overshoot, saturated, count};
 
   // The lowest place that was found, should there be two.
   logic [3:0] place[Lanes + 1];
@@ -116,6 +112,6 @@ module preamble_detector #(
   assign open_o    = locked || false_lock_q;
   assign place_o   = false_lock_q ? 4'd1 : place[0];
   assign window    = {next, current};
-  assign samples_o = window[{1'b0, place_o}*Width+:Lanes*Width];
+  assign samples_o = window[int'(place_o)*Width+:Lanes*Width];
 
 endmodule

@@ -10,8 +10,11 @@ module preamble_match #(
   parameter bit Published = 1'b0
 ) (
   input  logic [Lanes*Width-1:0] current_i,
+  // The published comparison reads neither the next cycle nor the means of other places.
+  // verilator lint_off UNUSEDSIGNAL
   input  logic [Lanes*Width-1:0] next_i,
   input  logic [Lanes*Width-1:0] means_i,
+  // verilator lint_on UNUSEDSIGNAL
   output logic [Lanes-1:0]       match_o
 );
 
@@ -27,12 +30,10 @@ module preamble_match #(
     for (genvar k = 1; k < Lanes; k++) begin : gen_rotations
       assign match_o[k] = high == {Preamble[Lanes-k-1:0], Preamble[Lanes-1:Lanes-k]};
     end
-
-    logic unused;
-    assign unused = ^{next_i, means_i[Lanes*Width-1:Width]};
   end else begin : gen_windows
-    logic [2*Lanes*Width-1:0] window;
-    assign window = {next_i, current_i};
+    // The last run ends before the last sample of the next cycle.
+    logic [(2*Lanes-1)*Width-1:0] window;
+    assign window = {next_i[(Lanes-1)*Width-1:0], current_i};
 
     for (genvar k = 0; k < Lanes; k++) begin : gen_places
       logic [Lanes-1:0] high;
@@ -42,9 +43,6 @@ module preamble_match #(
       end
       assign match_o[k] = high == Preamble;
     end
-
-    logic unused;
-    assign unused = ^window[2*Lanes*Width-1-:Width];
   end
 
 endmodule

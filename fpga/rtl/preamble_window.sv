@@ -20,7 +20,10 @@ module preamble_window #(
 
   // Element i is the input of i cycles ago.
   logic [Bits-1:0]   history[Stages + 2];
+  // The last stage has a mean of every place of both cycles: those of the second cycle are not read.
+  // verilator lint_off UNUSEDSIGNAL
   logic [2*Bits-1:0] stage[Stages + 1];
+  // verilator lint_on UNUSEDSIGNAL
 
   assign history[0] = samples_i;
   for (genvar i = 0; i <= Stages; i++) begin : gen_history
@@ -50,8 +53,5 @@ module preamble_window #(
   assign current_o = history[Stages+1];
   assign next_o    = history[Stages];
   assign means_o   = stage[Stages][Bits-1:0];
-
-  logic unused;
-  assign unused = ^stage[Stages][2*Bits-1:Bits];
 
 endmodule

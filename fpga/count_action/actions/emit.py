@@ -264,7 +264,7 @@ class Emit(Kind):
                 "counted_i": ("counted_q", action.width),
             }
         for port, (register, width) in registers.items():
-            path = f"u_{name}_{wire}.gen_accumulate.{register}"
+            path = f"u_{name}_{wire}.{register}"
             ports[port] = f"\\dut.{path} " if count.accumulates else f"{width}'d0"
             before += [declare_hidden_wire(path, width)] if count.accumulates else []
         yield Check(f"count_action_{wire}", module.name, action.output, parameters, ports, tuple(before))

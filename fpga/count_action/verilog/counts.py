@@ -35,6 +35,9 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
     if count.goes_down:
         yield from _up_and_down(wiring, module, count, target)
         return
+    if count.kind is CountKind.LEVEL:
+        yield from _level(wiring, module, count, target)
+        return
     width = increment_width(wiring, count.constant, count.terms)
     yield declare(f"{prefix}_increment", width)
     yield declare(f"{prefix}_overshoot")
@@ -44,7 +47,6 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
         "count_action",
         f"u_{prefix}_count",
         {
-            "Accumulate": bit(count.kind is CountKind.ACCUMULATE),
             "Width": count.width,
             "IncrementWidth": width,
             "TargetWidth": target.width,
@@ -55,6 +57,44 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
             "increment_i": f"{prefix}_increment",
             "target_i": str(target),
             **_connect_outputs(prefix),
+        },
+    )
+
+
+def _level(wiring: Wiring, module: Module, count: Count, target: Slice) -> Iterator[str]:
+    """Yield the wires of a level count, two addends of its increment, and its comparison.
+
+    The comparison is faster than a sum of the addends. The first addend has the numbers and the constant, if there are
+    any; otherwise each has half of the bits.
+    """
+    prefix = wiring.prefix(module.name, count.name)
+    single = [
+        ref
+        for ref in count.terms
+        if find_choice(wiring, module, count, ref) or term(wiring, count, ref).width == 1
+    ]
+    others = tuple(ref for ref in count.terms if ref not in single)
+    half = 0 if others or count.constant else (len(single) + 1) // 2
+    parts = {
+        "first": (count.constant, (*others, *single[:half])),
+        "second": (0, tuple(single[half:])),
+    }
+    width = max(increment_width(wiring, *each) for each in parts.values())
+    yield from (declare(f"{prefix}_{name}", width) for name in parts)
+    for name, (constant, refs) in parts.items():
+        yield from _increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
+    at_least = {"AtLeast": bit(1)} if module.target(count.target).at_least else {}
+    yield from instance(
+        "count_action_level",
+        f"u_{prefix}_count",
+        {"AddendWidth": width, "TargetWidth": target.width, **at_least},
+        {
+            "enable_i": enable(wiring, count),
+            "stall_i": wiring.stall(module.name),
+            "first_i": f"{prefix}_first",
+            "second_i": f"{prefix}_second",
+            "target_i": str(target),
+            "fire_o": f"{prefix}_fire",
         },
     )
 

@@ -59,8 +59,11 @@ class _Writer:
             return self._extend(self.wiring.source(first).valid(first.index))
         if isinstance(first, Ref) and operand.operator == "count":
             owner = self.wiring.datapath.module(first.module or "")
+            count = owner.count(first.name)
+            if not count.accumulates:
+                return self._wire("'0")
             wire = f"{self.wiring.prefix(owner.name, first.name)}_count"
-            return self._extend(Slice(wire, owner.count(first.name).width, 0, owner.count(first.name).width))
+            return self._extend(Slice(wire, count.width, 0, count.width))
         if isinstance(first, Ref) and operand.operator == "target":
             owner = self.wiring.datapath.module(first.module or "")
             return self._extend(target_in_force(self.wiring.datapath, owner, first.name))
@@ -86,7 +89,7 @@ class _Writer:
             return self._wire(f"({parts[0]} != '0) ? {parts[1]} : {parts[2]}")
         if operator == "table":
             # An index beyond the table reads 0.
-            result = "'0"
+            result = f"{self.width}'sd0"
             for place, part in reversed(list(enumerate(parts[1:]))):
                 result = self._wire(f"({parts[0]} == {self.width}'sd{place}) ? {part} : {result}")
             return result
@@ -100,7 +103,7 @@ class _Writer:
         else:
             condition = f"{parts[0]} {operator} {parts[1]}"
         # A condition has one bit; it is extended, since all wires of a formula have the same width.
-        return self._wire(f"{{{{{self.width - 1}{{1'b0}}}}, {condition}}}")
+        return self._wire(f"$signed({{{{{self.width - 1}{{1'b0}}}}, {condition}}})")
 
     def _select_bits(self, operator: str, value: str, first: int, lowest: int = 0) -> str:
         """Return the wire of a shift, or of a slice from bit `first` down to bit `lowest`."""
@@ -114,7 +117,7 @@ class _Writer:
 
     def _extend(self, bits: Slice, *, signed: bool = False) -> str:
         sign = str(Slice(bits.wire, bits.total, bits.low + bits.width - 1)) if signed else bit(0)
-        return self._wire(extend(join([bits]), bits.width, self.width, sign))
+        return self._wire(f"$signed({extend(join([bits]), bits.width, self.width, sign)})")
 
     def _wire(self, text: str) -> str:
         self._wires += 1

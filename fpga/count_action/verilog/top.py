@@ -44,9 +44,11 @@ def emit(datapath: Datapath, texts: Mapping[str, str] | None = None) -> str:
     wiring = Wiring(datapath)
     check_names(wiring, frozenset(path.stem for path in core_files()))
     body = [line for part in _parts(wiring, texts or {}) for line in ("", *part)]
-    body += _sink_unused(wiring, body)
-    indented = (part for line in body for part in fold_line(line))
-    return "\n".join([*_header(datapath), *_port_list(wiring), *indented, "", "endmodule"]) + "\n"
+    ports = list(_port_list(wiring))
+    unread = _find_unread(wiring, ports, body)
+    indented = (part for line in _mark_unread(body, unread) for part in fold_line(line))
+    head = [*_header(datapath), *_mark_unread(ports, unread)]
+    return "\n".join([*head, *indented, "", "endmodule"]) + "\n"
 
 
 def _header(datapath: Datapath) -> Iterator[str]:
@@ -105,7 +107,8 @@ def _declarations(wiring: Wiring) -> Iterator[str]:
         yield declare(wiring.stall(module.name))
         yield from (declare(wiring.fire(module.name, count.name)) for count in module.counts)
         for count in module.counts:
-            yield declare(f"{wiring.prefix(module.name, count.name)}_count", count.width)
+            if count.accumulates:
+                yield declare(f"{wiring.prefix(module.name, count.name)}_count", count.width)
     yield from (declare(f"{module}_{output}_ready") for module, output in sorted(wiring.consumed))
     yield from declare_buffer_wires(wiring)
 
@@ -192,33 +195,60 @@ def _stall(wiring: Wiring, module: Module) -> Iterator[str]:
 
 
 def _status(wiring: Wiring) -> Iterator[str]:
-    yield "// Status of the counts for drivers, the first count lowest."
-    counts = [wiring.prefix(module.name, count.name) for module, count in wiring.datapath.counts()]
+    yield "// Status of the counts for drivers, the first count lowest. A level count keeps nothing (R1)."
+    counts = [(wiring.prefix(module.name, count.name), count) for module, count in wiring.datapath.counts()]
     for port in ("fire", "count", "overshoot", "saturated"):
-        yield f"assign {port}_o = {concatenation([f'{prefix}_{port}' for prefix in counts])};"
+        bits = [
+            f"{prefix}_{port}"
+            if count.accumulates or port == "fire"
+            else f"{count.width if port == 'count' else 1}'d0"
+            for prefix, count in counts
+        ]
+        yield f"assign {port}_o = {concatenation(bits)};"
 
 
-def _sink_unused(wiring: Wiring, body: list[str]) -> list[str]:
-    """Return assignments that read the partly_read used wires, so that linters report only other unused bits."""
-    lines = (line.strip() for line in body)
+_DECLARATION = re.compile(r"(?:(?:input |output) )?logic (?:signed )?(?:\[(\d+):0\])? *(\w+)[;,]?")
+"""A declared port or wire: its highest bit and its name."""
+
+
+def _mark_unread(lines: list[str], names: frozenset[str]) -> Iterator[str]:
+    """Yield lines with a pragma around the declarations of `names`, so that linters report only other unread bits."""
+    for line in lines:
+        declaration = _DECLARATION.fullmatch(line.strip())
+        if declaration and declaration[2] in names:
+            spaces = line[: len(line) - len(line.lstrip())]
+            unread = "(* maybe_unused *) " if line.lstrip().startswith("input") else ""
+            yield f"{spaces}// verilator lint_off UNUSEDSIGNAL"
+            yield f"{spaces}{unread}{line.lstrip()}"
+            yield f"{spaces}// verilator lint_on UNUSEDSIGNAL"
+        else:
+            yield line
+
+
+def _find_unread(wiring: Wiring, ports: list[str], body: list[str]) -> frozenset[str]:
+    """Return the ports and wires of which no module reads every bit: a text needs some bits, a port has them all."""
+    lines = [line.strip() for line in body]
     ignored = ("//", "logic ", ".data_o(", ".valid_o(")  # lines that do not read a wire
     code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(ignored))
-    names = [*(port.name for port in wiring.ports.inputs), "target", *sorted(_find_watched(wiring))]
+    declarations = [each for line in (*ports, *lines) if (each := _DECLARATION.fullmatch(line.strip()))]
+    widths = {each[2]: int(each[1] or 0) + 1 for each in declarations}
+    names = [*(port.name for port in wiring.ports.inputs), "target", *_find_watched(wiring)]
     names += buffer_wires(wiring)
     for module in wiring.datapath.modules:
         names += [wiring.value(Ref(f"{VALUE}{place}", module.name)) for place in range(len(module.values))]
-    names = list(dict.fromkeys(name for name in names if not name.endswith("_o")))
-    partly_read = [
-        name for name in names if not re.search(rf"(?<![.\w]){name}\b(?!\[)|\.{name}\b(?!\()", code)
-    ]
-    if not partly_read:
-        return []
-    # One reduction per wire: simulators would evaluate a reduction of all wires whenever any of them changes.
-    sinks = [
-        f"assign {Slice('unused', len(partly_read), place)} = ^{name};"
-        for place, name in enumerate(partly_read)
-    ]
-    return ["", "// Bits that no module reads.", declare("unused", len(partly_read)), *sinks]
+    return frozenset(
+        name for name in names if not name.endswith("_o") and not _reads_all(code, name, widths[name])
+    )
+
+
+def _reads_all(code: str, name: str, width: int) -> bool:
+    """Return whether the code reads every bit of a wire, as a whole or in parts."""
+    if re.search(rf"(?<![.\w]){name}\b(?!\[)|\.{name}\b(?!\()", code):
+        return True
+    read: set[int] = set()
+    for high, low in re.findall(rf"(?<![.\w]){name}\[(\d+)(?::(\d+))?\]", code):
+        read |= set(range(int(low or high), int(high) + 1))
+    return len(read) == width
 
 
 def buffer_wires(wiring: Wiring) -> Iterator[str]:

@@ -1,6 +1,5 @@
-// What a count does, written down a second time (R1 to R5, R10, R12): arithmetic wide enough for anything.
+// What an accumulating count does, written down a second time (R1 to R5, R10, R12): arithmetic wide enough for anything.
 module count_action_checks #(
-  parameter bit Accumulate = 1'b1,
   parameter int Width = 16,
   parameter int IncrementWidth = 1,
   parameter int TargetWidth = 16,
@@ -68,18 +67,14 @@ module count_action_checks #(
 
   always_comb begin
     if (known_q) fires: assert (fire_o == reached);
-    if (Accumulate) begin
-      if (known_q && reset_q) resets: assert (count_o == '0);
-      if (known_q && reached_q && !Carry) restarts: assert (count_o == '0);
-      if (Carry && known_q && !reset_q && reached_q && !clear_q) carries: assert (count_o == next_q);
-      if (known_q && clear_q) clears: assert (count_o == '0);
-      if (known_q && !reset_q && !reached_q && !clear_q) counts_on: assert (count_o == next_q);
-      if (known_q) conserves: assert (count_o == came_q - went_q);
-      if (known_q) overshoots: assert (overshoot_o == overshoot_q);
-      if (known_q) saturates: assert (saturated_o == saturated_q);
-    end else begin
-      keeps_nothing: assert (count_o == '0 && !overshoot_o && !saturated_o);
-    end
+    if (known_q && reset_q) resets: assert (count_o == '0);
+    if (known_q && reached_q && !Carry) restarts: assert (count_o == '0);
+    if (Carry && known_q && !reset_q && reached_q && !clear_q) carries: assert (count_o == next_q);
+    if (known_q && clear_q) clears: assert (count_o == '0);
+    if (known_q && !reset_q && !reached_q && !clear_q) counts_on: assert (count_o == next_q);
+    if (known_q) conserves: assert (count_o == came_q - went_q);
+    if (known_q) overshoots: assert (overshoot_o == overshoot_q);
+    if (known_q) saturates: assert (saturated_o == saturated_q);
     fire: cover (fire_o);
   end
 

@@ -95,15 +95,15 @@ RTL_FAULTS = (
     RtlFault(
         "the base is compared, without this cycle's increment",
         "count_action",
-        "(value == target)",
-        "({{(ValueWidth - Width) {1'b0}}, base} == target)",
+        "(base ^ increment ^ target) == (wanted << 1)",
+        "base == (target | (wanted & '0))",
         "unit",
     ),
     RtlFault(
         "at least the target fires",
         "count_action",
-        "(value == target)",
-        "(value >= target)",
+        "(AtLeast && is_above",
+        "(is_above",
         "unit",
     ),
     RtlFault(
@@ -116,22 +116,22 @@ RTL_FAULTS = (
     RtlFault(
         "a clear waits for the next increment",
         "count_action",
-        "rst_i || clear_i || fire_o",
-        "rst_i || fire_o || (clear_i && counts)",
+        "rst_i || clear_i || (fire_o",
+        "rst_i || (clear_i && counts) || (fire_o",
         "co-simulation",
     ),
     RtlFault(
         "a fire does not begin the count again",
         "count_action",
-        "rst_i || clear_i || fire_o",
-        "rst_i || clear_i",
+        "(fire_o && !Carry)",
+        "(fire_o && Carry)",
         "unit",
     ),
     RtlFault(
         "a count wraps",
         "count_action",
-        "count_q <= '1;",
-        "count_q <= value[Width-1:0];",
+        "is_full ? '1 : rest[Width-1:0]",
+        "rest[Width-1:0]",
         "unit",
     ),
     RtlFault(
@@ -151,8 +151,8 @@ RTL_FAULTS = (
     RtlFault(
         "a count that is above its target overshoots without an increment",
         "count_action",
-        "counts && (target != '0) &&",
-        "(target != '0) &&",
+        "counts && !AtLeast && is_above",
+        "!AtLeast && is_above",
         "unit",
     ),
     RtlFault(
@@ -173,8 +173,8 @@ RTL_FAULTS = (
     RtlFault(
         "the first bit is not counted",
         "count_action_ones",
-        "int i = 0;",
-        "int i = 1;",
+        "bits_i[i]}",
+        "bits_i[i] && i > 0}",
         "unit",
     ),
     RtlFault(

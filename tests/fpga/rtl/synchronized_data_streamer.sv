@@ -8,7 +8,9 @@ module synchronized_data_streamer (
   input  logic         synchronized_data_streamer_DAC_ready_i,
   input  logic [15:0]  target_shadow_i,
   input  logic         commit_i,
-  input  logic         clear_status_i,
+  // verilator lint_off UNUSEDSIGNAL
+  (* maybe_unused *) input  logic         clear_status_i,
+  // verilator lint_on UNUSEDSIGNAL
   output logic [15:0]  DAC_ready_o,
   output logic         synchronized_data_streamer_DAC_valid_o,
   output logic [255:0] synchronized_data_streamer_DAC_data_o,
@@ -21,7 +23,6 @@ module synchronized_data_streamer (
   // Wires between modules.
   logic synchronized_data_streamer_stall;
   logic synchronized_data_streamer_count_fire;
-  logic [15:0] synchronized_data_streamer_count_count;
 
   // Targets in force, lowest bits first; commit_i replaces all of them at one clock edge (R8):
   // synchronized_data_streamer.num_DACs
@@ -45,36 +46,36 @@ module synchronized_data_streamer (
   assign synchronized_data_streamer_stall = synchronized_data_streamer_DAC_stalled;
 
   // Level count count, target num_DACs (streamer.ca:2:14): counts:  { sum DAC[i].valid (i = 1 to num_DACs) }
-  logic [4:0] synchronized_data_streamer_count_increment;
-  logic synchronized_data_streamer_count_overshoot;
-  logic synchronized_data_streamer_count_saturated;
-  logic [4:0] synchronized_data_streamer_count_ones;
+  logic [3:0] synchronized_data_streamer_count_first;
+  logic [3:0] synchronized_data_streamer_count_second;
+  logic [3:0] synchronized_data_streamer_count_first_ones;
   count_action_ones #(
-    .Bits(16),
-    .Width(5)
-  ) u_synchronized_data_streamer_count_ones (
-    .bits_i(DAC_valid_i),
-    .ones_o(synchronized_data_streamer_count_ones)
+    .Bits(8),
+    .Width(4)
+  ) u_synchronized_data_streamer_count_first_ones (
+    .bits_i(DAC_valid_i[7:0]),
+    .ones_o(synchronized_data_streamer_count_first_ones)
   );
-  assign synchronized_data_streamer_count_increment = synchronized_data_streamer_count_ones;
-  count_action #(
-    .Accumulate(1'b0),
-    .Width(16),
-    .IncrementWidth(5),
+  assign synchronized_data_streamer_count_first = synchronized_data_streamer_count_first_ones;
+  logic [3:0] synchronized_data_streamer_count_second_ones;
+  count_action_ones #(
+    .Bits(8),
+    .Width(4)
+  ) u_synchronized_data_streamer_count_second_ones (
+    .bits_i(DAC_valid_i[15:8]),
+    .ones_o(synchronized_data_streamer_count_second_ones)
+  );
+  assign synchronized_data_streamer_count_second = synchronized_data_streamer_count_second_ones;
+  count_action_level #(
+    .AddendWidth(4),
     .TargetWidth(16)
   ) u_synchronized_data_streamer_count_count (
-    .clk_i,
-    .rst_i,
     .enable_i(1'b1),
     .stall_i(synchronized_data_streamer_stall),
-    .clear_i(1'b0),
-    .clear_status_i,
-    .increment_i(synchronized_data_streamer_count_increment),
+    .first_i(synchronized_data_streamer_count_first),
+    .second_i(synchronized_data_streamer_count_second),
     .target_i(target),
-    .fire_o(synchronized_data_streamer_count_fire),
-    .count_o(synchronized_data_streamer_count_count),
-    .overshoot_o(synchronized_data_streamer_count_overshoot),
-    .saturated_o(synchronized_data_streamer_count_saturated)
+    .fire_o(synchronized_data_streamer_count_fire)
   );
 
   // On count: stream DAC (streamer.ca:4:14): actions: { stream DAC[i].data (i = 1 to num_DACs) }
@@ -91,10 +92,10 @@ module synchronized_data_streamer (
     .stalled_o(synchronized_data_streamer_DAC_stalled)
   );
 
-  // Status of the counts for drivers, the first count lowest.
+  // Status of the counts for drivers, the first count lowest. A level count keeps nothing (R1).
   assign fire_o = synchronized_data_streamer_count_fire;
-  assign count_o = synchronized_data_streamer_count_count;
-  assign overshoot_o = synchronized_data_streamer_count_overshoot;
-  assign saturated_o = synchronized_data_streamer_count_saturated;
+  assign count_o = 16'd0;
+  assign overshoot_o = 1'd0;
+  assign saturated_o = 1'd0;
 
 endmodule

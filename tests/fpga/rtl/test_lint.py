@@ -1,18 +1,34 @@
-"""Lint of hand-written blocks and of generated tops: Verilator with all warnings, Verible, Icarus, yosys."""
+"""Lint of hand-written blocks and of generated tops: Verilator and slang with all warnings, Verible, Icarus, yosys."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
-from fpga.count_action import parse_text
+from fpga.count_action import load, parse_text
 from fpga.count_action.ports import Ports
-from fpga.count_action.verilog import core_files
+from fpga.count_action.verilog import core_files, emit
 from fpga.hdl import Design, design_of
 
 BITS = """module m { inputs: { stream x of 2 lanes of 8 bits signed; number n of 4 bits }
   counts: { c: sum x.valid over cycles while x.data[1][7:4] == 0xF or (c + 1)[1:0] << 1 != n[3:2] }
   targets: { 0x10 } actions: { stream concat(x.data, n, (0)[2:0]), x.data[2] >> 2, x.data[1] << 3 } }"""
 BLOCKS = {path.stem: path for path in core_files()}
+FPGA = core_files()[0].parents[1]
+CONTROLS = ("preamble_control", "photonic_mac_control")
+"""Modules of the library that hand-written blocks instantiate."""
+
+
+def library(name: str = "*") -> list[Path]:
+    return sorted((FPGA / "library").glob(f"{name}.ca"))
+
+
+def tops(datapath):
+    """Yield the name and sources of each top of a datapath."""
+    design = design_of(datapath)
+    yield design.top, design.sources
+    # When register files are readable: yield from ((top.name, top_sources(top)) for top in two_tops(datapath))
 
 
 def block(name: str) -> Design:
@@ -32,6 +48,35 @@ def test_the_worked_tables_top_is_clean(lint, yosys_accepts, worked_tables):
     design = design_of(worked_tables.datapath())
     assert lint.lint(design) == ()
     assert yosys_accepts(design) == ()
+
+
+@pytest.fixture
+def slang(lint):
+    skip_without("lark", "pyslang")
+    return lint.lint_with_slang
+
+
+@pytest.mark.hdl
+def test_every_top_of_the_library_is_clean_for_slang_and_verible(slang):
+    sources = dict(top for path in library() for top in tops(load(path).datapath))
+    assert len(sources) >= len(library()) >= 21
+    assert slang(sources) == ()
+
+
+@pytest.mark.hdl
+def test_every_hand_written_module_is_clean_for_slang_and_verible(slang):
+    blocks = [(path.name, path.read_text(encoding="ascii")) for path in sorted((FPGA / "rtl").glob("*.sv"))]
+    controls = [load(path).datapath for name in CONTROLS for path in library(name)]
+    assert slang({"": (*blocks, *((f"{each.name}.sv", emit(each)) for each in controls))}) == ()
+
+
+@pytest.mark.hdl
+def test_slang_finds_a_net_that_nothing_reads(slang):
+    sound = block("count_action_flag")
+    name, text = sound.sources[0]
+    faulty = text.replace("  logic flag_q;", "  logic flag_q, spare;\n  assign spare = set_i;")
+    found = slang({sound.top: ((name, faulty),)})
+    assert [line for line in found if f"{name}:13:" in line and "spare" in line]
 
 
 @pytest.mark.hdl
