@@ -83,13 +83,16 @@ def _level(wiring: Wiring, module: Module, count: Count, target: Slice) -> Itera
     yield from (declare(f"{prefix}_{name}", width) for name in parts)
     for name, (constant, refs) in parts.items():
         yield from _increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
+    # A count before this one in the text that fires takes a beat of both (R26).
+    rivals = [f"!{wiring.fire(module.name, each.name)}" for each in wiring.graph.rivals(module, count)]
+    gate = [enable(wiring, count)] if count.gate or not rivals else []
     at_least = {"AtLeast": bit(1)} if module.target(count.target).at_least else {}
     yield from instance(
         "count_action_level",
         f"u_{prefix}_count",
         {"AddendWidth": width, "TargetWidth": target.width, **at_least},
         {
-            "enable_i": enable(wiring, count),
+            "enable_i": " && ".join([*gate, *rivals]),
             "stall_i": wiring.stall(module.name),
             "first_i": f"{prefix}_first",
             "second_i": f"{prefix}_second",
@@ -142,11 +145,9 @@ def _target_parameters(module: Module, count: Count) -> dict[str, str]:
 
 def _common_connections(wiring: Wiring, module: Module, count: Count) -> dict[str, str]:
     """Return the connections that every kind of counter has."""
-    gate = enable(wiring, count)
-    rivals = [f"!{wiring.fire(module.name, each.name)}" for each in wiring.graph.rivals(module, count)]
     return {
         **CLOCKED,
-        "enable_i": " && ".join([*([] if rivals and gate == bit(1) else [gate]), *rivals]),
+        "enable_i": enable(wiring, count),
         "stall_i": wiring.stall(module.name),
         "clear_i": clear(wiring, module, count),
         "clear_status_i": "clear_status_i",
