@@ -192,14 +192,14 @@ class _Parts:
 
     def _action(self, module: Module, action: Action) -> Diagnostics:
         names = [each.name for each in module.counts]
-        if action.on not in names:
+        if action.on not in names and action.kind is not ActionKind.MEMORY:
             message = f"an action is on the count {quote(action.on)}, which is not in {quote(module.name)}"
             yield make_diagnostic(action.at, message, did_you_mean(action.on, names))
         kind = KINDS[action.kind]
+        for ref in action.refs:
+            yield from self._ref(module, ref, action.at)
         if kind.kind.drives:
             yield from find_name_errors(kind.noun, action.output, action.at)
-            for ref in action.refs:
-                yield from self._ref(module, ref, action.at)
             widest = 1 if kind.kind.drives is SignalKind.FLAG else MAX_WIDTH
             what = f"width of {kind.noun} {quote(action.output)}"
             yield from find_out_of_range(what, action.width, 1, widest, action.at)
@@ -224,7 +224,7 @@ def _signal(signal: Signal) -> Diagnostics:
     yield from find_out_of_range(f"number of elements of {name}", signal.size, 1, MAX_LANES, at)
     lanes = MAX_LANES // max(signal.size, 1) if signal.kind is SignalKind.STREAM else 1
     yield from find_out_of_range(f"number of lanes of {name}", signal.lanes, 1, max(lanes, 1), at)
-    widest = _WIDEST[signal.kind]
+    widest = MAX_WIDTH if signal.loads_memory else _WIDEST[signal.kind]
     yield from find_out_of_range(f"width of {name}", signal.width, 1, widest, at)
     if signal.signed and signal.kind is not SignalKind.STREAM:
         yield make_diagnostic(

@@ -205,7 +205,7 @@ _WORDS = {
     "EXACTLY": "`exactly`",
 }
 _OPERATORS = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
-_VERBS = [*dict.fromkeys(rule.partition("_")[0] for rule in VERBS)]
+_VERBS = [*dict.fromkeys(rule.partition("_")[0] for rule in VERBS if rule != "memory")]
 """First words of actions."""
 _ITEM_WORDS = frozenset(["SUM", "FOR", "ON", "FLAG", "NUMBER", "NAME", *(verb.upper() for verb in _VERBS)])
 

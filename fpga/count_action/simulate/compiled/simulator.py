@@ -30,7 +30,8 @@ class Simulator:
         self._run = compile_program(program)
         self._reset = np.array(list(program.registers.values()), np.int64)
         self._places = {name: place for place, name in enumerate(program.registers)}
-        self._state = self._reset.copy()
+        words = np.zeros(sum(program.arrays.values()), np.int64)
+        self._state = np.concatenate([self._reset, words])
 
     def run(self, rows: Rows, out: Rows | None = None) -> Rows:
         """Return the outputs of every cycle, sampled before its clock edge.
@@ -49,8 +50,11 @@ class Simulator:
         return outputs
 
     def reset(self, shadow: int | None = None) -> None:
-        """Reset all registers (R12). With `shadow`, commit these targets, as hardware does in reset."""
-        self._state[:] = self._reset
+        """Reset all registers, but not the words of memories (R12, R25).
+
+        With `shadow`, commit these targets, as hardware does in reset.
+        """
+        self._state[: len(self._reset)] = self._reset
         if shadow is not None:
             for place, value in enumerate(targets_of(self.datapath, shadow).values()):
                 self._state[self._places[f"t{place}"]] = value

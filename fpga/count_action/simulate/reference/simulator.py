@@ -32,11 +32,15 @@ class Reference:
         self.datapath = datapath
         self.ports = ports_of(datapath)
         self._wiring = Wiring(datapath)
-        self.reset()
+        self.state = reset_state(datapath)
 
     def reset(self, shadow: int | None = None) -> None:
-        """Reset all registers (R12). With `shadow`, commit these targets, as hardware does in reset."""
-        self.state = reset_state(self.datapath)
+        """Reset all registers, but not the words of memories (R12, R25).
+
+        With `shadow`, commit these targets, as hardware does in reset.
+        """
+        before = self.state
+        self.state = reset_state(self.datapath, before)
         if shadow is not None:
             self.state = replace(self.state, targets=targets_of(self.datapath, shadow))
 

@@ -1,0 +1,76 @@
+// A memory: one port stores or loads a word, or else reads the driver's word; the other port reads (R25).
+//
+// Reads see the words before the clock edge. An address above the last word reads 0, and writes nothing. Reset sets
+// what was read to 0, and keeps the words. No register of the ports is reset, so that tools infer block RAM.
+module count_action_memory #(
+  parameter int Words = 256,
+  parameter int Width = 16,
+  parameter int AddressWidth = 8
+) (
+  input  logic                    clk_i,
+  input  logic                    rst_i,
+  input  logic                    store_i,
+  input  logic                    store_inside_i,
+  input  logic [AddressWidth-1:0] store_address_i,
+  input  logic [Width-1:0]        store_word_i,
+  input  logic                    load_i,
+  input  logic [AddressWidth-1:0] load_address_i,
+  input  logic [Width-1:0]        load_word_i,
+  output logic [Width-1:0]        loaded_o,
+  input  logic                    read_i,
+  input  logic                    read_inside_i,
+  input  logic [AddressWidth-1:0] read_address_i,
+  output logic [Width-1:0]        number_o
+);
+
+  localparam logic [AddressWidth-1:0] Last = AddressWidth'(Words - 1);
+
+  logic [Width-1:0]        words_q[Words];
+  logic [Width-1:0]        loaded_q, number_q;
+  logic                    loaded_known_q, number_known_q;
+  logic                    stores, busy, load_inside, inside;
+  logic [AddressWidth-1:0] address;
+  logic [Width-1:0]        word;
+
+  // The words at power-on.
+  initial begin
+    for (int place = 0; place < Words; place++) words_q[place] = '0;
+  end
+
+  assign load_inside = !(load_address_i > Last);
+  assign stores      = store_i && !load_i && !rst_i;
+  assign busy        = load_i || stores;
+  assign inside      = stores ? store_inside_i : load_inside;
+  assign address     = stores ? store_address_i : load_address_i;
+  assign word        = stores ? store_word_i : load_word_i;
+
+  always_ff @(posedge clk_i) begin
+    if (busy) begin
+      if (inside) words_q[address] <= word;
+    end else begin
+      loaded_q <= words_q[address];
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (read_i) number_q <= words_q[read_address_i];
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) loaded_known_q <= 1'b0;
+    else if (!busy) loaded_known_q <= inside;
+    if (rst_i) number_known_q <= 1'b0;
+    else if (read_i) number_known_q <= read_inside_i;
+  end
+
+  assign loaded_o = loaded_known_q ? loaded_q : '0;
+  assign number_o = number_known_q ? number_q : '0;
+
+`ifdef FORMAL
+  // A proof watches one word, at an address that the prover chooses.
+  (* anyconst *) logic [AddressWidth-1:0] watch;
+  logic [Width-1:0] watched;
+  assign watched = words_q[watch];
+`endif
+
+endmodule
