@@ -28,7 +28,7 @@ module count_action_memory #(
   logic [Width-1:0]        words_q[Words];
   logic [Width-1:0]        loaded_q, number_q;
   logic                    loaded_known_q, number_known_q;
-  logic                    stores, busy, load_inside, inside;
+  logic                    stores, busy, load_inside, allowed;
   logic [AddressWidth-1:0] address;
   logic [Width-1:0]        word;
 
@@ -40,13 +40,13 @@ module count_action_memory #(
   assign load_inside = !(load_address_i > Last);
   assign stores      = store_i && !load_i && !rst_i;
   assign busy        = load_i || stores;
-  assign inside      = stores ? store_inside_i : load_inside;
+  assign allowed     = stores ? store_inside_i : load_inside;
   assign address     = stores ? store_address_i : load_address_i;
   assign word        = stores ? store_word_i : load_word_i;
 
   always_ff @(posedge clk_i) begin
     if (busy) begin
-      if (inside) words_q[address] <= word;
+      if (allowed) words_q[address] <= word;
     end else begin
       loaded_q <= words_q[address];
     end
@@ -58,7 +58,7 @@ module count_action_memory #(
 
   always_ff @(posedge clk_i) begin
     if (rst_i) loaded_known_q <= 1'b0;
-    else if (!busy) loaded_known_q <= inside;
+    else if (!busy) loaded_known_q <= allowed;
     if (rst_i) number_known_q <= 1'b0;
     else if (read_i) number_known_q <= read_inside_i;
   end

@@ -357,7 +357,7 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
     (_only("EQUAL"), "Write `(i = 1 to 4)`."),
     (_only("CYCLES"), "Write `over cycles`."),
     (_only("STRING"), 'Write the name of the file in quotation marks: import "a.ca";'),
-    (_only("AS", "WIDTH"), "Give it a name: `store x.data as NAME`."),
+    (_only("AS", "WIDTH", "IN"), "Give it a name: `store x.data as NAME`."),
     (_only("AS", "LPAR"), "Give the instance a name: `use MODULE as NAME;`."),
     (
         lambda _found, _text, _before, there: there == {"LPAR", "NAME"},
