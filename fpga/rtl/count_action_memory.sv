@@ -1,7 +1,8 @@
 // A memory: one port stores or loads a word, or else reads the driver's word; the other port reads (R25).
 //
-// Reads see the words before the clock edge. An address above the last word reads 0, and writes nothing. Reset sets
-// what was read to 0, and keeps the words. No register of the ports is reset, so that tools infer block RAM.
+// Reads see the words before the clock edge. `*_inside_i` is 0 for an address that the memory does not have: it reads 0,
+// and writes nothing. Reset sets what was read to 0, and keeps the words. The registers that the ports read into have no
+// reset themselves, so that tools infer block RAM.
 module count_action_memory #(
   parameter int Words = 256,
   parameter int Width = 16,
@@ -14,6 +15,7 @@ module count_action_memory #(
   input  logic [AddressWidth-1:0] store_address_i,
   input  logic [Width-1:0]        store_word_i,
   input  logic                    load_i,
+  input  logic                    load_inside_i,
   input  logic [AddressWidth-1:0] load_address_i,
   input  logic [Width-1:0]        load_word_i,
   output logic [Width-1:0]        loaded_o,
@@ -23,12 +25,10 @@ module count_action_memory #(
   output logic [Width-1:0]        number_o
 );
 
-  localparam logic [AddressWidth-1:0] Last = AddressWidth'(Words - 1);
-
   logic [Width-1:0]        words_q[Words];
   logic [Width-1:0]        loaded_q, number_q;
   logic                    loaded_known_q, number_known_q;
-  logic                    stores, busy, load_inside, allowed;
+  logic                    stores, busy, allowed;
   logic [AddressWidth-1:0] address;
   logic [Width-1:0]        word;
 
@@ -37,12 +37,11 @@ module count_action_memory #(
     for (int place = 0; place < Words; place++) words_q[place] = '0;
   end
 
-  assign load_inside = !(load_address_i > Last);
-  assign stores      = store_i && !load_i && !rst_i;
-  assign busy        = load_i || stores;
-  assign allowed     = stores ? store_inside_i : load_inside;
-  assign address     = stores ? store_address_i : load_address_i;
-  assign word        = stores ? store_word_i : load_word_i;
+  assign stores  = store_i && !load_i && !rst_i;
+  assign busy    = load_i || stores;
+  assign allowed = stores ? store_inside_i : load_inside_i;
+  assign address = stores ? store_address_i : load_address_i;
+  assign word    = stores ? store_word_i : load_word_i;
 
   always_ff @(posedge clk_i) begin
     if (busy) begin

@@ -7,7 +7,7 @@ simulates and proves the hardware of its stores and reads, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fpga.count_action.actions.kind import (
@@ -35,8 +35,8 @@ from fpga.count_action.model import (
     SignalKind,
 )
 
-_ADDRESS_BITS = 64
-"""Bits of an address in the checks; more than any formula needs."""
+_EXACT = 64
+"""Bits of an address in the checks that hold any formula exactly."""
 
 
 def address_width(words: int) -> int:
@@ -231,6 +231,7 @@ class Memory(Kind):
             "store_address_i": place,
             "store_word_i": value,
             "load_i": hardware.fit(load, 1),
+            "load_inside_i": hardware.is_below(address, action.words),
             "load_address_i": hardware.fit(address, bits),
             "load_word_i": hardware.fit(word, action.width),
             "loaded_o": f"{name}_o",
@@ -244,38 +245,49 @@ class Memory(Kind):
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
         """Yield the check of a memory. It watches one word, whose address the prover chooses."""
-        name = f"{module.name}_{action.output}"
-        writes = [
-            each
-            for each in module.actions
-            if each.kind is ActionKind.STORE_WORD and each.memory == action.output
-        ]
-        reads = [
-            each for each in module.actions if each.kind is ActionKind.READ and each.memory == action.output
-        ]
-        load, load_address, word = (proof.fit(ref, _ADDRESS_BITS) for ref in action.refs)
-        values = "".join(f"{proof.fire(module, each.on)} ? {proof.fit(each.refs[0], action.width)} : " for each in writes)
-        places = "".join(f"{proof.fire(module, each.on)} ? {proof.fit(each.refs[1], _ADDRESS_BITS)} : " for each in writes)
-        read = reads[0] if reads else None
+        name, bits = f"{module.name}_{action.output}", (action.words - 1).bit_length()
+        users = [each for each in module.actions if each.memory == action.output]
+        writes = [each for each in users if each.kind is ActionKind.STORE_WORD]
+        reads = [each for each in users if each.kind is ActionKind.READ]
+
+        def reach(ref: Ref) -> tuple[str, str]:
+            """Return the condition that an address is inside the memory, and the address."""
+            exact = proof.fit(ref, _EXACT)
+            return f"({exact} < {_EXACT}'d{action.words})", proof.fit(ref, bits)  # a negative one is large
+
+        def select(values: Iterable[str], default: str) -> str:
+            """Return the value of the first store whose count fires."""
+            fires = (proof.fire(module, each.on) for each in writes)
+            return "".join(f"{fire} ? {value} : " for fire, value in zip(fires, values, strict=True)) + default
+
+        places = [reach(each.refs[1]) for each in writes]
+        read = [(proof.fire(module, each.on), *reach(each.refs[0])) for each in reads]
+        numbers = [f"{module.name}_{each.output}_o" for each in reads]
+        load_inside, load_address = reach(action.refs[1])
+        read_fire, read_inside, read_address = read[0] if read else (NEVER, NEVER, f"{bits}'d0")
         hidden = [f"u_{name}_memory.watch", f"u_{name}_memory.watched"]
         ports = {
             **CLOCKED,
             "store_i": proof.any_fire(module, writes),
-            "store_address_i": f"{places}{_ADDRESS_BITS}'d0",
-            "store_word_i": f"{values}{action.width}'d0",
-            "load_i": f"{load} != 0",
+            "store_inside_i": select((inside for inside, _ in places), NEVER),
+            "store_address_i": select((place for _, place in places), f"{bits}'d0"),
+            "store_word_i": select((proof.fit(each.refs[0], action.width) for each in writes), f"{action.width}'d0"),
+            "load_i": proof.fit(action.refs[0], 1),
+            "load_inside_i": load_inside,
             "load_address_i": load_address,
-            "load_word_i": word,
+            "load_word_i": proof.fit(action.refs[2], action.width),
             "loaded_o": f"{name}_o",
-            "read_i": NEVER if read is None else proof.fire(module, read.on),
-            "read_address_i": f"{_ADDRESS_BITS}'d0" if read is None else proof.fit(read.refs[0], _ADDRESS_BITS),
-            "number_o": f"{action.width}'d0" if read is None else f"{module.name}_{read.output}_o",
+            "read_i": read_fire,
+            "read_inside_i": read_inside,
+            "read_address_i": read_address,
+            "number_o": numbers[0] if numbers else f"\\dut.{name}_unused ",
             "watch_i": f"\\dut.{hidden[0]} ",
             "watched_i": f"\\dut.{hidden[1]} ",
         }
-        bits = (action.words - 1).bit_length()
         parameters = {"Words": action.words, "Width": action.width, "AddressWidth": bits}
         before = (declare_hidden_wire(hidden[0], bits), declare_hidden_wire(hidden[1], action.width))
+        if not numbers:
+            before = (*before, declare_hidden_wire(f"{name}_unused", action.width))
         yield Check("count_action_memory", module.name, action.output, parameters, ports, before)
 
 
