@@ -73,6 +73,15 @@ def memories_of(datapath: Datapath) -> Iterator[tuple[Module, Action]]:
     return ((module, each) for module in datapath.modules for each in module.drives(ActionKind.MEMORY))
 
 
+def find_memory(datapath: Datapath, module: str, memory: str) -> Action:
+    """Return the declaration of a memory. Raise KeyError if there is none."""
+    for owner, each in memories_of(datapath):
+        if (owner.name, each.output) == (module, memory):
+            return each
+    known = ", ".join(f"{owner.name}.{each.output}" for owner, each in memories_of(datapath))
+    raise KeyError(f"no memory {module}.{memory}; there are: {known or 'none'}")
+
+
 def stores_in(module: Module, memory: Action) -> list[Action]:
     """Return the stores in a memory, in the order of the text."""
     return [each for each in module.drives(ActionKind.STORE_WORD) if each.memory == memory.output]
