@@ -73,6 +73,9 @@ class Elaborator(FormulaElaborator):
         for declared in instance.text.memories:
             with self.report.part():
                 memory, inputs = self._memory(declared, module.name, values)
+                if memory.name in memories:
+                    message = f"memory {quote(memory.name)} is declared twice, first at {memories[memory.name].at}"
+                    raise Refused(memory.at, message, "Remove one.")
                 memories[memory.name] = memory
                 module.actions.append(memory)
                 module.inputs += inputs
@@ -180,6 +183,10 @@ class Elaborator(FormulaElaborator):
                 hint = did_you_mean(name, memories) or "Declare it in the module: `memory NAME: 256 of 16 bits`."
                 raise Refused(does.at, f"there is no memory {quote(name)} in this module", hint)
             width = memories[name].width
+        elif does.verb == "store" and does.name is not None and does.name.name in memories:
+            name = does.name.name
+            message = f"{quote(name)} is a memory, and `as` names a number"
+            raise Refused(does.name.at, message, f"Write `in {name}[ADDRESS]`.")
         flat = FlatAction(
             verb=does.verb,
             name=_label(does.name, values) or ("out" if sends else ""),

@@ -1,4 +1,4 @@
-"""The reference simulator: a direct implementation of the rules R1 to R24 of `docs/reference/count-action.md`."""
+"""The reference simulator: a direct implementation of the rules R1 to R25 of `docs/reference/count-action.md`."""
 
 from fpga.count_action.simulate.reference.simulator import Reference
 

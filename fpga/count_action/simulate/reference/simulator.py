@@ -1,4 +1,4 @@
-"""The reference simulator, a direct implementation of the rules R1 to R24 of `docs/reference/count-action.md`.
+"""The reference simulator, a direct implementation of the rules R1 to R25 of `docs/reference/count-action.md`.
 
 It is the executable definition of the language: slow, exact, and best read with that page. `step` runs one cycle and
 replaces all registers at once at its end. Tests compare every other simulator and the hardware with it.
