@@ -91,9 +91,10 @@ class Datapath:
         """Reset the hardware, and put one layer of the program in force.
 
         `memories` maps `module.memory` to words that are loaded from address 0 on; a reset keeps all other words. The
-        datapath stays in reset meanwhile, so that its first cycle has these words and the targets of the layer. If the bus fails
-        half-way, nothing counts as loaded, and the datapath stays in reset. Raise ProgramError if there is no such
-        layer, ValueError if words do not fit, and WrongHardware if the hash in the hardware is not that of the program; nothing is written then.
+        datapath stays in reset meanwhile, so that its first cycle has these words and the targets of the layer. If
+        the bus fails half-way, nothing counts as loaded, and the datapath stays in reset. Raise ProgramError if there
+        is no such layer, ValueError if words do not fit, and WrongHardware if the hash in the hardware is not that of
+        the program; nothing is written then.
         """
         targets = program.targets(layer)
         identity, digest = self.bus.read32(_ID), self.bus.read32(_HASH)
@@ -222,7 +223,9 @@ class Datapath:
         action = self._find_memory(module, memory)
         stop = action.words if words is None else start + words
         if not 0 <= start <= stop <= action.words:
-            raise ValueError(f"{module}.{memory} has words 0 to {action.words - 1}, not {start} to {stop - 1}.")
+            raise ValueError(
+                f"{module}.{memory} has words 0 to {action.words - 1}, not {start} to {stop - 1}."
+            )
         values = []
         for address in range(start, stop):
             self._set_address(module, memory, address)

@@ -19,8 +19,8 @@ from functools import cached_property
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 __all__ = [
-    "ADDED", "MAX_INPUT_WIDTH", "MAX_LANES", "MAX_WIDTH", "MAX_WORDS", "VALUE", "Action", "ActionKind", "Claim", "Condition",
-    "Count", "CountKind", "Datapath", "Location", "Module", "Operand", "Operation", "Ref", "Signal",
+    "ADDED", "MAX_INPUT_WIDTH", "MAX_LANES", "MAX_WIDTH", "MAX_WORDS", "VALUE", "Action", "ActionKind", "Claim",
+    "Condition", "Count", "CountKind", "Datapath", "Location", "Module", "Operand", "Operation", "Ref", "Signal",
     "SignalKind", "Target", "is_value",
 ]  # fmt: skip
 
@@ -132,7 +132,7 @@ class Signal:
     signed: bool = False
     at: Location | None = field(default=None, compare=False)
     part_of: str = field(default="", metadata=ADDED)
-    """Of flags for the `last` and `keep` of packets: their stream (R18); of inputs that load a memory: `MODULE.NAME`."""
+    """Of flags for `last` and `keep` of packets: their stream (R18); of inputs that load a memory: `MODULE.NAME`."""
     buffered: bool = field(default=False, metadata=ADDED)
     """Of a stream: its beats pass through a buffer of two, and ready depends on registers alone (R20)."""
 

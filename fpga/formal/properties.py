@@ -78,7 +78,10 @@ PROPERTIES = (
     ),
     Property(
         "flags",
-        "flags, pulses and numbers change in the cycle after their fires, words also after a load, and at no other time (R6, R9, R25)",
+        (
+            "flags, pulses and numbers change in the cycle after their fires, words also after a load,"
+            " and at no other time (R6, R9, R25)"
+        ),
         (
             "count_action_flag.resets", "count_action_flag.sets", "count_action_flag.clears",
             "count_action_flag.holds", "count_action_advance.resets", "count_action_advance.stays_below",

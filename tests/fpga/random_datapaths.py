@@ -69,9 +69,11 @@ class _Builder:
         chosen = {draw.randrange(len(datapath.modules))}
         for place, module in enumerate(datapath.modules):
             if place in chosen or draw.random() < 0.16:
-                module, loads = self._with_memory(draw, datapath, module)
+                extended, loads = self._with_memory(draw, datapath, module)
                 inputs += loads
-            modules.append(module)
+                modules.append(extended)
+            else:
+                modules.append(module)
         return Datapath(name, (*datapath.inputs, *inputs), tuple(modules))
 
     def _with_memory(self, draw: random.Random, datapath: Datapath, module: Module):
@@ -87,14 +89,14 @@ class _Builder:
         stores = draw.choice([0, 1, 1, 1, 2])
         if draw.random() < 0.8 or not stores:
             at = draw.choice(known or [fetched])
-            actions.append(Action(ActionKind.READ, draw.choice(counts), "fetched", (at,), width, memory="mem"))
+            actions.append(
+                Action(ActionKind.READ, draw.choice(counts), "fetched", (at,), width, memory="mem")
+            )
             known += [fetched] * 2
         for _ in range(stores if known else 0):
             refs = (draw.choice(known), draw.choice(known))
             on, ranked = draw.choice(counts), stores > 1
-            actions.append(
-                Action(ActionKind.STORE_WORD, on, refs=refs, memory="mem", ranked=ranked)
-            )
+            actions.append(Action(ActionKind.STORE_WORD, on, refs=refs, memory="mem", ranked=ranked))
         actions = [actions[0], *module.actions, *actions[1:]]
         return replace(module, actions=tuple(actions)), inputs
 

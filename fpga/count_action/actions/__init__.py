@@ -23,12 +23,10 @@ from fpga.count_action.actions.memory import Memory, Read, StoreWord
 from fpga.count_action.actions.number import Advance, Store
 from fpga.count_action.model import Action, ActionKind
 
-KINDS: dict[ActionKind, Kind] = {
-    each.kind: each
-    for each in (
-        Beat(), Emit(), Store(), Pulse(), SetFlag(), ClearFlag(), ClearCount(), Advance(), StoreWord(), Read(), Memory()
-    )  # fmt: skip
-}
+_KINDS: tuple[Kind, ...] = (
+    Beat(), Emit(), Store(), Pulse(), SetFlag(), ClearFlag(), ClearCount(), Advance(), StoreWord(), Read(), Memory()
+)  # fmt: skip
+KINDS: dict[ActionKind, Kind] = {each.kind: each for each in _KINDS}
 """Every kind, in the order in which messages list the verbs."""
 VERBS = {rule: kind for kind in KINDS.values() for rule in kind.rules}
 """Kinds by grammar rule. `clear` maps to the clear of a count; elaboration replaces it if it clears a flag."""

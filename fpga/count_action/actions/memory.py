@@ -51,9 +51,7 @@ def address_width(words: int) -> int:
 def load_inputs(module: str, memory: str, words: int, width: int) -> tuple[Signal, Signal, Signal]:
     """Return the external inputs through which a driver loads a memory: load, address and word."""
     name, part_of = f"{module}_{memory}", f"{module}.{memory}"
-    address = Signal(
-        f"{name}_address", SignalKind.NUMBER, width=address_width(words), part_of=part_of
-    )
+    address = Signal(f"{name}_address", SignalKind.NUMBER, width=address_width(words), part_of=part_of)
     return (
         Signal(f"{name}_load", SignalKind.FLAG, part_of=part_of),
         address,
@@ -118,15 +116,19 @@ class Memory(Kind):
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         name = quote(action.output)
-        yield from find_out_of_range(f"number of words of memory {name}", action.words, 2, MAX_WORDS, action.at)
+        yield from find_out_of_range(
+            f"number of words of memory {name}", action.words, 2, MAX_WORDS, action.at
+        )
         signals = {each.name: each for each in datapath.inputs}
         owner = _owner_of(datapath, action)
         wanted = load_inputs(owner.name, action.output, action.words, action.width)
-        if [(each.module, each.name) for each in action.refs] != [(None, each.name) for each in wanted] or any(
-            signals.get(each.name) != each for each in wanted
-        ):
+        if [(each.module, each.name) for each in action.refs] != [
+            (None, each.name) for each in wanted
+        ] or any(signals.get(each.name) != each for each in wanted):
             message = f"memory {name} lacks the inputs through which a driver loads it"
-            yield make_diagnostic(action.at, message, "Use `make_memory`, and add its inputs to the datapath.")
+            yield make_diagnostic(
+                action.at, message, "Use `make_memory`, and add its inputs to the datapath."
+            )
 
     def find_broken_rules(self, graph: Graph) -> Diagnostics:
         for module, memory in memories_of(graph.datapath):
@@ -138,8 +140,10 @@ class Memory(Kind):
                 hint = f"Write `read {memory.output}[ADDRESS] as NAME`, or remove it."
                 yield make_diagnostic(memory.at, message, hint)
             for each in reads[1:]:
-                message = f"memory {name} has two reads, and one word can be read per cycle; the first is at {reads[0].at}"
-                hint = f"Select the address in one read, `read {memory.output}[a if first else b] as NAME`, or declare a second memory."
+                where = f"; the first is at {reads[0].at}" if reads[0].at else ""
+                message = f"memory {name} has two reads, and one word can be read per cycle{where}"
+                choice = f"read {memory.output}[a if first else b] as NAME"
+                hint = f"Select the address in one read, `{choice}`, or declare a second memory."
                 yield make_diagnostic(each.at, message, hint)
             for each in stores if len(stores) > 1 else ():
                 if not each.ranked:
@@ -181,7 +185,8 @@ class Memory(Kind):
     def collect(self, statements: Statements, module: Module, action: Action) -> Lines:
         """Yield the reads and writes of a cycle: `mq` is the word read, `mb` is 1 if the write port is busy."""
         array, fetched, place, inside, busy, value, back = (
-            statements.register(module, action, letter) for letter in ("a", "mq", "mp", "mi", "mb", "mv", "mo")
+            statements.register(module, action, letter)
+            for letter in ("a", "mq", "mp", "mi", "mb", "mv", "mo")
         )
         read = find_read(module, action)
         if read is not None:
@@ -211,7 +216,11 @@ class Memory(Kind):
         yield when(f"{busy} ^ 1", [f"{name} = {back}"])
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
-        name, stores, read = f"{module.name}_{action.output}", stores_in(module, action), find_read(module, action)
+        name, stores, read = (
+            f"{module.name}_{action.output}",
+            stores_in(module, action),
+            find_read(module, action),
+        )
         bits = address_width(action.words)
         load, address, word = action.refs
         inside, place, value = hardware.bit(0), f"{bits}'d0", f"{action.width}'d0"
@@ -245,7 +254,9 @@ class Memory(Kind):
             "load_word_i": hardware.fit(word, action.width),
             "loaded_o": f"{name}_o",
             "read_i": hardware.bit(0) if read is None else hardware.fire(module, read),
-            "read_inside_i": hardware.bit(0) if read is None else hardware.is_below(read.refs[0], action.words),
+            "read_inside_i": hardware.bit(0)
+            if read is None
+            else hardware.is_below(read.refs[0], action.words),
             "read_address_i": f"{bits}'d0" if read is None else hardware.fit(read.refs[0], bits),
             "number_o": number,
         }
@@ -267,7 +278,9 @@ class Memory(Kind):
         def select(values: Iterable[str], default: str) -> str:
             """Return the value of the first store whose count fires."""
             fires = (proof.fire(module, each.on) for each in writes)
-            return "".join(f"{fire} ? {value} : " for fire, value in zip(fires, values, strict=True)) + default
+            return (
+                "".join(f"{fire} ? {value} : " for fire, value in zip(fires, values, strict=True)) + default
+            )
 
         places = [reach(each.refs[1]) for each in writes]
         read = [(proof.fire(module, each.on), *reach(each.refs[0])) for each in reads]
@@ -280,7 +293,9 @@ class Memory(Kind):
             "store_i": proof.any_fire(module, writes),
             "store_inside_i": select((inside for inside, _ in places), NEVER),
             "store_address_i": select((place for _, place in places), f"{bits}'d0"),
-            "store_word_i": select((proof.fit(each.refs[0], action.width) for each in writes), f"{action.width}'d0"),
+            "store_word_i": select(
+                (proof.fit(each.refs[0], action.width) for each in writes), f"{action.width}'d0"
+            ),
             "load_i": proof.fit(action.refs[0], 1),
             "load_inside_i": load_inside,
             "load_address_i": load_address,
@@ -295,9 +310,8 @@ class Memory(Kind):
         }
         parameters = {"Words": action.words, "Width": action.width, "AddressWidth": bits}
         before = (declare_hidden_wire(hidden[0], bits), declare_hidden_wire(hidden[1], action.width))
-        if not numbers:
-            before = (*before, declare_hidden_wire(f"{name}_unused", action.width))
-        yield Check("count_action_memory", module.name, action.output, parameters, ports, before)
+        unread = () if numbers else (declare_hidden_wire(f"{name}_unused", action.width),)
+        yield Check("count_action_memory", module.name, action.output, parameters, ports, (*before, *unread))
 
 
 class _Access(Kind):
@@ -367,7 +381,7 @@ class Read(_Access):
         owner = _owner_of(datapath, action)
         for memory in owner.drives(ActionKind.MEMORY):
             if memory.output == action.memory and memory.width != action.width:
-                message = f"number {quote(action.output)} has {action.width} bits, and the words of its memory {memory.width}"
+                message = f"{quote(action.output)} has {action.width} bits, and the words of its memory {memory.width}"
                 yield make_diagnostic(action.at, message, f"Give it {memory.width} bits.")
 
     def describe(self, action: Action, name: str) -> str:

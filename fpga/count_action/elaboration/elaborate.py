@@ -69,12 +69,14 @@ class Elaborator(FormulaElaborator):
                 module.targets += entries_of(table, values)
         self._targets = frozenset(each.name for each in module.targets)
         self._registers = frozenset(each.name for each in module.targets) & values.keys()
-        memories = {}
+        memories: dict[str, FlatAction] = {}
         for declared in instance.text.memories:
             with self.report.part():
                 memory, inputs = self._memory(declared, module.name, values)
                 if memory.name in memories:
-                    message = f"memory {quote(memory.name)} is declared twice, first at {memories[memory.name].at}"
+                    message = (
+                        f"memory {quote(memory.name)} is declared twice, first at {memories[memory.name].at}"
+                    )
                     raise Refused(memory.at, message, "Remove one.")
                 memories[memory.name] = memory
                 module.actions.append(memory)
@@ -158,7 +160,9 @@ class Elaborator(FormulaElaborator):
             hint = f"2 to {MAX_WORDS} words of 1 to {MAX_WIDTH} bits are possible."
             raise Refused(text.at, message, hint)
         inputs = [
-            FlatInput(each.name, each.kind, None, 1, each.width, signed=False, at=text.at, part_of=each.part_of)
+            FlatInput(
+                each.name, each.kind, None, 1, each.width, signed=False, at=text.at, part_of=each.part_of
+            )
             for each in load_inputs(module, text.name.name, words, width)
         ]
         refs = tuple(FlatReference(each.name, None, None, "", None, text.at) for each in inputs)
@@ -180,7 +184,9 @@ class Elaborator(FormulaElaborator):
         if "memory" in does.words:
             name = does.words["memory"]
             if name not in memories:
-                hint = did_you_mean(name, memories) or "Declare it in the module: `memory NAME: 256 of 16 bits`."
+                hint = (
+                    did_you_mean(name, memories) or "Declare it in the module: `memory NAME: 256 of 16 bits`."
+                )
                 raise Refused(does.at, f"there is no memory {quote(name)} in this module", hint)
             width = memories[name].width
         elif does.verb == "store" and does.name is not None and does.name.name in memories:

@@ -210,7 +210,9 @@ class Names:
         own = Output(module.name, reference.label)
         if own in self.drivers and VERBS[self.drivers[own].verb].kind is ActionKind.MEMORY:
             message = f"{quote(reference.name)} is a memory, and a formula cannot read it"
-            hint = f"Read the word one cycle before, `read {reference.name}[ADDRESS] as NAME`, and write NAME."
+            hint = (
+                f"Read the word one cycle before, `read {reference.name}[ADDRESS] as NAME`, and write NAME."
+            )
             raise Refused(reference.at, message, hint)
         if own in self.drivers and not (
             reference.index is not None and reference.name in self._declared[module.name]
@@ -289,7 +291,9 @@ class Names:
         if output in self.drivers:
             if VERBS[self.drivers[output].verb].kind is ActionKind.MEMORY:
                 message = f"{quote(str(reference))} is a memory, which only its module reads"
-                hint = f"Write `read {reference.name}[ADDRESS] as NAME` there, and {reference.module}.NAME here."
+                hint = (
+                    f"Write `read {reference.name}[ADDRESS] as NAME` there, and {reference.module}.NAME here."
+                )
                 raise Refused(reference.at, message, hint)
             return output
         if reference.label in self.counts[reference.module]:

@@ -261,7 +261,8 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         _has("COUNTS", "TARGETS", "ACTIONS"),
         (
             "A module has the sections `inputs: {...}`, `counts: {...}`, `targets: {...}`, `tables: {...}`,"
-            " `actions: {...}`, memories `memory NAME: 256 of 16 bits`, and the properties `always {...}`, `never {...}` and `assume {...}`."
+            " `actions: {...}`, memories `memory NAME: 256 of 16 bits`, and the properties `always {...}`,"
+            " `never {...}` and `assume {...}`."
         ),
     ),
     (
@@ -309,14 +310,21 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
     (_has("BITS"), "Write `bits` after a width: `stream NAME of 8 bits`."),
     (
         lambda found, _text, _before, there: (
-            there >= {"OF", "STAR"} or (found == "OF" and "COLON" in there) or (found == "COLON" and there == {"NAME"})
+            there >= {"OF", "STAR"}
+            or (found == "OF" and "COLON" in there)
+            or (found == "COLON" and there == {"NAME"})
         ),
         "Write the number of words and their width: `memory NAME: 256 of 16 bits`.",
     ),
-    (lambda found, _text, _before, there: found == "IN" and "AS" in there, "A word has the width of its memory: remove `width`."),
+    (
+        lambda found, _text, _before, there: found == "IN" and "AS" in there,
+        "A word has the width of its memory: remove `width`.",
+    ),
     (_only("AS"), "Give it a name: `read MEMORY[ADDRESS] as NAME`."),
     (
-        lambda found, _text, _before, there: there == {"LSQB"} and found in {"AS", "BY", "RBRACE", "SEMICOLON"},
+        lambda found, _text, _before, there: (
+            there == {"LSQB"} and found in {"AS", "BY", "RBRACE", "SEMICOLON"}
+        ),
         "Write an address after the memory: `MEMORY[ADDRESS]`.",
     ),
     (_has("OF"), "Write `of` and a width: `stream NAME of 8 bits`."),

@@ -59,7 +59,8 @@ def test_words_of_two_registers_are_loaded_and_looked_up(engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_words_are_loaded_before_the_first_cycle(engine):
-    text = "module m { memory w: 4 of 8 bits; counts: { sum 1 over cycles } targets: { 1 } actions: { read w[3] as first } }"
+    text = """module m { memory w: 4 of 8 bits; counts: { sum 1 over cycles } targets: { 1 }
+      actions: { read w[3] as first } }"""
     driver = driver_of(datapath := parse_text(text, "m.ca").datapath, engine)
     driver.load(Program(datapath), memories={"m.w": [9, 8, 7, 6]})
     driver.counts()  # one cycle, whose fire reads the word
@@ -68,20 +69,20 @@ def test_words_are_loaded_before_the_first_cycle(engine):
 
 def test_what_does_not_fit_is_refused_before_anything_is_written():
     driver = driver_of(parse_text(LOOKUP, "lookup.ca").datapath, "reference")
-    with pytest.raises(ValueError, match="lookup.curve has words 0 to 4, not 3 to 5"):
+    with pytest.raises(ValueError, match=r"lookup\.curve has words 0 to 4, not 3 to 5"):
         driver.load_memory("lookup", "curve", [1, 2, 3], start=3)
-    with pytest.raises(ValueError, match="words of 40 bits: 1099511627776 does not fit"):
+    with pytest.raises(ValueError, match=r"words of 40 bits: 1099511627776 does not fit"):
         driver.load_memory("lookup", "curve", [1, 1 << 40])
-    with pytest.raises(ValueError, match="no memory lookup.curv; there are: lookup.curve"):
+    with pytest.raises(ValueError, match=r"no memory lookup\.curv; there are: lookup\.curve"):
         driver.read_memory("lookup", "curv")
-    with pytest.raises(ValueError, match="has words 0 to 4, not 4 to 5"):
+    with pytest.raises(ValueError, match=r"has words 0 to 4, not 4 to 5"):
         driver.read_memory("lookup", "curve", 4, 2)
     assert driver.read_memory("lookup", "curve") == [0] * 5
 
 
 def test_the_inputs_of_a_load_are_no_inputs_of_the_driver():
     driver = driver_of(parse_text(LOOKUP, "lookup.ca").datapath, "reference")
-    with pytest.raises(ValueError, match="no input flag or number 'lookup_curve_load'"):
+    with pytest.raises(ValueError, match=r"no input flag or number 'lookup_curve_load'"):
         driver.set_input("lookup_curve_load", 1)
     names = [each.name for each in driver.registers if "curve" in each.name]
     assert names == [f"MEMORY_lookup_curve_{each}" for each in ("ADDRESS", "LOAD", "WORD")]

@@ -38,7 +38,9 @@ MUTANTS = (
     Mutant("count_action_memory", "!load_i && !rst_i", "!load_i", "keeps"),
     Mutant("count_action_memory", "if (allowed) words_q", "words_q", "keeps"),
     Mutant("count_action_memory", "words_q[read_address_i]", "words_q[address]", "reads"),
-    Mutant("count_action_memory", "loaded_q <= words_q[address]", "loaded_q <= words_q[read_address_i]", "shows"),
+    Mutant(
+        "count_action_memory", "loaded_q <= words_q[address]", "loaded_q <= words_q[read_address_i]", "shows"
+    ),
     Mutant("count_action_memory", "if (rst_i) number_known_q <= 1'b0;\n    else if", "if", "resets"),
     Mutant("count_action_memory", "number_known_q <= read_inside_i", "number_known_q <= 1'b1", "outside"),
     Mutant("count_action_memory", "if (read_i) number_q", "number_q", "holds"),

@@ -42,7 +42,8 @@ def test_nothing_has_grown(baseline):
 @pytest.mark.long
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("passes", "cell", "blocks"), [("synth_xilinx -family xcup -noiopad", "RAMB", 1), ("synth_ecp5", "DP16KD", 2)]
+    ("passes", "cell", "blocks"),
+    [("synth_xilinx -family xcup -noiopad", "RAMB", 1), ("synth_ecp5", "DP16KD", 2)],
 )
 def test_a_memory_is_block_ram(prover, tmp_path, passes, cell, blocks):
     name = "count_action_memory"

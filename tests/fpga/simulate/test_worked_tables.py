@@ -477,7 +477,8 @@ def test_concatenation():
 def test_memories():
     pytest.importorskip("lark")
     rows = table("R25")
-    text = """module w { inputs: { flag put; flag get; number at of 3 bits; number value of 8 bits; number from of 3 bits }
+    text = """module w {
+      inputs: { flag put; flag get; number at of 3 bits; number value of 8 bits; number from of 3 bits }
       memory m: 5 of 8 bits
       counts: { p: sum put; g: sum get } targets: { 1 }
       actions: { on p: store value in m[at]; on g: read m[from] as word } }"""
