@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike
 
 from fpga.beats import Beats, Samples
 from fpga.bus.protocol import RegisterBus
-from fpga.count_action.model import Signal, SignalKind
+from fpga.count_action.actions.memory import find_memory
+from fpga.count_action.model import Action, Signal, SignalKind
 from fpga.errors import FpgaError
 from fpga.program import Program
 from fpga.registers.model import WORD_BITS, RegisterMap
@@ -84,12 +85,16 @@ class Datapath:
         self.bus.close()
 
     # ------------------------------------------------------------------------------------- programs
-    def load(self, program: Program, layer: int = 0) -> None:
+    def load(
+        self, program: Program, layer: int = 0, memories: Mapping[str, Iterable[int]] | None = None
+    ) -> None:
         """Reset the hardware, and put one layer of the program in force.
 
-        The datapath stays in reset meanwhile, so that its first cycle has the targets of the layer. If the bus fails
-        half-way, nothing counts as loaded, and the datapath stays in reset. Raise ProgramError if there is no such
-        layer, and WrongHardware if the hash in the hardware is not that of the program; nothing is written then.
+        `memories` maps `module.memory` to words that are loaded from address 0 on; a reset keeps all other words. The
+        datapath stays in reset meanwhile, so that its first cycle has these words and the targets of the layer. If
+        the bus fails half-way, nothing counts as loaded, and the datapath stays in reset. Raise ProgramError if there
+        is no such layer, ValueError if words do not fit, and WrongHardware if the hash in the hardware is not that of
+        the program; nothing is written then.
         """
         targets = program.targets(layer)
         identity, digest = self.bus.read32(_ID), self.bus.read32(_HASH)
@@ -108,7 +113,13 @@ class Datapath:
         streams = Streams(identity)
         self._program = None
         self._table = register_map(program.datapath, streams)
+        contents = {
+            name: _check_words(find_memory(program.datapath, *_split(name)), name, words, 0)
+            for name, words in (memories or {}).items()
+        }
         self._restart(program, RESET | HOLD)
+        for name, values in contents.items():
+            self._load_words(*_split(name), values, 0)
         self._put_in_force(targets)
         self._program = program
 
@@ -186,6 +197,50 @@ class Datapath:
         old = self.bus.read32(register.offset_of(word))
         self.bus.write32(register.offset_of(word), old & ~(1 << bit) | value << bit)
 
+    def load_memory(self, module: str, memory: str, words: Iterable[int], start: int = 0) -> None:
+        """Load words of a memory, at consecutive addresses from `start` on.
+
+        The datapath keeps running meanwhile: stores into the memory in a cycle of a load are lost (R25). Raise
+        ValueError, before anything is written, if there is no such memory, or words do not fit.
+        """
+        values = _check_words(self._find_memory(module, memory), f"{module}.{memory}", words, start)
+        self._load_words(module, memory, values, start)
+
+    def _load_words(self, module: str, memory: str, values: Iterable[int], start: int) -> None:
+        self._set_address(module, memory, start)
+        register = self._table["MEMORY", module, memory, "LOAD"]
+        for value in values:
+            for word in range(register.words):
+                part = value >> WORD_BITS * word & (1 << WORD_BITS) - 1
+                self.bus.write32(register.offset_of(word), part)
+
+    def read_memory(self, module: str, memory: str, start: int = 0, words: int | None = None) -> list[int]:
+        """Return words of a memory from `start` on, by default all.
+
+        Stop what stores into the memory first: a word is read only in cycles without a store (R25). Raise ValueError if
+        there is no such memory, or it does not have these words.
+        """
+        action = self._find_memory(module, memory)
+        stop = action.words if words is None else start + words
+        if not 0 <= start <= stop <= action.words:
+            raise ValueError(
+                f"{module}.{memory} has words 0 to {action.words - 1}, not {start} to {stop - 1}."
+            )
+        values = []
+        for address in range(start, stop):
+            self._set_address(module, memory, address)
+            values.append(read_words(self.bus, self._table, ("MEMORY", module, memory, "WORD")))
+        return values
+
+    def _set_address(self, module: str, memory: str, address: int) -> None:
+        self.bus.write32(self._table["MEMORY", module, memory, "ADDRESS"].offset, address)
+
+    def _find_memory(self, module: str, memory: str) -> Action:
+        try:
+            return find_memory(self._require_program().datapath, module, memory)
+        except KeyError as error:
+            raise ValueError(f"{error.args[0]}.") from None
+
     def counts(self) -> dict[str, int]:
         """Return the current counts, by `module.count`. They are read one after the other, not in the same cycle."""
         pairs = [(module.name, count.name) for module, count in self._require_program().datapath.counts()]
@@ -213,7 +268,7 @@ class Datapath:
         levels = {
             each.name: each
             for each in self._require_program().datapath.inputs
-            if each.kind is not SignalKind.STREAM
+            if each.kind is not SignalKind.STREAM and not each.loads_memory
         }
         if name not in levels:
             raise ValueError(f"no input flag or number {name!r}; there are: {', '.join(levels) or 'none'}.")
@@ -257,3 +312,21 @@ class Datapath:
             before, attempts = high, attempts - 1
             low, high = self.bus.read32(self._table[key].offset), self.bus.read32(upper)
         return high << WORD_BITS | low
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Return the module and the memory of `module.memory`."""
+    module, _, memory = name.partition(".")
+    return module, memory
+
+
+def _check_words(memory: Action, name: str, words: Iterable[int], start: int) -> list[int]:
+    """Return the words. Raise ValueError if the memory does not have their addresses, or they do not fit."""
+    values = list(words)
+    if start < 0 or start + len(values) > memory.words:
+        raise ValueError(
+            f"{name} has words 0 to {memory.words - 1}, not {start} to {start + len(values) - 1}."
+        )
+    if unfit := [value for value in values if not 0 <= value < 1 << memory.width]:
+        raise ValueError(f"{name} has words of {memory.width} bits: {unfit[0]} does not fit.")
+    return values

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from fpga.bus.protocol import check_access
+from fpga.count_action.actions.memory import memories_of
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import WORD_BITS as COLUMN_BITS
 from fpga.count_action.ports import Rows, ports_of
@@ -28,7 +29,14 @@ class Engine(Protocol):
         ...
 
     def reset(self, shadow: int | None = None) -> None:
-        """Return to the state after power-on. If `shadow` is given, its targets are in force."""
+        """Return to the state after power-on, but keep the words of memories.
+
+        If `shadow` is given, its targets are in force.
+        """
+        ...
+
+    def load_word(self, module: str, memory: str, address: int, word: int) -> None:
+        """Load a word of a memory; ignore an address that it does not have."""
         ...
 
 
@@ -41,6 +49,7 @@ class _Pins:
         self._input_ports = {port.name: port for port in ports.inputs}
         self._output_ports = {port.name: port for port in ports.outputs}
         self._columns = (ports.input_columns, ports.output_columns)
+        self._memories = [(module.name, memory.output) for module, memory in memories_of(datapath)]
         self.reset()
 
     def reset(self) -> None:
@@ -64,6 +73,15 @@ class _Pins:
     def clock(self) -> None:
         """Run one cycle."""
         self._outputs = self._engine.run(self._row)[0].tolist()
+
+    def clock_in_reset(self) -> None:
+        """Run a cycle of reset, in which only memories can change: by a load (R25)."""
+        for module, memory in self._memories:
+            load, address, word = (
+                self._inputs[f"{module}_{memory}_{each}_i"] for each in ("load", "address", "word")
+            )
+            if load:
+                self._engine.load_word(module, memory, address, word)
 
     def set(self, port: str, value: int) -> None:
         """Set an input to a value. Most values are unchanged, and are skipped for speed."""
@@ -155,7 +173,9 @@ class SimulatedBus:
                 self._drive(register)
 
     def _step(self) -> None:
-        if not self._in_hold:
+        if self._in_hold:
+            self._pins.clock_in_reset()
+        else:
             self._pins.clock()
         self.cycles += 1
         for block in self._blocks.values():

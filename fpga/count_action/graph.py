@@ -163,6 +163,8 @@ class Graph:
                 gate = (ref for each in count.gate for ref in signals_of(module, each.ref))
                 yield from self._find_links(gate, module, count, "waits for")
             for action in module.actions:
+                if not action.on:  # a memory reads external inputs alone
+                    continue
                 samples = (ref for each in action.refs for ref in signals_of(module, each))
                 yield from self._find_links(samples, module, module.count(action.on), "sends")
                 if action.clears is not None:

@@ -19,8 +19,8 @@ from functools import cached_property
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 __all__ = [
-    "ADDED", "MAX_INPUT_WIDTH", "MAX_LANES", "MAX_WIDTH", "VALUE", "Action", "ActionKind", "Claim", "Condition",
-    "Count", "CountKind", "Datapath", "Location", "Module", "Operand", "Operation", "Ref", "Signal",
+    "ADDED", "MAX_INPUT_WIDTH", "MAX_LANES", "MAX_WIDTH", "MAX_WORDS", "VALUE", "Action", "ActionKind", "Claim",
+    "Condition", "Count", "CountKind", "Datapath", "Location", "Module", "Operand", "Operation", "Ref", "Signal",
     "SignalKind", "Target", "is_value",
 ]  # fmt: skip
 
@@ -82,12 +82,23 @@ class ActionKind(enum.Enum):
     """A number is incremented, and wraps from `modulo` - 1 to 0."""
     STORE = "store", SignalKind.NUMBER
     """A number stores the only sample of `refs` (R18)."""
+    STORE_WORD = "store word"
+    """A word of a memory becomes the first sample of `refs`; the second is its address (R25)."""
+    READ = "read", SignalKind.NUMBER
+    """A number becomes the word of a memory at the address in `refs` (R25)."""
+    MEMORY = "memory", SignalKind.NUMBER
+    """The declaration of a memory, which belongs to no count (R25).
+
+    Its `refs` are the external inputs through which a driver loads words. Its number is the word that a driver sees.
+    """
 
 
 MAX_WIDTH = 48
 """Largest width of a count, a target, a sample, or a number that an action drives."""
 MAX_INPUT_WIDTH = 32
 """Largest width of an external number: one register of the bus."""
+MAX_WORDS = 65_536
+"""Largest number of words of a memory."""
 MAX_LANES = 1024
 """Largest number of streams, flags or samples under one name."""
 ADDED = {"added": True}
@@ -121,9 +132,14 @@ class Signal:
     signed: bool = False
     at: Location | None = field(default=None, compare=False)
     part_of: str = field(default="", metadata=ADDED)
-    """Of flags for the `last` and `keep` of packets: their stream (R18)."""
+    """Of flags for `last` and `keep` of packets: their stream (R18); of inputs that load a memory: `MODULE.NAME`."""
     buffered: bool = field(default=False, metadata=ADDED)
     """Of a stream: its beats pass through a buffer of two, and ready depends on registers alone (R20)."""
+
+    @property
+    def loads_memory(self) -> bool:
+        """True if a driver loads a memory through it (R25)."""
+        return "." in self.part_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +253,8 @@ class Target:
 class Action:
     """One effect of the count `on`. `output` is the name it drives in its module (none for CLEAR_COUNT).
 
+    A MEMORY is a declaration rather than an effect, and its `on` is empty.
+
     `width` is of each sample (STREAM, EMIT) or of the number (ADVANCE). EMIT adds in `width` bits, two's
     complement, wrapping, then shifts right by `shift` (arithmetic if `signed`).
     """
@@ -266,6 +284,10 @@ class Action:
     """Of STORE: others may store the number, too; of those that fire in one cycle the first in the text wins (R18)."""
     merges: bool = field(default=False, metadata=ADDED)
     """Of STREAM: the samples are those of the stream that the count selects (R19)."""
+    memory: str = field(default="", metadata=ADDED)
+    """Of STORE_WORD and READ: the memory, in the same module (R25)."""
+    words: int = field(default=0, metadata=ADDED)
+    """Of MEMORY: the number of its words."""
     at: Location | None = field(default=None, compare=False)
 
     @property

@@ -53,6 +53,11 @@ def _extreme(**parameters: object) -> Proven:
     return Proven("count_action_extreme", parameters, hidden if accumulate else {}, extra)
 
 
+def _memory(**parameters: object) -> Proven:
+    hidden = {"watch_i": ("watch", "[AddressWidth-1:0]"), "watched_i": ("watched", "[Width-1:0]")}
+    return Proven("count_action_memory", parameters, hidden)
+
+
 _LANES = {"Lanes": 4, "Width": 4}
 
 PROVEN = (
@@ -102,6 +107,8 @@ PROVEN = (
     Proven("count_action_flag", {"ClearWins": "1'b1"}),
     Proven("count_action_flag"),
     Proven("count_action_store", {"Width": 4}),
+    _memory(Words=5, Width=3, AddressWidth=3),
+    _memory(Words=2, Width=2, AddressWidth=1),
     Proven("count_action_advance", {"Width": 2, "Last": "2'd1"}),
     Proven("adder_tree", {"Stages": 2, "Width": 4}),
     Proven("signed_products", _LANES),

@@ -78,12 +78,19 @@ PROPERTIES = (
     ),
     Property(
         "flags",
-        "flags, pulses and numbers change in the cycle after their fires, and at no other time (R6, R9)",
+        (
+            "flags, pulses and numbers change in the cycle after their fires, words also after a load,"
+            " and at no other time (R6, R9, R25)"
+        ),
         (
             "count_action_flag.resets", "count_action_flag.sets", "count_action_flag.clears",
             "count_action_flag.holds", "count_action_advance.resets", "count_action_advance.stays_below",
             "count_action_advance.wraps", "count_action_advance.advances", "count_action_advance.holds",
             "count_action_store.resets", "count_action_store.stores", "count_action_store.holds",
+            "count_action_memory.resets", "count_action_memory.reads", "count_action_memory.outside",
+            "count_action_memory.holds", "count_action_memory.shows", "count_action_memory.beyond",
+            "count_action_memory.waits", "count_action_memory.begins", "count_action_memory.loads",
+            "count_action_memory.stores", "count_action_memory.keeps",
         ),
     ),
     Property(STATED, "the `always` and `never` properties of the text hold (R21)", ("count_action_claim.holds",)),

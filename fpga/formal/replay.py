@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fpga.count_action.actions.memory import memories_of
 from fpga.count_action.model import Datapath, Module, Ref
 from fpga.count_action.ports import Rows, ports_of
 from fpga.count_action.simulate import Reference
@@ -112,11 +113,17 @@ def replay(datapath: Datapath, series: Mapping[str, tuple[int, ...]]) -> tuple[D
     reference = Reference(datapath)
     first: dict[str, Difference] = {}
     for cycle, reset in enumerate(resets):
+        before = reference.state
         expected = reference.run(inputs[cycle : cycle + 1])
         if cycle:
             for each in _compare_cycle(datapath, expected, actual[cycle : cycle + 1]):
                 first.setdefault(each.element, replace(each, cycle=cycle))
         if reset:
+            reference.state = before  # in a cycle of reset nothing is stored, but loads act (R25)
+            for module, memory in memories_of(datapath):
+                load, address, word = (series.get(f"{ref.name}_i", (0,) * len(resets)) for ref in memory.refs)
+                if load[cycle]:
+                    reference.load_word(module.name, memory.output, address[cycle], word[cycle])
             commits = series.get("commit_i", ())[cycle : cycle + 1]
             reference.reset(series["target_shadow_i"][cycle] if any(commits) else None)
     return tuple(first.values())

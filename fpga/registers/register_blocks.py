@@ -262,7 +262,66 @@ class _Sink:
         )
 
 
-BLOCKS: dict[str, type[RegisterBlock]] = {"pulses": _PulseCounter, "source": _Source, "sink": _Sink}
+class _Memory:
+    """The address of a memory, which a driver sets and which goes up by one with each load."""
+
+    module: ClassVar[str] = "register_memory"
+
+    def __init__(self, name: str, pins: Pins) -> None:
+        self._name, self._pins = name, pins
+        self._address, self._loads = 0, False
+        self._show()
+
+    def clock(self) -> None:
+        if self._loads:
+            self._loads = False
+            self._address += 1
+            self._show()
+
+    def read(self, pin: str) -> int:
+        """Return 0, because it has no readable register."""
+        return 0
+
+    def write(self, pin: str, value: int) -> None:
+        """Set the address, or load a word at the address."""
+        if pin == "address":
+            self._address = value
+        else:
+            self._loads = True
+            self._pins.set(f"{self._name}_word_i", value)
+        self._show()
+
+    def _show(self) -> None:
+        self._pins.set(f"{self._name}_address_i", self._address)
+        self._pins.set(f"{self._name}_load_i", int(self._loads))
+
+    @staticmethod
+    def instantiate(name: str, registers: Mapping[str, Register]) -> Fragment:
+        address, load = registers["address"], registers["load"]
+        ports = {
+            "clk_i": "aclk",
+            "rst_i": RESET_SIGNAL,
+            "set_i": f"{address.name}_push_o",
+            "address_i": f"{address.name}_o",
+            "push_i": f"{load.name}_push_o",
+            "word_i": cut(f"{load.name}_o", load.bits, load.signal_bits),
+            "load_o": f"dp_{name}_load_i",
+            "address_o": f"dp_{name}_address_i",
+            "word_o": f"dp_{name}_word_i",
+        }
+        parameters = {"AddressWidth": address.signal_bits, "Width": load.signal_bits}
+        return Fragment(
+            body=tuple(instance(_Memory.module, f"memory_{name}", ports, **parameters)),
+            unused=list_omitted_bits(f"{load.name}_o", load.bits, load.signal_bits),
+        )
+
+
+BLOCKS: dict[str, type[RegisterBlock]] = {
+    "pulses": _PulseCounter,
+    "memory": _Memory,
+    "source": _Source,
+    "sink": _Sink,
+}
 """The blocks, by their kinds in the register map."""
 STREAM_BLOCKS = frozenset({"source", "sink"})
 """Kinds of blocks that replace stream ports of the top."""

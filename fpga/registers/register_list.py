@@ -12,7 +12,8 @@ import enum
 from collections.abc import Iterator
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.model import Action, Datapath, Signal, SignalKind
+from fpga.count_action.actions.memory import address_width, memories_of
+from fpga.count_action.model import Action, ActionKind, Datapath, Signal, SignalKind
 from fpga.registers.model import WORD_BITS, Access, Bits, BlockPin, Key, MapBuilder, PortBits, RegisterMap
 
 FIFO_DEPTH = 16
@@ -49,9 +50,10 @@ def register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> Re
     _add_targets(builder, datapath)
     _add_levels(builder, [each for each in datapath.inputs if not each.part_of])
     _add_effects(builder, datapath)
+    _add_memories(builder, datapath)
     if streams is Streams.REGISTERS:
         # `last` and `keep` are pins of AXI-Stream ports, but need registers if the streams pass through registers.
-        _add_levels(builder, [each for each in datapath.inputs if each.part_of])
+        _add_levels(builder, [each for each in datapath.inputs if each.part_of and not each.loads_memory])
         _add_portal(builder, datapath)
     return RegisterMap(datapath.name, datapath.digest, tuple(builder.registers))
 
@@ -69,7 +71,7 @@ def effects(datapath: Datapath) -> Iterator[tuple[str, str, Action]]:
     """Yield (module, name, first action that drives it) of each pulse, flag and number that modules drive."""
     for module in datapath.modules:
         for name, action in module.outputs().items():
-            if action.kind.drives is not SignalKind.STREAM:
+            if action.kind.drives is not SignalKind.STREAM and action.kind is not ActionKind.MEMORY:
                 yield module.name, name, action
 
 
@@ -196,6 +198,34 @@ def _add_effects(builder: MapBuilder, datapath: Datapath) -> None:
             access=Access.READ,
             description=description,
             signal=BlockPin("pulses", f"{module}_{name}", "pulses", WORD_BITS),
+        )
+
+
+def _add_memories(builder: MapBuilder, datapath: Datapath) -> None:
+    for module, memory in memories_of(datapath):
+        key, block = ("MEMORY", module.name, memory.output), f"{module.name}_{memory.output}"
+        what, bits = f"Memory {memory.output} of {module.name}", address_width(memory.words)
+        builder.add(
+            *key,
+            "ADDRESS",
+            access=Access.PUSH,
+            width=bits,
+            description=f"{what}: address of the next word that is loaded, and of WORD; {memory.words} words",
+            signal=BlockPin("memory", block, "address", bits),
+        )
+        builder.add_packed(
+            *key,
+            "LOAD",
+            access=Access.PUSH,
+            description=f"{what}: a write of the last word loads the word at ADDRESS, which goes up by one",
+            signal=BlockPin("memory", block, "load", memory.width),
+        )
+        builder.add_packed(
+            *key,
+            "WORD",
+            access=Access.READ,
+            description=f"{what}: {KINDS[memory.kind].register}",
+            signal=PortBits(f"{block}_o", memory.width),
         )
 
 

@@ -194,6 +194,51 @@ class ReadRules:
                 yield from self._sink(name).find_ready_breaches(BEGIN)
 
 
+def memory_breaches(record: Record) -> Iterator[Breach]:
+    """Yield the first load of each memory that no write requested, or that differs in its address or word (R25)."""
+    for (block, name), pins in record.table.blocks().items():
+        if block != "memory":
+            continue
+        expected = list(_expect_loads(record, pins["address"], pins["load"]))
+        ports = [record.core[f"{name}_{each}_i"] for each in ("load", "address", "word")]
+        actual = [(cycle, *(port[cycle] for port in ports[1:])) for cycle in record.cycles if ports[0][cycle]]
+        for (begins, ends, address, words), (cycle, place, word) in zip(expected, actual, strict=False):
+            if not begins <= cycle <= ends:
+                yield Breach(f"{name}_load_i", cycle, 0, 1)
+                break
+            if place != address:
+                yield Breach(f"{name}_address_i", cycle, address, place)
+                break
+            if word not in words:
+                yield Breach(f"{name}_word_i", cycle, min(words), word)
+                break
+        else:
+            if len(actual) != len(expected):
+                yield Breach(f"loads of {name}", record.cycles[-1], len(expected), len(actual))
+
+
+def _expect_loads(
+    record: Record, address: Register, load: Register
+) -> Iterator[tuple[int, int, int, set[int]]]:
+    """Yield (first cycle, last cycle, address, possible words) of the loads that the writes request."""
+    *before, last = (load.offset_of(word) for word in range(load.words))
+    events = [(each, "set") for each in record.words.pulses.get(address.offset, [])]
+    events += [(each, "load") for each in record.words.pulses.get(last, [])]
+    events += [(each, "reset") for each in record.words.resets]
+    place = 0
+    for change, what in sorted(events, key=lambda each: each[0].begins):
+        if what == "load":
+            words = {change.value << load.width * len(before)}
+            for word, offset in enumerate(before):
+                parts = record.words.values(offset, change.begins, change.ends)
+                words = {each | part << load.width * word for each in words for part in parts}
+            mask = (1 << load.signal_bits) - 1
+            yield change.begins, change.ends, place, {each & mask for each in words}
+            place = place + 1 & address.mask
+        else:
+            place = change.value if what == "set" else 0
+
+
 def _push_changes(record: Record, name: str, *, certain: bool = False) -> list[Change]:
     """Return the pushes into an input stream, with the bits that they may offer, or (`certain`) do offer."""
     register = record.table.blocks()["source", name]["push"]

@@ -40,6 +40,7 @@ from fpga.verify.register_rules import (
     Record,
     control_breaches,
     level_breaches,
+    memory_breaches,
     push_breaches,
 )
 from fpga.verify.stream_rules import Stream, stream_breaches, stream_waits, streams_of
@@ -148,7 +149,7 @@ def _breaches(
         protocol += find_unstable(top, f"{prefix}_tvalid", f"{prefix}_tready", payload)
         yield from (("streams", breach) for breach in stream_breaches(each, top, record.core))
     yield from (("protocol", each) for each in protocol)
-    yield from (("writes", each) for each in level_breaches(record))
+    yield from (("writes", each) for each in (*level_breaches(record), *memory_breaches(record)))
     yield from (("control", each) for each in control_breaches(record))
     yield from (("reads", each) for each in rules.find_breaches(answered))
     yield from (("streams", each) for each in (*push_breaches(record), *rules.sink_breaches()))

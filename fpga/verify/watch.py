@@ -2,7 +2,7 @@
 
 watch = Watch(dut.datapath, dut.aclk, datapath)
 ...
-assert not watch.differences()
+assert not watch.find_differences()
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def draw_levels(datapath: Datapath, random: np.random.Generator) -> Mapping[tupl
     """Return random values for the input flags and numbers, by name and index; flags are mostly 1."""
     levels = {}
     for signal in datapath.inputs:
-        for index in range(signal.size if signal.kind is not SignalKind.STREAM else 0):
+        is_level = signal.kind is not SignalKind.STREAM and not signal.loads_memory
+        for index in range(signal.size if is_level else 0):
             flag = signal.kind is SignalKind.FLAG
             levels[signal.name, index] = int(
                 random.random() < 0.7 if flag else random.integers(0, 1 << min(signal.width, 31))

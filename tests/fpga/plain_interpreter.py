@@ -49,6 +49,7 @@ class Plain:
         self.heads, self.violated = {}, []
         self.turn = {(m.name, c.name): 0 for m, c in datapath.counts()}
         self.open = set()
+        self.words = {key: {} for key, action in self.kinds.items() if action.kind is ActionKind.MEMORY}
         self.samples = {key: [] for key, action in self.kinds.items() if action.kind is ActionKind.EMIT}
 
     # What a reference is in this cycle
@@ -272,7 +273,7 @@ class Plain:
         }
         ends = {key: not c.whole or self.ends(ref) for key, (c, ref) in chosen.items()}
         cleared = {a.clears for m, a in self.actions if a.clears and (m.name, a.on) in self.fires}
-        driven = {key: self.next_driven(key) for key in self.driven}
+        driven = {key: self.next_driven(key) for key in self.driven} | self.clock_memories()
         waiting = {key for key in self.valid if not self.is_ready(Ref(key[1], key[0]))}
         made = {
             (m.name, a.output) for m, a in self.actions if a.kind in BEATS and (m.name, a.on) in self.fires
@@ -323,11 +324,39 @@ class Plain:
             return 0
         return max(0, min(rest, largest)) if step else self.base[key]
 
+    def clock_memories(self):
+        """Return what memories show to a driver and what was read; loads and stores change their words (R25)."""
+        driven = {}
+        for (owner, name), words in self.words.items():
+            module, load = self.datapath.module(owner), f"{owner}_{name}"
+            accesses = [a for a in module.actions if a.memory == name and (owner, a.on) in self.fires]
+            for action in accesses:
+                if action.kind is ActionKind.READ:
+                    driven[owner, action.output] = words.get(self.sample(action.refs[0]), 0)
+            writes = [
+                (self.sample(a.refs[1]), self.sample(a.refs[0]))
+                for a in accesses
+                if a.kind is ActionKind.STORE_WORD
+            ]
+            place = self.inputs[f"{load}_address_i"]
+            if self.inputs[f"{load}_load_i"]:
+                writes = [(place, self.inputs[f"{load}_word_i"])]
+            if not writes:
+                driven[owner, name] = words.get(place, 0)
+                continue
+            place, value = writes[0]
+            memory = self.kinds[owner, name]
+            if place in range(memory.words):
+                words[place] = cut(value, memory.width)
+        return driven
+
     def next_driven(self, key):
         """Return what an output is in the next cycle (R6, R9, R11, R14)."""
         mine = [(m, a) for m, a in self.actions if (m.name, a.output) == key]
         fired = [(m, a) for m, a in mine if (m.name, a.on) in self.fires]
         kind = mine[0][1].kind
+        if kind in {ActionKind.MEMORY, ActionKind.READ}:
+            return self.driven[key]  # `clock_memories` says what changes
         if kind is ActionKind.PULSE:
             return int(bool(fired))
         if not fired:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from fpga.count_action.actions.memory import make_memory
 from fpga.count_action.checks.rules import max_increment
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
@@ -40,7 +41,7 @@ def random_datapath(seed: int, modules: int = 50, name: str = "random_datapath")
             builder.add_sweeper()
         else:
             builder.add_module()
-    return builder.datapath(name)
+    return builder.datapath_with_memories(name)
 
 
 @dataclass
@@ -60,6 +61,44 @@ class _Builder:
 
     def datapath(self, name: str = "part") -> Datapath:
         return Datapath(name, tuple(self.signals), tuple(map(_with_split_streams, self._with_loops())))
+
+    def datapath_with_memories(self, name: str) -> Datapath:
+        """Return the datapath; about a sixth of its modules, and at least one, have a memory (R25)."""
+        draw = random.Random(len(self.signals) * 1000 + len(self.modules))
+        datapath, modules, inputs = self.datapath(name), [], []
+        chosen = {draw.randrange(len(datapath.modules))}
+        for place, module in enumerate(datapath.modules):
+            if place in chosen or draw.random() < 0.16:
+                extended, loads = self._with_memory(draw, datapath, module)
+                inputs += loads
+                modules.append(extended)
+            else:
+                modules.append(module)
+        return Datapath(name, (*datapath.inputs, *inputs), tuple(modules))
+
+    def _with_memory(self, draw: random.Random, datapath: Datapath, module: Module):
+        """Return the module with a memory, and the inputs that load it."""
+        words, width = draw.choice([2, 3, 5, 8, 16, 37, 64, 300]), draw.choice([1, 4, 8, 16, 33, 48])
+        memory, inputs = make_memory(module.name, "mem", words, width)
+        known = [Ref(each.output, module.name) for each in module.drives(ActionKind.ADVANCE)]
+        known += [ref for ref in self.numbers if ref.module is None or draw.random() < 0.3]
+        known += [ref for count in module.counts for ref in count.terms][:20]
+        fetched = Ref("fetched", module.name)
+        counts = [count.name for count in module.counts]
+        actions = [memory]
+        stores = draw.choice([0, 1, 1, 1, 2])
+        if draw.random() < 0.8 or not stores:
+            at = draw.choice(known or [fetched])
+            actions.append(
+                Action(ActionKind.READ, draw.choice(counts), "fetched", (at,), width, memory="mem")
+            )
+            known += [fetched] * 2
+        for _ in range(stores if known else 0):
+            refs = (draw.choice(known), draw.choice(known))
+            on, ranked = draw.choice(counts), stores > 1
+            actions.append(Action(ActionKind.STORE_WORD, on, refs=refs, memory="mem", ranked=ranked))
+        actions = [actions[0], *module.actions, *actions[1:]]
+        return replace(module, actions=tuple(actions)), inputs
 
     def likely(self, probability: float) -> bool:
         return self.random.random() < probability
@@ -373,6 +412,8 @@ class _Stimulus:
             density = self.generator.choice([0.02, 0.5, 0.5, 0.98], self.cycles)
         elif port.name == "commit_i":
             density = np.full(self.cycles, 1.5 / PHASE)
+        elif port.name.endswith("_load_i"):
+            density = self._phases([0.0, 0.02, 0.3])
         elif port.name == "clear_status_i":
             density = np.full(self.cycles, 0.02)
         else:

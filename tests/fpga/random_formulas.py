@@ -40,7 +40,7 @@ def with_formulas(datapath: Datapath, seed: int) -> Datapath:
     made = replace(datapath, modules=tuple(maker.module(module) for module in datapath.modules))
     for place in range(1 + len(datapath.modules) // 20):
         made = _with_packets(made, f"packets{place}", generator)
-    return made
+    return replace(made, inputs=tuple(sorted(made.inputs, key=lambda each: each.loads_memory)))
 
 
 def _with_packets(datapath, name, generator):
@@ -117,6 +117,9 @@ def constructs(datapath: Datapath) -> Counter[str]:
         for count in module.counts:
             found.update([count.order, *(["until last"] if count.whole else [])] if count.order else [])
         found.update("store" for each in module.drives(ActionKind.STORE))
+        found.update("memory" for _ in module.drives(ActionKind.MEMORY))
+        found.update("read" for _ in module.drives(ActionKind.READ))
+        found.update("store word" for _ in module.drives(ActionKind.STORE_WORD))
         found.update("ranked store" for each in module.actions if each.ranked)
         stores = [ref for each in module.drives(ActionKind.STORE) for ref in each.refs]
         found.update("store of a number" for ref in stores if not is_value(ref))
@@ -151,8 +154,10 @@ class _Maker:
         self.streams = [t for count in module.counts for t in count.counted if self.graph.is_stream(t)]
         counts = [self.count(count) for count in module.counts]
         chosen = [count for count in counts if count.order]
-        actions = [store for count in chosen for store in self.kept_by(count)]
-        actions += [each for action in module.actions for each in self.with_end(self.action(action))]
+        actions = list(module.drives(ActionKind.MEMORY))
+        others = [each for each in module.actions if each not in actions]
+        actions += [store for count in chosen for store in self.kept_by(count)]
+        actions += [each for action in others for each in self.with_end(self.action(action))]
         if any(action.kind.drives is SignalKind.STREAM for action in module.actions):
             actions += [each for count in chosen for each in self.merge(count)]
         if self.likely(0.5):
@@ -175,7 +180,11 @@ class _Maker:
 
     def further_stores(self, store):
         """Return a store and others of its number, which win in their order; some read a flag or a number by name."""
-        seen = [key for key in self.graph.drivers if not self.graph.is_stream(Ref(key[1], key[0]))]
+        seen = [
+            key
+            for key, drivers in self.graph.drivers.items()
+            if drivers[0][1].kind not in {ActionKind.STREAM, ActionKind.EMIT, ActionKind.MEMORY}
+        ]
         others = self.random.choice([0, 0, 1, 2])
         yield replace(store, ranked=others > 0)
         for _ in range(others):
@@ -338,9 +347,19 @@ class _Maker:
         """Return an operation: a name by itself is no formula."""
         return self.kept(Operation("+", (self.number(1), self.number(1))))
 
+    def place(self):
+        """Return an address, which is mostly inside a memory, and may be negative (R25)."""
+        low = Operation("slice", (self.leaf(), 0, 0))
+        operator, other = self.random.choice([("-", 1), ("+", 0), ("+", 0), ("+", 1), ("+", self.number(0))])
+        return self.kept(Operation(operator, (low, other)))
+
     def action(self, action):
         if action.kind is ActionKind.CLEAR_FLAG:
             return replace(action, wins=self.likely(0.5))
+        if action.kind in {ActionKind.STORE_WORD, ActionKind.READ}:
+            *stored, place = action.refs
+            stored = [self.sample() for _ in stored]
+            return replace(action, refs=(*stored, self.place() if self.likely(0.6) else place))
         if action.kind.drives is not SignalKind.STREAM:
             return action
         refs = tuple(self.sample() if self.likely(0.4) else ref for ref in action.refs)

@@ -8,6 +8,7 @@
 | `emit` | `emit sum`, `emit max`, `emit min` |
 | `flag` | `pulse`, `set`, `clear` of a flag |
 | `number` | `advance`, `store` |
+| `memory` | `memory`, `store ... in`, `read` |
 | `clear_count` | `clear` of a count |
 
 To add a kind, add a file here, a line in `KINDS`, a member of `model.ActionKind`, and its verb in `grammar.lark`.
@@ -18,13 +19,14 @@ from fpga.count_action.actions.clear_count import ClearCount
 from fpga.count_action.actions.emit import Emit
 from fpga.count_action.actions.flag import ClearFlag, Pulse, SetFlag
 from fpga.count_action.actions.kind import Kind
+from fpga.count_action.actions.memory import Memory, Read, StoreWord
 from fpga.count_action.actions.number import Advance, Store
 from fpga.count_action.model import Action, ActionKind
 
-KINDS: dict[ActionKind, Kind] = {
-    each.kind: each
-    for each in (Beat(), Emit(), Store(), Pulse(), SetFlag(), ClearFlag(), ClearCount(), Advance())
-}
+_KINDS: tuple[Kind, ...] = (
+    Beat(), Emit(), Store(), Pulse(), SetFlag(), ClearFlag(), ClearCount(), Advance(), StoreWord(), Read(), Memory()
+)  # fmt: skip
+KINDS: dict[ActionKind, Kind] = {each.kind: each for each in _KINDS}
 """Every kind, in the order in which messages list the verbs."""
 VERBS = {rule: kind for kind in KINDS.values() for rule in kind.rules}
 """Kinds by grammar rule. `clear` maps to the clear of a count; elaboration replaces it if it clears a flag."""

@@ -133,6 +133,12 @@ class Hardware(Protocol):
     def samples(self, action: Action, width: int | None = None) -> str:
         """Return the concatenated samples, the first lowest. `width` is per sample; default: that of the action."""
 
+    def fit(self, ref: Ref, width: int) -> str:
+        """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
+
+    def is_below(self, ref: Ref, bound: int) -> str:
+        """Return the condition that a sample is from 0 to `bound` - 1."""
+
     def sample_type(self, action: Action) -> tuple[int, bool]:
         """Return the width and sign of samples in the adder: their common ones, or the action's width, unsigned."""
 
@@ -175,6 +181,8 @@ class Kind:
     """Kind of a `clear` of its output; None if its output cannot be cleared."""
     raises = True
     """True if it can make its output non-zero."""
+    survives = False
+    """True if its state besides the output survives a reset (R12)."""
 
     # Language
 
@@ -234,6 +242,10 @@ class Kind:
     def register_suffixes(self, module: Module, action: Action) -> str:
         """Return the suffix letters of the registers besides the output; reset and clear set these registers to 0."""
         return ""
+
+    def array_words(self, action: Action) -> int:
+        """Return the number of words of its array, register letter `a`, which survives a reset; 0 if it has none."""
+        return 0
 
     def collect(self, statements: Statements, module: Module, action: Action) -> Lines:
         """Yield the statements that add the samples of this cycle, before any output changes."""

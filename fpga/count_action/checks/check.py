@@ -186,20 +186,23 @@ class _Parts:
             message = f"module {quote(ref.module)} does not drive {quote(ref.name)}"
             yield make_diagnostic(at, message, did_you_mean(ref.name, outputs))
             return
+        elif self._graph.drivers[ref.module, ref.name][0][1].kind is ActionKind.MEMORY:
+            message = f"{quote(f'{ref.module}.{ref.name}')} is a memory, and a formula cannot read it"
+            yield make_diagnostic(at, message, f"Write `read {ref.name}[ADDRESS] as NAME`, and use NAME.")
         source = self._graph.source(ref)
         yield from find_out_of_range(f"index of {ref.name}", ref.index, 0, source.size - 1, at)
         yield from find_out_of_range(f"lane of {ref.name}", ref.lane, 0, max(source.lanes, 1) - 1, at)
 
     def _action(self, module: Module, action: Action) -> Diagnostics:
         names = [each.name for each in module.counts]
-        if action.on not in names:
+        if action.on not in names and action.kind is not ActionKind.MEMORY:
             message = f"an action is on the count {quote(action.on)}, which is not in {quote(module.name)}"
             yield make_diagnostic(action.at, message, did_you_mean(action.on, names))
         kind = KINDS[action.kind]
+        for ref in action.refs:
+            yield from self._ref(module, ref, action.at)
         if kind.kind.drives:
             yield from find_name_errors(kind.noun, action.output, action.at)
-            for ref in action.refs:
-                yield from self._ref(module, ref, action.at)
             widest = 1 if kind.kind.drives is SignalKind.FLAG else MAX_WIDTH
             what = f"width of {kind.noun} {quote(action.output)}"
             yield from find_out_of_range(what, action.width, 1, widest, action.at)
@@ -224,7 +227,7 @@ def _signal(signal: Signal) -> Diagnostics:
     yield from find_out_of_range(f"number of elements of {name}", signal.size, 1, MAX_LANES, at)
     lanes = MAX_LANES // max(signal.size, 1) if signal.kind is SignalKind.STREAM else 1
     yield from find_out_of_range(f"number of lanes of {name}", signal.lanes, 1, max(lanes, 1), at)
-    widest = _WIDEST[signal.kind]
+    widest = MAX_WIDTH if signal.loads_memory else _WIDEST[signal.kind]
     yield from find_out_of_range(f"width of {name}", signal.width, 1, widest, at)
     if signal.signed and signal.kind is not SignalKind.STREAM:
         yield make_diagnostic(

@@ -134,12 +134,13 @@ def _signals_of_condition(graph: Graph, ref: Ref) -> Iterator[Ref]:
 
 def _find_uncounted_samples(graph: Graph) -> Diagnostics:
     for module in graph.datapath.modules:
-        for action in module.actions:
+        for action in (each for each in module.actions if each.on):
             streams = {stream_of(term) for term in module.count(action.on).counted}
             for ref in (stream for each in action.refs for stream in graph.streams(each)):
                 if stream_of(ref) not in streams:
+                    name = quote(action.output or action.memory)
                     message = (
-                        f"{quote(action.output)} sends samples of {quote(describe_ref(ref))}, whose beats"
+                        f"{name} sends samples of {quote(describe_ref(ref))}, whose beats"
                         f" {quote(action.on)} does not count"
                     )
                     yield make_diagnostic(

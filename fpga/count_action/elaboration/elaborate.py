@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fpga.count_action.actions import VERBS
+from fpga.count_action.actions.memory import load_inputs
 from fpga.count_action.defaults import COUNT_WIDTH
-from fpga.count_action.diagnostics import Refused, quote
+from fpga.count_action.diagnostics import Refused, did_you_mean, quote
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, span_of
 from fpga.count_action.elaboration.choices import check_choice, merge_ends, registers_of
 from fpga.count_action.elaboration.flat import (
@@ -41,8 +42,9 @@ from fpga.count_action.language.syntax import (
     Reference,
     TargetText,
     Term,
+    VerbText,
 )
-from fpga.count_action.model import CountKind, SignalKind
+from fpga.count_action.model import MAX_WIDTH, MAX_WORDS, CountKind, SignalKind
 
 
 @dataclass
@@ -67,6 +69,19 @@ class Elaborator(FormulaElaborator):
                 module.targets += entries_of(table, values)
         self._targets = frozenset(each.name for each in module.targets)
         self._registers = frozenset(each.name for each in module.targets) & values.keys()
+        memories: dict[str, FlatAction] = {}
+        for declared in instance.text.memories:
+            with self.report.part():
+                memory, inputs = self._memory(declared, module.name, values)
+                if memory.name in memories:
+                    message = (
+                        f"memory {quote(memory.name)} is declared twice, first at {memories[memory.name].at}"
+                    )
+                    raise Refused(memory.at, message, "Remove one.")
+                memories[memory.name] = memory
+                module.actions.append(memory)
+                module.inputs += inputs
+        self._memories = frozenset(memories)
         for count in instance.text.counts:
             with self.report.part():
                 for inner in each_value(count.each, values):
@@ -75,7 +90,7 @@ class Elaborator(FormulaElaborator):
         for action in instance.text.actions:
             with self.report.part():
                 for inner in each_value(action.each, values):
-                    module.actions += self._action(action, inner)
+                    module.actions += self._action(action, inner, memories)
         for claim in instance.text.claims:
             with self.report.part():
                 module.claims.append(self._claim(claim, values, len(module.claims)))
@@ -133,19 +148,58 @@ class Elaborator(FormulaElaborator):
             whole=text.picking is not None and text.picking.whole,
         )
 
-    def _action(self, text: ActionText, values: Values) -> list[FlatAction]:
+    def _memory(self, text: VerbText, module: str, values: Values) -> tuple[FlatAction, list[FlatInput]]:
+        """Return a memory, and the inputs through which a driver loads it (R25)."""
+        assert text.name is not None
+        if text.name.index is not None:
+            message = f"memory {quote(text.name.name)} has elements"
+            raise Refused(text.at, message, "Give each memory a name of its own.")
+        words, width = (_optional(each, values, 0) for each in (text.numbers["words"], text.width))
+        if not (2 <= words <= MAX_WORDS and 1 <= width <= MAX_WIDTH):
+            message = f"memory {quote(text.name.name)} has {words} words of {width} bits"
+            hint = f"2 to {MAX_WORDS} words of 1 to {MAX_WIDTH} bits are possible."
+            raise Refused(text.at, message, hint)
+        inputs = [
+            FlatInput(
+                each.name, each.kind, None, 1, each.width, signed=False, at=text.at, part_of=each.part_of
+            )
+            for each in load_inputs(module, text.name.name, words, width)
+        ]
+        refs = tuple(FlatReference(each.name, None, None, "", None, text.at) for each in inputs)
+        memory = FlatAction(
+            verb=text.verb, name=text.name.name, on="", on_at=text.at, samples=refs, width=width, sign=None,
+            cleared=None, at=text.at, numbers={"words": words},
+        )  # fmt: skip
+        return memory, inputs
+
+    def _action(
+        self, text: ActionText, values: Values, memories: Mapping[str, FlatAction]
+    ) -> list[FlatAction]:
         """Return an action, and the actions that store the `last` flag and kept lanes of its beats (R18)."""
         self._charge_item(text.at)
         does = text.does
         samples = [each for operand in does.samples for each in self._operand(operand, values)]
         sends = VERBS[does.verb].kind.drives is SignalKind.STREAM
+        width = None if does.width is None else evaluate(does.width, values)
+        if "memory" in does.words:
+            name = does.words["memory"]
+            if name not in memories:
+                hint = (
+                    did_you_mean(name, memories) or "Declare it in the module: `memory NAME: 256 of 16 bits`."
+                )
+                raise Refused(does.at, f"there is no memory {quote(name)} in this module", hint)
+            width = memories[name].width
+        elif does.verb == "store" and does.name is not None and does.name.name in memories:
+            name = does.name.name
+            message = f"{quote(name)} is a memory, and `as` names a number"
+            raise Refused(does.name.at, message, f"Write `in {name}[ADDRESS]`.")
         flat = FlatAction(
             verb=does.verb,
             name=_label(does.name, values) or ("out" if sends else ""),
             on=_label(text.on, values) or None,
             on_at=text.on.at if text.on else text.at,
             samples=tuple(samples),
-            width=None if does.width is None else evaluate(does.width, values),
+            width=width,
             sign=does.sign,
             numbers={
                 name: evaluate(number, values) for name, number in does.numbers.items() if number is not None

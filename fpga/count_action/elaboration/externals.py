@@ -78,8 +78,9 @@ class Externals:
                 _infer(name, entry, report)
 
     def signals(self) -> tuple[Signal, ...]:
-        """Return the inputs. Call `infer_signals` first."""
-        return tuple(entry.signal for entry in self._entries.values() if entry.signal)
+        """Return the inputs, those that load memories last. Call `infer_signals` first."""
+        signals = (entry.signal for entry in self._entries.values() if entry.signal)
+        return tuple(sorted(signals, key=lambda each: each.loads_memory))
 
     def signal(self, name: str) -> Signal | None:
         """Return the input of that name, or None if `infer_signals` found an error in it."""

@@ -46,6 +46,8 @@ class FormulaElaborator:
     _targets: frozenset[str] = frozenset()
     _tables: dict[str, range] = field(default_factory=dict)
     """Tables of the module, and their indices."""
+    _memories: frozenset[str] = frozenset()
+    """Memories of the module, which formulas cannot read."""
 
     def _charge_item(self, at: Location) -> None:
         """Add an item to those of the datapath. Raise the errors of the report if there are too many."""
@@ -80,6 +82,11 @@ class FormulaElaborator:
             yield operand.value
         elif len(operand.parts) == 1 and operand.parts[0].name in self._tables:
             yield self._entry(operand, values)
+        elif len(operand.parts) == 1 and operand.parts[0].name in self._memories:
+            name = operand.parts[0].name
+            message = f"{quote(name)} is a memory, and a formula cannot read it"
+            hint = f"Read the word one cycle before, `read {name}[ADDRESS] as NAME`, and write NAME."
+            raise Refused(operand.at, message, hint)
         elif is_signal(operand, values) or operand.plain in self._registers:
             yield flat_reference(operand, values)
         else:

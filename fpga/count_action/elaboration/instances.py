@@ -209,6 +209,8 @@ def _range_numbers(text: ModuleText) -> Iterator[Number]:
     for target in text.targets:
         if target.value is not None:
             yield target.value
+    for memory in text.memories:
+        yield from (each for each in memory.numbers.values() if each is not None)
     for table in text.tables:
         yield from (table.range.low, table.range.high)
         yield from (each for each in table.entries if each is not None)
@@ -242,6 +244,8 @@ def _other_names(text: ModuleText) -> Iterator[str]:
         yield from names_in(declared.lanes)
     for target in text.targets:
         yield from names_in(target.width)
+    for memory in text.memories:
+        yield from names_in(memory.width)
     for count in text.counts:
         yield from _names_of_count(count)
     for action in text.actions:

@@ -21,7 +21,7 @@ from fpga.count_action.elaboration.flat import (
     references_in,
 )
 from fpga.count_action.elaboration.formulas import ENDS
-from fpga.count_action.model import Location
+from fpga.count_action.model import ActionKind, Location
 
 
 class Names:
@@ -208,6 +208,12 @@ class Names:
         if reference.module is not None:
             return self.output(reference)
         own = Output(module.name, reference.label)
+        if own in self.drivers and VERBS[self.drivers[own].verb].kind is ActionKind.MEMORY:
+            message = f"{quote(reference.name)} is a memory, and a formula cannot read it"
+            hint = (
+                f"Read the word one cycle before, `read {reference.name}[ADDRESS] as NAME`, and write NAME."
+            )
+            raise Refused(reference.at, message, hint)
         if own in self.drivers and not (
             reference.index is not None and reference.name in self._declared[module.name]
         ):
@@ -283,6 +289,12 @@ class Names:
             raise Refused(reference.at, f"there is no module {quote(reference.module)}", hint)
         output = Output(reference.module, reference.label)
         if output in self.drivers:
+            if VERBS[self.drivers[output].verb].kind is ActionKind.MEMORY:
+                message = f"{quote(str(reference))} is a memory, which only its module reads"
+                hint = (
+                    f"Write `read {reference.name}[ADDRESS] as NAME` there, and {reference.module}.NAME here."
+                )
+                raise Refused(reference.at, message, hint)
             return output
         if reference.label in self.counts[reference.module]:
             raise _make_not_a_signal(reference)

@@ -83,7 +83,11 @@ class Beats:
     def beat_of(self, module: FlatModule, action: FlatAction) -> Shape:
         """Return the shape of the output of an action. Raise `Refused` if its samples come from itself."""
         output = Output(module.name, action.name)
-        return self._beat(output) if self._names.drivers[output] is action else self._new_beat(output, action)
+        return (
+            self._beat(output)
+            if self._names.drivers.get(output) is action
+            else self._new_beat(output, action)
+        )
 
     def _beat(self, output: Output) -> Shape:
         """Return the shape of an output. Raise `Refused` if its samples come from itself."""

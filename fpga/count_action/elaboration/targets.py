@@ -37,6 +37,8 @@ def find_target(module: FlatModule, count: FlatCount, place: int) -> str:
 def find_count(module: FlatModule, action: FlatAction) -> str:
     """Return the name of the count of an action. Raise `Refused` if there is none, or if it is ambiguous."""
     names = [count.name for count in module.counts]
+    if action.on == "":
+        return ""
     if action.on is not None:
         if action.on not in names:
             message = f"{quote(module.name)} has no count {quote(action.on)}"
@@ -47,7 +49,7 @@ def find_count(module: FlatModule, action: FlatAction) -> str:
     if not names:
         raise Refused(action.at, f"{quote(module.name)} has no count for this action", "Add `counts: {...}`.")
     # Actions that store `last` and `keep` share the count of the action that sends the beat.
-    actions = [each for each in module.actions if not each.part_of]
+    actions = [each for each in module.actions if not each.part_of and each.on != ""]
     if len(names) != len(actions):
         message = f"this action names no count, and there are {len(names)} counts and {len(actions)} actions"
         raise Refused(action.at, message, f"Write `on COUNT:` before it, for example `on {names[0]}:`.")

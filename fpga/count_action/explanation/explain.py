@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fpga.count_action.actions.memory import memories_of
 from fpga.count_action.graph import Graph, Link
 from fpga.count_action.language.unparse import Writer, input_text
 from fpga.count_action.model import Action, Count, Datapath, Module
@@ -60,7 +61,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Facts about a datapath."""
+    """Facts about a datapath. `inputs` also has the memories, which a driver loads."""
 
     name: str
     digest: str
@@ -80,7 +81,13 @@ def explain(datapath: Datapath) -> Explanation:
     return Explanation(
         name=datapath.name,
         digest=f"{datapath.digest:08x}",
-        inputs=tuple(input_text(signal) for signal in datapath.inputs),
+        inputs=(
+            *(input_text(signal) for signal in datapath.inputs if not signal.loads_memory),
+            *(
+                f"memory {module.name}.{memory.output}: {memory.words} of {memory.width} bits"
+                for module, memory in memories_of(datapath)
+            ),
+        ),
         modules=tuple(_describe_module(graph, module, latencies) for module in datapath.modules),
         lines=tuple(dict.fromkeys((*_external_connections(graph), *map(_connect, graph.links)))),
     )
@@ -128,7 +135,7 @@ def _external_connections(graph: Graph) -> list[Connection]:
             connections += [
                 Connection("", ref.name, module.name, "waits for") for ref in gate if ref.module is None
             ]
-        for action in module.actions:
+        for action in (each for each in module.actions if each.on):
             connections += [
                 Connection("", ref.name, module.name, "sends")
                 for each in action.refs

@@ -205,7 +205,7 @@ _WORDS = {
     "EXACTLY": "`exactly`",
 }
 _OPERATORS = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
-_VERBS = [*dict.fromkeys(rule.partition("_")[0] for rule in VERBS)]
+_VERBS = [*dict.fromkeys(rule.partition("_")[0] for rule in VERBS if rule != "memory")]
 """First words of actions."""
 _ITEM_WORDS = frozenset(["SUM", "FOR", "ON", "FLAG", "NUMBER", "NAME", *(verb.upper() for verb in _VERBS)])
 
@@ -261,7 +261,8 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         _has("COUNTS", "TARGETS", "ACTIONS"),
         (
             "A module has the sections `inputs: {...}`, `counts: {...}`, `targets: {...}`, `tables: {...}`,"
-            " `actions: {...}`, and the properties `always {...}`, `never {...}` and `assume {...}`."
+            " `actions: {...}`, memories `memory NAME: 256 of 16 bits`, and the properties `always {...}`,"
+            " `never {...}` and `assume {...}`."
         ),
     ),
     (
@@ -307,6 +308,25 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "Write the range in brackets after it: `x[i] (i = 1 to 4)`.",
     ),
     (_has("BITS"), "Write `bits` after a width: `stream NAME of 8 bits`."),
+    (
+        lambda found, _text, _before, there: (
+            there >= {"OF", "STAR"}
+            or (found == "OF" and "COLON" in there)
+            or (found == "COLON" and there == {"NAME"})
+        ),
+        "Write the number of words and their width: `memory NAME: 256 of 16 bits`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "IN" and "AS" in there,
+        "A word has the width of its memory: remove `width`.",
+    ),
+    (_only("AS"), "Give it a name: `read MEMORY[ADDRESS] as NAME`."),
+    (
+        lambda found, _text, _before, there: (
+            there == {"LSQB"} and found in {"AS", "BY", "RBRACE", "SEMICOLON"}
+        ),
+        "Write an address after the memory: `MEMORY[ADDRESS]`.",
+    ),
     (_has("OF"), "Write `of` and a width: `stream NAME of 8 bits`."),
     (lambda found, _text, before, _there: found == "DOT" and before.isdigit(), "Numbers are whole."),
     (
@@ -357,7 +377,7 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
     (_only("EQUAL"), "Write `(i = 1 to 4)`."),
     (_only("CYCLES"), "Write `over cycles`."),
     (_only("STRING"), 'Write the name of the file in quotation marks: import "a.ca";'),
-    (_only("AS", "WIDTH"), "Give it a name: `store x.data as NAME`."),
+    (_only("AS", "WIDTH", "IN"), "Give it a name: `store x.data as NAME`."),
     (_only("AS", "LPAR"), "Give the instance a name: `use MODULE as NAME;`."),
     (
         lambda _found, _text, _before, there: there == {"LPAR", "NAME"},

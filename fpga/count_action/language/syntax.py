@@ -291,6 +291,7 @@ class ModuleText:
     tables: tuple[TableText, ...]
     actions: tuple[ActionText, ...]
     claims: tuple[ClaimText, ...]
+    memories: tuple[VerbText, ...]
     at: Location
 
 

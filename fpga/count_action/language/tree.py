@@ -135,11 +135,14 @@ class TreeBuilder:
 
     # Modules
 
-    def _module(self, at: Location, name: Any, parameters: Any, *sections: Section) -> ModuleText:
+    def _module(self, at: Location, name: Any, parameters: Any, *sections: Section | VerbText) -> ModuleText:
         items: dict[str, Any] = {
-            "inputs": (), "counts": (), "targets": (), "tables": (), "actions": (), "claims": ()
+            "inputs": (), "counts": (), "targets": (), "tables": (), "actions": (), "claims": (), "memories": ()
         }  # fmt: skip
         for section in sections:
+            if isinstance(section, VerbText):
+                items["memories"] += (section,)
+                continue
             items[section.kind] += section.items
         return ModuleText(self._name(name), parameters or (), **items, at=self._location(name))
 

@@ -13,6 +13,7 @@ from fpga.count_action.expressions import STORED
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
     Action,
+    ActionKind,
     Condition,
     Count,
     Datapath,
@@ -65,10 +66,13 @@ class Writer:
     def module(self, module: Module) -> Iterator[str]:
         """Yield the lines of a module."""
         yield f"module {module.name} {{"
+        memories = module.drives(ActionKind.MEMORY)
+        yield from (f"  {self.verb(module, each)};" for each in memories)
         yield from _section("  ", "counts", [self._count(module, each) for each in module.counts])
         yield from _section("  ", "targets", [_target(module, each) for each in module.targets])
-        if module.actions:
-            actions = [self._action(module, each) for each in module.actions if not each.part_of]
+        if len(module.actions) > len(memories):
+            rest = (each for each in module.actions if not each.part_of and each not in memories)
+            actions = [self._action(module, each) for each in rest]
             yield from _section("  ", "actions", actions)
         for claim in module.claims:
             yield f"  {claim.kind} {{ {claim.name}: {self._formula(claim.holds, module.name)} }}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.model import Action, Module
+from fpga.count_action.model import Action, Module, Ref
 from fpga.count_action.verilog.counts import clear, enable, moving_sample
 from fpga.count_action.verilog.text import (
     CLOCKED,
@@ -102,6 +102,22 @@ class Connections:
             _fit_sample(each, source.signed, width) for each, source in zip(slices, sources, strict=True)
         ]
         return concatenation(fitted)
+
+    def fit(self, ref: Ref, width: int) -> str:
+        """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
+        source = self.wiring.source(ref)
+        return _fit_sample(source.sample(ref.index, ref.lane), source.signed, width)
+
+    def is_below(self, ref: Ref, bound: int) -> str:
+        """Return the condition that a sample is from 0 to `bound` - 1."""
+        source = self.wiring.source(ref)
+        sample = source.sample(ref.index, ref.lane)
+        bits = sample.width - source.signed
+        conditions = [f"!{Slice(sample.wire, sample.total, sample.low + bits)}"] if source.signed else []
+        if bits and bound < 1 << bits:
+            value = Slice(sample.wire, sample.total, sample.low, bits)
+            conditions.append(f"{value} < {bits}'d{bound}")
+        return " && ".join(conditions) or bit(1)
 
     def take(self, module: Module, action: Action) -> str:
         """Return the vector of bits that say which samples are counted in this cycle, the first lowest.

@@ -90,7 +90,8 @@ def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
             title = f"// {count.kind.value.capitalize()} count {count.name}, target {count.target}"
             yield [title + cite(count.at, texts), *count_lines(wiring, module, count)]
         for action in module.actions:
-            title = f"// On {_title(action)}{cite(action.at, texts)}"
+            title = f"// On {_title(action)}" if action.on else f"// Memory {action.output} (R25)"
+            title += cite(action.at, texts)
             yield [title, *action_lines(wiring, module, action)]
     yield _status(wiring)
 
@@ -98,7 +99,7 @@ def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
 def _title(action: Action) -> str:
     """Return the count, kind and output of an action, for a comment."""
     what = ".".join(action.clears) if action.clears else action.output
-    return f"{action.on}: {action.kind.value} {what}"
+    return f"{action.on}: {action.kind.value} {what or action.memory}"
 
 
 def _declarations(wiring: Wiring) -> Iterator[str]:

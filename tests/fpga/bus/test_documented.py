@@ -6,6 +6,20 @@ from pathlib import Path
 import pytest
 
 from fpga.bus.address import _SCHEMES
+from fpga.count_action import (
+    Action,
+    ActionKind,
+    Count,
+    CountKind,
+    Datapath,
+    Module,
+    Ref,
+    Signal,
+    SignalKind,
+    Target,
+    check,
+)
+from fpga.count_action.actions.memory import make_memory
 from fpga.registers import Streams, register_map
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,7 +49,7 @@ def test_identities_are_those_of_the_tops():
 def generic(key):
     """Return the name of a register with what is particular to a datapath left out."""
     kind, *names = key
-    if names and names[-1] in {"DATA", "PUSH", "WAITING", "LEVEL", "POP"}:
+    if names and names[-1] in {"DATA", "PUSH", "WAITING", "LEVEL", "POP", "ADDRESS", "LOAD", "WORD"}:
         *names, what = names
         return "_".join([kind, *["NAME", "MODULE_NAME"][len(names) - 1 : len(names)], what])
     return "_".join([kind, *["NAME", "MODULE_NAME"][len(names) - 1 : len(names)]]) if names else kind
@@ -45,4 +59,11 @@ def test_every_kind_of_register_is_there(demo):
     section = PAGE.partition("## Register map")[2].partition("## ")[0]
     rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
     described = {name for row in rows for name in re.findall("`(.*?)`", row)}
-    assert {generic(register.key) for register in register_map(demo)} == described
+    memory, inputs = make_memory("m", "w", 4, 8)
+    read = Action(ActionKind.READ, "c", "word", (Ref("go"),), 8, memory="w")
+    count = Count("c", CountKind.LEVEL, "t", (Ref("go"),))
+    module = Module("m", (count,), (Target("t", 1),), (memory, read))
+    remembers = Datapath("memory", (Signal("go", SignalKind.FLAG), *inputs), (module,))
+    assert check(remembers) == ()
+    registers = (*register_map(demo), *register_map(remembers))
+    assert {generic(register.key) for register in registers} == described

@@ -30,6 +30,22 @@ class Mutant:
 
 
 MUTANTS = (
+    Mutant("count_action_memory", "words_q[place] = '0", "words_q[place] = '1", "begins"),
+    Mutant("count_action_memory", "load_i || stores", "(load_i && !rst_i) || stores", "loads"),
+    Mutant("count_action_memory", "store_i && !load_i &&", "store_i &&", "loads"),
+    Mutant("count_action_memory", "? store_word_i :", "? load_word_i :", "stores"),
+    Mutant("count_action_memory", "? store_address_i :", "? load_address_i :", "stores"),
+    Mutant("count_action_memory", "!load_i && !rst_i", "!load_i", "keeps"),
+    Mutant("count_action_memory", "if (allowed) words_q", "words_q", "keeps"),
+    Mutant("count_action_memory", "words_q[read_address_i]", "words_q[address]", "reads"),
+    Mutant(
+        "count_action_memory", "loaded_q <= words_q[address]", "loaded_q <= words_q[read_address_i]", "shows"
+    ),
+    Mutant("count_action_memory", "if (rst_i) number_known_q <= 1'b0;\n    else if", "if", "resets"),
+    Mutant("count_action_memory", "number_known_q <= read_inside_i", "number_known_q <= 1'b1", "outside"),
+    Mutant("count_action_memory", "if (read_i) number_q", "number_q", "holds"),
+    Mutant("count_action_memory", "loaded_known_q <= allowed", "loaded_known_q <= 1'b1", "beyond"),
+    Mutant("count_action_memory", "else if (!busy) loaded_known_q", "else loaded_known_q", "waits"),
     Mutant(
         "count_action_buffer", "valid_q <= waits || full_q || comes", "valid_q <= waits || full_q", "holds"
     ),

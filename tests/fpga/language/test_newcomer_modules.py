@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -190,6 +191,36 @@ def test_watchdog(chance):
         idle = 0 if kick or late else idle + 1
     assert [each["watchdog_alarm_o"] for each in play("watchdog", kick_i=kicks)] == shows
     assert {0, 1} == set(shows)
+
+
+def test_histogram(chance):
+    data = [chance.choice([3, 3, 7, chance.randrange(256)]) for _ in range(CYCLES)]
+    valid = [int(chance.random() < 0.8) for _ in data]
+    ports = {"x_valid_i": [*valid, 0, 0], "x_data_i": [*data, 0, 0]}
+    shown = play("histogram", **ports)
+    counted = Counter(each for each, is_valid in zip(data, valid, strict=True) if is_valid)
+    latest = [each["histogram_latest_o"] for each in shown]
+    assert (
+        latest[-1]
+        == counted[next(each for each, is_valid in zip(data[::-1], valid[::-1], strict=True) if is_valid)]
+    )
+    assert max(latest) == max(counted.values()) > 50
+
+
+def test_jitter_buffer(chance):
+    """Samples leave in their order, once each, and the first of them when eight have come."""
+    data = [chance.randrange(256) for _ in range(CYCLES)]
+    valid, ticks = (
+        [int(cycle % 4 == 0) for cycle in range(CYCLES)],
+        [int(cycle % 4 == 2) for cycle in range(CYCLES)],
+    )
+    shown = play("jitter_buffer", x_valid_i=valid, x_data_i=data, tick_i=ticks)
+    sent = [each for each, is_valid in zip(data, valid, strict=True) if is_valid]
+    got = [each["jitter_buffer_sample_o"] for each in shown if each["jitter_buffer_played_o"]]
+    assert got == sent[: len(got)]
+    assert len(got) > 80
+    first = next(cycle for cycle, each in enumerate(shown) if each["jitter_buffer_played_o"])
+    assert sum(valid[:first]) >= 8
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)

@@ -11,6 +11,7 @@ from fpga.count_action import CountActionError, parse_text
 M = "module m { "
 A = "inputs: { stream a of 8 bits; stream b of 8 bits } "
 X = "inputs: { stream x of 2 lanes of 8 bits; number n of 4 bits; flag f[1 to 3] } "
+W = "inputs: { stream x of 8 bits; number n of 4 bits } memory w: 16 of 8 bits; counts: { c: sum x.valid over cycles } targets: { 1 } "
 CASES = [
     (M + "counts: { sum a.valid + b.valid by turn } targets: { 1 } }", 1, 47, "unexpected `turn`", "Write `by turns` or `by priority`."),
     (M + "counts: { sum a.valid + b.valid over cycles by turns } targets: { 1 } }", 1, 56, "unexpected `by`", "The order in a count is: terms, `by`, `over cycles`, `at most`, `to`,"),
@@ -124,6 +125,33 @@ CASES = [
     (M + "counts: { a: sum p; b: sum q } targets: { 1 } actions: { on a: store 9 as k by priority; on b: store 0 as k by priority } }", 1, 107, "number `k` has 1 bits here and 4 bits in its first store", "Write `width 4` in each."),
     (M + "counts: { a: sum p; b: sum q } targets: { 1 } actions: { on a: store 1 as k by turns; on b: store 0 as k by turns } }", 1, 91, "unexpected `turns`; expected `priority`", "Write `by priority`: of stores that fire together, the first in the text wins."),
     (M + "counts: { a: sum p; b: sum q } targets: { 1 } actions: { on a: store 1 as k by priority; on b: set k } }", 1, 107, "output `k` of module `m` has two drivers, the other one at t.ca:1:75 (R9)", "Give this one another name: `k_2`."),
+    # memories
+    (M + "memory w: 256 x 16; counts: { sum x } targets: { 1 } }", 1, 26, "unexpected `x`; expected `of`", "Write the number of words and their width: `memory NAME: 256 of 16 bits`."),
+    (M + "memory w[256] of 16 bits; counts: { sum x } targets: { 1 } }", 1, 26, "unexpected `of`; expected `:`", "Write the number of words and their width: `memory NAME: 256 of 16 bits`."),
+    (M + "memory w of 256 words; counts: { sum x } targets: { 1 } }", 1, 21, "unexpected `of`; expected `:` or `[`", "Write the number of words and their width: `memory NAME: 256 of 16 bits`."),
+    (M + "memory: { w: 256 of 16 bits } counts: { sum x } targets: { 1 } }", 1, 18, "unexpected `:`; expected a name", "Write the number of words and their width: `memory NAME: 256 of 16 bits`."),
+    (M + "memory w: 1 of 8 bits; counts: { sum x } targets: { 1 } }", 1, 12, "memory `w` has 1 words of 8 bits", "2 to 65536 words of 1 to 48 bits are possible."),
+    (M + "memory w: 100000 of 8 bits; counts: { sum x } targets: { 1 } }", 1, 12, "memory `w` has 100000 words of 8 bits", "2 to 65536 words of 1 to 48 bits are possible."),
+    (M + "memory w: 16 of 64 bits; counts: { sum x } targets: { 1 } }", 1, 12, "memory `w` has 16 words of 64 bits", "2 to 65536 words of 1 to 48 bits are possible."),
+    (M + W + "actions: { stream w[x.data] } }", 1, 159, "`w` is a memory, and a formula cannot read it", "Read the word one cycle before, `read w[ADDRESS] as NAME`, and write NAME."),
+    (M + W + "actions: { store w[n] + 1 in w[n] } }", 1, 158, "`w` is a memory, and a formula cannot read it", "Read the word one cycle before, `read w[ADDRESS] as NAME`, and write NAME."),
+    (M + W + "actions: { store w as y } }", 1, 158, "`w` is a memory, and a formula cannot read it", "Read the word one cycle before, `read w[ADDRESS] as NAME`, and write NAME."),
+    (M + W + "actions: { read w as y } }", 1, 159, "unexpected `as`; expected `[`", "Write an address after the memory: `MEMORY[ADDRESS]`."),
+    (M + W + "actions: { read w[n] } }", 1, 162, "unexpected `}`; expected `as`", "Give it a name: `read MEMORY[ADDRESS] as NAME`."),
+    (M + W + "actions: { read v[n] as y } }", 1, 152, "there is no memory `v` in this module", "There are: w."),
+    (M + W + "actions: { store x.data in w } }", 1, 170, "unexpected `}`; expected `[`", "Write an address after the memory: `MEMORY[ADDRESS]`."),
+    (M + W + "actions: { store x.data as w[n] } }", 1, 168, "`w` is a memory, and `as` names a number", "Write `in w[ADDRESS]`."),
+    (M + W + "actions: { on c: read w[n] as y; on c: read w[n + 1] as z } }", 1, 180, "memory `w` has two reads, and one word can be read per cycle; the first is at t.ca:1:158", "Select the address in one read, `read w[a if first else b] as NAME`, or declare a second memory."),
+    (M + W + "actions: { on c: store 1 in w[n]; on c: store 2 in w[x.data] } }", 1, 158, "memory `w` has 2 stores, and this one does not say which wins", "Write `by priority` after each: the first in the text wins. Or declare a second memory."),
+    (M + W + "actions: { } }", 1, 63, "memory `w` is neither stored nor read", "Write `read w[ADDRESS] as NAME`, or remove it."),
+    (M + W + "actions: { store x.data width 4 in w[n] } }", 1, 173, "unexpected `in`; expected `as`", "A word has the width of its memory: remove `width`."),
+    (M + W + "actions: { on c: read w[n] as y; on c: set w } }", 1, 180, "output `w` of module `m` has two drivers, the other one at t.ca:1:63 (R9)", "Give this one another name: `w_2`."),
+    (M + "memory w: 4 of 8 bits; memory w: 4 of 8 bits; counts: { sum x } targets: { 1 } actions: { read w[1] as y } }", 1, 35, "memory `w` is declared twice, first at t.ca:1:12", "Remove one."),
+    (M + W + "actions: { read w[n] as y } } module o { counts: { sum k while m.w == 3 } targets: { 1 } }", 1, 204, "`m.w` is a memory, which only its module reads", "Write `read w[ADDRESS] as NAME` there, and m.NAME here."),
+    (M + W + "actions: { read w[n] as y } } module o { counts: { sum k } targets: { 1 } actions: { store k in w[0] } }", 1, 226, "there is no memory `w` in this module", "Declare it in the module: `memory NAME: 256 of 16 bits`."),
+    (M + "memory w: N of 8 bits; counts: { sum x } targets: { 1 } actions: { store N in w[0] } }", 1, 22, "`N` is not a number that is known here", "Declare it: module NAME (N = 16)."),
+    (M + W + "actions: { write x.data in w[n] } }", 1, 152, "unexpected `write`; expected `advance`, `clear`, `emit`, `for`, `merge`, `on`, `pulse`, `}`, `read`, `set`, `store` or `stream`", "An action is `stream`, `merge`, `emit`, `store`, `pulse`, `set`, `clear`, `advance` or `read`; its condition belongs in its count: `on COUNT: pulse done`."),
+    (M + W + "actions: { on c: read w[n] as y; on c: store y in w } }", 1, 193, "unexpected `}`; expected `[`", "Write an address after the memory: `MEMORY[ADDRESS]`."),
 ]  # fmt: skip
 
 

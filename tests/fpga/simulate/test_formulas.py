@@ -41,6 +41,9 @@ REDUCTIONS = (
     "store",
     "ranked store",
     "store of a number",
+    "memory",
+    "read",
+    "store word",
 )
 CHOICES = (
     "buffered", "wide stream", "wide", "turns", "priority", "until last", "merge", "ends", "always", "never"

@@ -31,6 +31,8 @@ def test_everything_occurs(generated):
     counts = [count for datapath in datapaths for _, count in datapath.counts()]
     formulas_alone = {ActionKind.STORE}  # random_formulas adds them
     assert {action.kind for action in actions} == set(ActionKind) - formulas_alone
+    for kind, floor in ((ActionKind.MEMORY, 15), (ActionKind.READ, 10), (ActionKind.STORE_WORD, 10)):
+        assert sum(action.kind is kind for action in actions) >= floor
     assert {count.kind for count in counts} == set(CountKind)
     assert {signal.kind for datapath in datapaths for signal in datapath.inputs} == set(SignalKind)
     assert sum(bool(count.gate) for count in counts) > 50

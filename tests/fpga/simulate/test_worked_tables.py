@@ -199,6 +199,7 @@ def test_every_table_of_the_page_is_tested():
         "R22",
         "R23",
         "R24",
+        "R25",
         "R26",
     ]
 
@@ -515,6 +516,27 @@ def test_concatenation():
     sent, expected = sent_formulas("R24", "stream x of 2 lanes of 8 bits", x_data_i=data)
     assert len(expected) == 3
     assert sent == expected
+
+
+def test_memories():
+    pytest.importorskip("lark")
+    rows = table("R25")
+    text = """module w {
+      inputs: { flag put; flag get; number at of 3 bits; number value of 8 bits; number from of 3 bits }
+      memory m: 5 of 8 bits
+      counts: { p: sum put; g: sum get } targets: { 1 }
+      actions: { on p: store value in m[at]; on g: read m[from] as word } }"""
+    cycles = run(
+        parse_text(text).datapath,
+        put_i=fires(rows["put: `store value in m[at]` (memory m: 5 of 8 bits)"]),
+        get_i=fires(rows["get: `read m[from] as word`"]),
+        **{f"{name}_i": numbers(rows[name]) for name in ("at", "value", "from")},
+        w_m_load_i=numbers(rows["load"]),
+        w_m_address_i=numbers(rows["address"]),
+        w_m_word_i=numbers(rows["loaded word"]),
+    )
+    assert port(cycles, "w_word_o") == numbers(rows["word"])
+    assert port(cycles, "w_m_o") == numbers(rows["m, as a driver sees it"])
 
 
 @pytest.mark.parametrize(("wins", "flag"), [("", [0, 1, 1, 0, 1]), (" wins", [0, 1, 0, 0, 0])])

@@ -75,6 +75,28 @@ def sound(tools, tmp_path_factory):
     return folder / "built"
 
 
+@pytest.mark.long
+@pytest.mark.hdl
+def test_a_memory_is_verified_and_a_wrong_load_is_found(tools, tmp_path):
+    text = """module m { inputs: { stream x of 4 bits } memory w: 5 of 40 bits;
+      counts: { c: sum x.valid over cycles; d: sum seen over cycles } targets: { 1 }
+      actions: { on c: read w[x.data] as y; on c: pulse seen; on d: store y + 1 in w[x.data] } }"""
+    path = tmp_path / "loads.ca"
+    path.write_text(text)
+    built = tmp_path / "built"
+    assert run_app(["build", str(path), "-o", str(built)]) == 0
+    assert run_app(["verify", str(built)]) == 0
+    block = built / "register_memory.sv"
+    sound = block.read_text()
+    for old, new in (
+        ("address_q + 1'b1", "address_q + 2'd2"),
+        ("load_o    = push_i", "load_o    = push_i || set_i"),
+    ):
+        assert sound.count(old) == 1
+        block.write_text(sound.replace(old, new))
+        assert run_app(["verify", str(built)]) == 1
+
+
 @pytest.fixture
 def copy(sound, tmp_path):
     return shutil.copytree(sound, tmp_path / "copy")

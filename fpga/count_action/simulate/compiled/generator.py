@@ -34,6 +34,8 @@ class CycleProgram:
     """In order; an `if` has several lines. `ones(x)` is the number of ones in x."""
     registers: dict[str, int]
     """Variables that keep their values between cycles, with their values after reset."""
+    arrays: dict[str, int]
+    """Arrays with their numbers of words, which are 0 at power-on and survive a reset."""
     inputs: int
     """Number of columns of input rows."""
     outputs: int
@@ -49,6 +51,7 @@ def program_of(datapath: Datapath) -> CycleProgram:
     return CycleProgram(
         statements=(*Decisions(names).lines(), *Updates(names).lines()),
         registers=names.registers(),
+        arrays=names.arrays(),
         inputs=names.ports.input_columns,
         outputs=names.ports.output_columns,
     )

@@ -5,8 +5,8 @@ of beats, `r` flags, pulses and numbers, `over` and `full` the status bits. Wire
 ready, `g` a beat moves, `p` an increment, `x` the value that is compared, `f` fires, `b` overshoots, `s` saturates,
 `w` the value of a formula, `l` the bound of a count that goes up and down. Buffers: `bv` and `bw` have a bit for each
 stream that holds one beat, or two; `bh` and `bn` are the samples of the first and second beat, laid out as in the
-port. Kinds of actions define other letters. Bits are 0 or 1. The number after a letter is the position of the count,
-target, module or output.
+port. `a` are the words of a memory. Kinds of actions define other letters. Bits are 0 or 1. The number after a letter
+is the position of the count, target, module or output.
 """
 
 from __future__ import annotations
@@ -214,6 +214,14 @@ class Names:
         for word in range(self.ports.output("overshoot_o").words):
             registers |= {f"over{word}": 0, f"full{word}": 0}
         return registers
+
+    def arrays(self) -> dict[str, int]:
+        """Return the number of words of every array."""
+        words = {
+            f"a{self.outputs[key]}": KINDS[drivers[0][1].kind].array_words(drivers[0][1])
+            for key, drivers in self.graph.drivers.items()
+        }
+        return {name: number for name, number in words.items() if number}
 
     def _output_registers(self, key: PartOfModule, place: int) -> Iterator[str]:
         module, action = self.graph.drivers[key][0]

@@ -125,13 +125,19 @@ class _Loop:
         self._builder, self._program = builder, program
         self._tree = ast.parse("\n".join(program.statements))
         names = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)} - {"ones"}
+        names -= program.arrays.keys()
         self._cells = {
             name: builder.alloca(_WORD, name=name) for name in sorted(names | program.registers.keys())
         }
+        self._arrays: dict[str, Any] = {}
 
     def emit(self, state: Any, rows: Any, out: Any, cycles: Any) -> None:
         """Emit the loading of the registers, the loop, and the storing of the registers."""
         builder = self._builder
+        place = len(self._program.registers)
+        for name, words in self._program.arrays.items():
+            self._arrays[name] = self._at(state, place)
+            place += words
         for place, name in enumerate(self._program.registers):
             self._copy(self._at(state, place), self._cells[name])
         before = builder.block
@@ -177,8 +183,15 @@ class _Loop:
                     self._block(statement.body)
             elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                 self._builder.store(self._value(statement.value), self._cells[statement.targets[0].id])
+            elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
+                self._builder.store(self._value(statement.value), self._word(statement.targets[0]))
             else:
                 raise TypeError(f"unsupported statement: {ast.unparse(statement)}")
+
+    def _word(self, node: ast.Subscript) -> Any:
+        """Return the address of a word of an array; the statements check that the index is inside."""
+        assert isinstance(node.value, ast.Name)
+        return self._builder.gep(self._arrays[node.value.id], [self._value(node.slice)])
 
     def _when(self, test: ast.expr) -> AbstractContextManager[Any]:
         condition = self._builder.icmp_signed("!=", self._value(test), _WORD(0))
@@ -189,6 +202,8 @@ class _Loop:
             return _WORD(node.value)
         if isinstance(node, ast.Name):
             return self._builder.load(self._cells[node.id])
+        if isinstance(node, ast.Subscript):
+            return self._builder.load(self._word(node))
         if isinstance(node, ast.BinOp):
             return getattr(self._builder, _OPERATIONS[type(node.op)])(
                 self._value(node.left), self._value(node.right)

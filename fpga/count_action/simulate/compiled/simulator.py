@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fpga.count_action.actions.memory import find_memory
+from fpga.count_action.graph import Graph
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows, ports_of, targets_of
 from fpga.count_action.simulate.compiled.generator import program_of
@@ -29,8 +31,14 @@ class Simulator:
             raise ImportError(f"the fast simulator needs numba: {install_extra('fpga')}") from error
         self._run = compile_program(program)
         self._reset = np.array(list(program.registers.values()), np.int64)
+        self._outputs = {key: place for place, key in enumerate(Graph(datapath).drivers)}
         self._places = {name: place for place, name in enumerate(program.registers)}
-        self._state = self._reset.copy()
+        self._arrays, place = {}, len(self._reset)
+        for name, number in program.arrays.items():
+            self._arrays[name] = place
+            place += number
+        words = np.zeros(place - len(self._reset), np.int64)
+        self._state = np.concatenate([self._reset, words])
 
     def run(self, rows: Rows, out: Rows | None = None) -> Rows:
         """Return the outputs of every cycle, sampled before its clock edge.
@@ -48,9 +56,22 @@ class Simulator:
         self._run(self._state, inputs.view(np.int64), outputs.view(np.int64))
         return outputs
 
+    def load_word(self, module: str, memory: str, address: int, word: int) -> None:
+        """Load a word of a memory without a cycle; ignore an address that it does not have (R25).
+
+        Raise KeyError if there is no such memory.
+        """
+        action = find_memory(self.datapath, module, memory)
+        if 0 <= address < action.words:
+            array = self._arrays[f"a{self._outputs[module, memory]}"]
+            self._state[array + address] = word & (1 << action.width) - 1
+
     def reset(self, shadow: int | None = None) -> None:
-        """Reset all registers (R12). With `shadow`, commit these targets, as hardware does in reset."""
-        self._state[:] = self._reset
+        """Reset all registers, but not the words of memories (R12, R25).
+
+        With `shadow`, commit these targets, as hardware does in reset.
+        """
+        self._state[: len(self._reset)] = self._reset
         if shadow is not None:
             for place, value in enumerate(targets_of(self.datapath, shadow).values()):
                 self._state[self._places[f"t{place}"]] = value

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fpga.count_action.actions import KINDS
+from fpga.count_action.actions.memory import find_memory
 from fpga.count_action.model import Count, Datapath, Module, Ref
 from fpga.count_action.ports import Rows, ports_of, targets_of
 from fpga.count_action.simulate.bit_slices import PartOfModule
@@ -32,13 +33,27 @@ class Reference:
         self.datapath = datapath
         self.ports = ports_of(datapath)
         self._wiring = Wiring(datapath)
-        self.reset()
+        self.state = reset_state(datapath)
 
     def reset(self, shadow: int | None = None) -> None:
-        """Reset all registers (R12). With `shadow`, commit these targets, as hardware does in reset."""
-        self.state = reset_state(self.datapath)
+        """Reset all registers, but not the words of memories (R12, R25).
+
+        With `shadow`, commit these targets, as hardware does in reset.
+        """
+        before = self.state
+        self.state = reset_state(self.datapath, before)
         if shadow is not None:
             self.state = replace(self.state, targets=targets_of(self.datapath, shadow))
+
+    def load_word(self, module: str, memory: str, address: int, word: int) -> None:
+        """Load a word of a memory without a cycle; ignore an address that it does not have (R25).
+
+        Raise KeyError if there is no such memory.
+        """
+        action = find_memory(self.datapath, module, memory)
+        if 0 <= address < action.words:
+            words = {**self.state.memories[module, memory], address: word & (1 << action.width) - 1}
+            self.state = replace(self.state, memories={**self.state.memories, (module, memory): words})
 
     def run(self, rows: Rows) -> Rows:
         """Return the outputs of every cycle, sampled before its clock edge.

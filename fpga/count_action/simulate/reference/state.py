@@ -128,8 +128,8 @@ class Cycle:
     counts: tuple[CountCycle, ...]
 
 
-def reset_state(datapath: Datapath) -> State:
-    """Return the registers after reset (R12)."""
+def reset_state(datapath: Datapath, before: State | None = None) -> State:
+    """Return the registers after power-on, or after a reset in the state `before` (R12, R25)."""
     counts = [(module.name, count.name) for module, count in datapath.counts()]
     outputs = {
         (module.name, name): action
@@ -141,7 +141,12 @@ def reset_state(datapath: Datapath) -> State:
         overshoot=dict.fromkeys(counts, False),
         saturated=dict.fromkeys(counts, False),
         targets={(module.name, target.name): target.reset for module, target in datapath.targets()},
-        memories={key: KINDS[action.kind].reset(action) for key, action in outputs.items()},
+        memories={
+            key: before.memories[key]
+            if before is not None and KINDS[action.kind].survives
+            else KINDS[action.kind].reset(action)
+            for key, action in outputs.items()
+        },
         valid=dict.fromkeys(
             (beat for module in datapath.modules for beat in find_driven_streams(module)), False
         ),

@@ -214,9 +214,9 @@ def _line_in(path: Path, error: BaseException) -> int:
 
 def example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
     """Return an example stimulus in CSV: all inputs are active, and the simulated fires are the expectations."""
-    wires = [
-        wire for wire in input_wires(datapath) if not wire.name.startswith(("target_shadow", "clear_status"))
-    ]
+    loads = tuple(f"{each.name}_i" for each in datapath.inputs if each.loads_memory)
+    omitted = ("target_shadow", "clear_status", *loads)
+    wires = [wire for wire in input_wires(datapath) if not wire.name.startswith(omitted)]
     rows = [_example_row(wires, cycle) for cycle in range(cycles)]
     collector = Collector(datapath, "<example>")
     for row in rows:

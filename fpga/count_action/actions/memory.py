@@ -1,0 +1,407 @@
+"""Memories: their declaration, `store ... in m[...]` and `read m[...] as ...` (R25).
+
+A memory has one write port, which stores and loads share, and one read port. In cycles without a write, the write
+port reads the word at the driver's address. One block of `fpga/rtl` is the whole memory, so the declaration builds,
+simulates and proves the hardware of its stores and reads, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from fpga.count_action.actions.kind import (
+    ActionSyntax,
+    Edge,
+    Hardware,
+    Kind,
+    Lines,
+    Shape,
+    Statements,
+    Texts,
+    when,
+)
+from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, Proof, declare_hidden_wire
+from fpga.count_action.diagnostics import Diagnostics, did_you_mean, find_out_of_range, make_diagnostic, quote
+from fpga.count_action.graph import Graph
+from fpga.count_action.model import (
+    MAX_WORDS,
+    Action,
+    ActionKind,
+    Datapath,
+    Module,
+    Ref,
+    Signal,
+    SignalKind,
+)
+
+_EXACT = 64
+"""Bits of an address in the checks that hold any formula exactly."""
+
+
+def address_width(words: int) -> int:
+    """Return the number of bits of an address.
+
+    >>> address_width(2), address_width(256), address_width(257)
+    (1, 8, 9)
+    """
+    return max(1, (words - 1).bit_length())
+
+
+def load_inputs(module: str, memory: str, words: int, width: int) -> tuple[Signal, Signal, Signal]:
+    """Return the external inputs through which a driver loads a memory: load, address and word."""
+    name, part_of = f"{module}_{memory}", f"{module}.{memory}"
+    address = Signal(f"{name}_address", SignalKind.NUMBER, width=address_width(words), part_of=part_of)
+    return (
+        Signal(f"{name}_load", SignalKind.FLAG, part_of=part_of),
+        address,
+        Signal(f"{name}_word", SignalKind.NUMBER, width=width, part_of=part_of),
+    )
+
+
+def make_memory(module: str, memory: str, words: int, width: int) -> tuple[Action, tuple[Signal, ...]]:
+    """Return the declaration of a memory, and the external inputs that it needs."""
+    inputs = load_inputs(module, memory, words, width)
+    refs = tuple(Ref(each.name) for each in inputs)
+    return Action(ActionKind.MEMORY, "", memory, refs, width, words=words), inputs
+
+
+def memories_of(datapath: Datapath) -> Iterator[tuple[Module, Action]]:
+    """Yield the declarations of all memories with their modules."""
+    return ((module, each) for module in datapath.modules for each in module.drives(ActionKind.MEMORY))
+
+
+def find_memory(datapath: Datapath, module: str, memory: str) -> Action:
+    """Return the declaration of a memory. Raise KeyError if there is none."""
+    for owner, each in memories_of(datapath):
+        if (owner.name, each.output) == (module, memory):
+            return each
+    known = ", ".join(f"{owner.name}.{each.output}" for owner, each in memories_of(datapath))
+    raise KeyError(f"no memory {module}.{memory}; there are: {known or 'none'}")
+
+
+def stores_in(module: Module, memory: Action) -> list[Action]:
+    """Return the stores in a memory, in the order of the text."""
+    return [each for each in module.drives(ActionKind.STORE_WORD) if each.memory == memory.output]
+
+
+def find_read(module: Module, memory: Action) -> Action | None:
+    """Return the read of a memory, or None if only a driver reads it."""
+    return next((each for each in module.drives(ActionKind.READ) if each.memory == memory.output), None)
+
+
+def _owner_of(datapath: Datapath, action: Action) -> Module:
+    """Return the module that has this very action; another module may have an equal one."""
+    return next(module for module in datapath.modules if any(each is action for each in module.actions))
+
+
+class Memory(Kind):
+    """Words that stores change, reads fetch, and a driver loads and reads back."""
+
+    kind = ActionKind.MEMORY
+    rules = ("memory",)
+    noun = "memory"
+    register = "the word at the address that the driver has written"
+    survives = True
+
+    def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
+        name, words, width = parts
+        return {"name": name, "width": width, "numbers": {"words": words}}
+
+    def write(self, texts: Texts, module: Module, action: Action) -> str:
+        return f"memory {action.output}: {action.words} of {action.width} bits"
+
+    def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+        return Shape(1, action.width or 1, signed=False)
+
+    def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
+        name = quote(action.output)
+        yield from find_out_of_range(
+            f"number of words of memory {name}", action.words, 2, MAX_WORDS, action.at
+        )
+        signals = {each.name: each for each in datapath.inputs}
+        owner = _owner_of(datapath, action)
+        wanted = load_inputs(owner.name, action.output, action.words, action.width)
+        if [(each.module, each.name) for each in action.refs] != [
+            (None, each.name) for each in wanted
+        ] or any(signals.get(each.name) != each for each in wanted):
+            message = f"memory {name} lacks the inputs through which a driver loads it"
+            yield make_diagnostic(
+                action.at, message, "Use `make_memory`, and add its inputs to the datapath."
+            )
+
+    def find_broken_rules(self, graph: Graph) -> Diagnostics:
+        for module, memory in memories_of(graph.datapath):
+            stores = stores_in(module, memory)
+            reads = [each for each in module.drives(ActionKind.READ) if each.memory == memory.output]
+            name = quote(memory.output)
+            if not stores and not reads:
+                message = f"memory {name} is neither stored nor read"
+                hint = f"Write `read {memory.output}[ADDRESS] as NAME`, or remove it."
+                yield make_diagnostic(memory.at, message, hint)
+            for each in reads[1:]:
+                where = f"; the first is at {reads[0].at}" if reads[0].at else ""
+                message = f"memory {name} has two reads, and one word can be read per cycle{where}"
+                choice = f"read {memory.output}[a if first else b] as NAME"
+                hint = f"Select the address in one read, `{choice}`, or declare a second memory."
+                yield make_diagnostic(each.at, message, hint)
+            for each in stores if len(stores) > 1 else ():
+                if not each.ranked:
+                    message = f"memory {name} has {len(stores)} stores, and this one does not say which wins"
+                    hint = "Write `by priority` after each: the first in the text wins. Or declare a second memory."
+                    yield make_diagnostic(each.at, message, hint)
+
+    def describe(self, action: Action, name: str) -> str:
+        return f"{name} is a memory (R25)"
+
+    def reset(self, action: Action) -> Any:
+        """Return the words by address; the others are 0."""
+        return {}
+
+    def keep(self, edge: Edge, module: Module, action: Action) -> Any:
+        words: Mapping[int, int] = edge.memory(module, action.output)
+        load, address, word = action.refs
+        if edge.sample(load):
+            place, value = edge.sample(address), edge.sample(word)
+        else:
+            store = next((each for each in stores_in(module, action) if edge.fires(module, each.on)), None)
+            if store is None:
+                return words
+            place, value = edge.sample(store.refs[1]), edge.sample(store.refs[0])
+        if not 0 <= place < action.words:
+            return words
+        return {**words, place: value & (1 << action.width) - 1}
+
+    def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
+        load, address, _ = action.refs
+        if edge.sample(load) or any(edge.fires(module, each.on) for each in stores_in(module, action)):
+            return None
+        words: Mapping[int, int] = edge.memory(module, action.output)
+        return words.get(edge.sample(address), 0)
+
+    def array_words(self, action: Action) -> int:
+        return action.words
+
+    def collect(self, statements: Statements, module: Module, action: Action) -> Lines:
+        """Yield the reads and writes of a cycle: `mq` is the word read, `mb` is 1 if the write port is busy."""
+        array, fetched, place, inside, busy, value, back = (
+            statements.register(module, action, letter)
+            for letter in ("a", "mq", "mp", "mi", "mb", "mv", "mo")
+        )
+        read = find_read(module, action)
+        if read is not None:
+            yield f"{place} = {statements.sample(read.refs[0])}"
+            yield f"{inside} = ({place} > -1) & ({action.words} > {place})"
+            yield f"{fetched} = 0"
+            yield when(inside, [f"{fetched} = {array}[{place}]"])
+        load, address, word = (statements.sample(ref) for ref in action.refs)
+        yield f"{busy} = {load}"
+        yield f"{place} = {address}"
+        yield f"{value} = {word}"
+        for store in reversed(stores_in(module, action)):  # the first store overwrites the others
+            stored, at = store.refs
+            lines = [
+                f"{busy} = 1",
+                f"{place} = {statements.sample(at)}",
+                f"{value} = {statements.sample(stored, action.width, signed=False)}",
+            ]
+            yield when(f"{statements.fire(module, store)} & ({load} ^ 1)", lines)
+        yield f"{inside} = ({place} > -1) & ({action.words} > {place})"
+        yield f"{back} = 0"
+        yield when(f"{inside} & ({busy} ^ 1)", [f"{back} = {array}[{place}]"])
+        yield when(f"{inside} & {busy}", [f"{array}[{place}] = {value}"])
+
+    def update(self, statements: Statements, module: Module, action: Action) -> Lines:
+        name, back, busy = (statements.register(module, action, letter) for letter in ("r", "mo", "mb"))
+        yield when(f"{busy} ^ 1", [f"{name} = {back}"])
+
+    def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
+        name, stores, read = (
+            f"{module.name}_{action.output}",
+            stores_in(module, action),
+            find_read(module, action),
+        )
+        bits = address_width(action.words)
+        load, address, word = action.refs
+        inside, place, value = hardware.bit(0), f"{bits}'d0", f"{action.width}'d0"
+        for each in reversed(stores):
+            choice = (
+                hardware.is_below(each.refs[1], action.words),
+                hardware.fit(each.refs[1], bits),
+                hardware.fit(each.refs[0], action.width),
+            )
+            if each is stores[-1]:
+                inside, place, value = choice
+            else:
+                fire = hardware.fire(module, each)
+                inside, place, value = (
+                    f"{fire} ? {first} : {other}"
+                    for first, other in zip(choice, (inside, place, value), strict=True)
+                )
+        number = f"{name}_unused"
+        if read is None:
+            yield hardware.wire(number, action.width)
+        else:
+            number = f"{module.name}_{read.output}_o"
+        ports = {
+            "store_i": hardware.any_fire(module, stores),
+            "store_inside_i": inside,
+            "store_address_i": place,
+            "store_word_i": value,
+            "load_i": hardware.fit(load, 1),
+            "load_inside_i": hardware.is_below(address, action.words),
+            "load_address_i": hardware.fit(address, bits),
+            "load_word_i": hardware.fit(word, action.width),
+            "loaded_o": f"{name}_o",
+            "read_i": hardware.bit(0) if read is None else hardware.fire(module, read),
+            "read_inside_i": hardware.bit(0)
+            if read is None
+            else hardware.is_below(read.refs[0], action.words),
+            "read_address_i": f"{bits}'d0" if read is None else hardware.fit(read.refs[0], bits),
+            "number_o": number,
+        }
+        parameters = {"Words": action.words, "Width": action.width, "AddressWidth": bits}
+        yield from hardware.block("count_action_memory", f"u_{name}_memory", parameters, ports)
+
+    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+        """Yield the check of a memory. It watches one word, whose address the prover chooses."""
+        name, bits = f"{module.name}_{action.output}", (action.words - 1).bit_length()
+        users = [each for each in module.actions if each.memory == action.output]
+        writes = [each for each in users if each.kind is ActionKind.STORE_WORD]
+        reads = [each for each in users if each.kind is ActionKind.READ]
+
+        def reach(ref: Ref) -> tuple[str, str]:
+            """Return the condition that an address is inside the memory, and the address."""
+            exact = proof.fit(ref, _EXACT)
+            return f"({exact} < {_EXACT}'d{action.words})", proof.fit(ref, bits)  # a negative one is large
+
+        def select(values: Iterable[str], default: str) -> str:
+            """Return the value of the first store whose count fires."""
+            fires = (proof.fire(module, each.on) for each in writes)
+            return (
+                "".join(f"{fire} ? {value} : " for fire, value in zip(fires, values, strict=True)) + default
+            )
+
+        places = [reach(each.refs[1]) for each in writes]
+        read = [(proof.fire(module, each.on), *reach(each.refs[0])) for each in reads]
+        numbers = [f"{module.name}_{each.output}_o" for each in reads]
+        load_inside, load_address = reach(action.refs[1])
+        read_fire, read_inside, read_address = read[0] if read else (NEVER, NEVER, f"{bits}'d0")
+        hidden = [f"u_{name}_memory.watch", f"u_{name}_memory.watched"]
+        ports = {
+            **CLOCKED,
+            "store_i": proof.any_fire(module, writes),
+            "store_inside_i": select((inside for inside, _ in places), NEVER),
+            "store_address_i": select((place for _, place in places), f"{bits}'d0"),
+            "store_word_i": select(
+                (proof.fit(each.refs[0], action.width) for each in writes), f"{action.width}'d0"
+            ),
+            "load_i": proof.fit(action.refs[0], 1),
+            "load_inside_i": load_inside,
+            "load_address_i": load_address,
+            "load_word_i": proof.fit(action.refs[2], action.width),
+            "loaded_o": f"{name}_o",
+            "read_i": read_fire,
+            "read_inside_i": read_inside,
+            "read_address_i": read_address,
+            "number_o": numbers[0] if numbers else f"\\dut.{name}_unused ",
+            "watch_i": f"\\dut.{hidden[0]} ",
+            "watched_i": f"\\dut.{hidden[1]} ",
+        }
+        parameters = {"Words": action.words, "Width": action.width, "AddressWidth": bits}
+        before = (declare_hidden_wire(hidden[0], bits), declare_hidden_wire(hidden[1], action.width))
+        unread = () if numbers else (declare_hidden_wire(f"{name}_unused", action.width),)
+        yield Check("count_action_memory", module.name, action.output, parameters, ports, (*before, *unread))
+
+
+class _Access(Kind):
+    """An action on a word of a memory of its module; its last reference is the address."""
+
+    operands: str = ""
+    """What `refs` must be, in words."""
+    references = 1
+    """Number of its references."""
+
+    def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
+        owner = _owner_of(datapath, action)
+        memories = [each.output for each in owner.drives(ActionKind.MEMORY)]
+        if action.memory not in memories:
+            message = f"{quote(owner.name)} has no memory {quote(action.memory)}"
+            yield make_diagnostic(action.at, message, did_you_mean(action.memory, memories) or _DECLARE)
+        elif len(action.refs) != self.references:
+            message = f"this names {len(action.refs)} samples, and needs {self.operands}"
+            yield make_diagnostic(action.at, message, "Name one lane, `x.data[1]`, and no range.")
+
+
+_DECLARE = "Declare it in the module: `memory NAME: 256 of 16 bits`."
+
+
+class StoreWord(_Access):
+    """An action that stores a sample in a word of a memory."""
+
+    kind = ActionKind.STORE_WORD
+    rules = ("store_word",)
+    operands = "a value and an address"
+    references = 2
+
+    def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
+        value, memory, address, ranked = parts
+        words = {"memory": str(memory), "ranked": ranked is not None}
+        return {"samples": (value, address), "words": words}
+
+    def write(self, texts: Texts, module: Module, action: Action) -> str:
+        value, address = (texts.sample(ref) for ref in action.refs)
+        return f"store {value} in {action.memory}[{address}]{' by priority' if action.ranked else ''}"
+
+    def describe(self, action: Action, name: str) -> str:
+        return f"{name}{action.memory} stores a word (R25)"
+
+
+class Read(_Access):
+    """An action that fetches a word of a memory."""
+
+    kind = ActionKind.READ
+    rules = ("read",)
+    noun = "number"
+    register = "the word that was read last"
+    operands = "one address"
+
+    def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
+        memory, address, name = parts
+        return {"name": name, "samples": (address,), "words": {"memory": str(memory)}}
+
+    def write(self, texts: Texts, module: Module, action: Action) -> str:
+        return f"read {action.memory}[{texts.sample(action.refs[0])}] as {action.output}"
+
+    def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+        return Shape(1, action.width or 1, signed=False)
+
+    def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
+        yield from super().find_problems(datapath, action)
+        owner = _owner_of(datapath, action)
+        for memory in owner.drives(ActionKind.MEMORY):
+            if memory.output == action.memory and memory.width != action.width:
+                message = f"{quote(action.output)} has {action.width} bits, and the words of its memory {memory.width}"
+                yield make_diagnostic(action.at, message, f"Give it {memory.width} bits.")
+
+    def describe(self, action: Action, name: str) -> str:
+        return f"{name} is the word of {action.memory} at the address (R25)"
+
+    def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
+        if not edge.fires(module, action.on):
+            return None
+        words: Mapping[int, int] = edge.memory(module, action.memory)
+        return words.get(edge.sample(action.refs[0]), 0)
+
+    def update(self, statements: Statements, module: Module, action: Action) -> Lines:
+        name, memory = statements.register(module, action), module.outputs()[action.memory]
+        fetched = statements.register(module, memory, "mq")
+        yield when(statements.fire(module, action), [f"{name} = {fetched}"])
+
+    def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
+        """Yield nothing: the block of the memory drives the number."""
+        return iter(())
+
+    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+        """Yield nothing: the check of the memory covers the number."""
+        return iter(())
