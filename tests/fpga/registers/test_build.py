@@ -117,7 +117,7 @@ def test_the_register_file_is_to_be_read(built, demo):
     joined = text.replace("\n  // ", " ")
     for register in register_map(demo):
         last = f" to 0x{register.offset_of(register.words - 1):X}" if register.words > 1 else ""
-        assert f"// 0x{register.offset:X}{last} {register.name}: " in joined
+        assert f" 0x{register.offset:X}{last} {register.name}: " in joined
         assert f"{register.description}." in joined
 
 
