@@ -67,8 +67,8 @@ def random_map(seed):
         elif kind == "pulse":
             width = draw.randint(1, 32)
             builder.add(
-                name, access=Access.PULSE, width=width, fields=(Bits("ALL", 0, width, "All"),),
-                description="Pulse",
+                name, access=Access.PULSE, width=width, description="Pulse",
+                fields=tuple(Bits(f"B{low}", low, 1, "A bit") for low in range(width)),
             )  # fmt: skip
         elif kind == "push":
             builder.add_packed(name, access=Access.PUSH, description="Push", signal=signal)
@@ -261,7 +261,7 @@ def has_verilator():
 def test_random_maps_do_what_peakrdl_does(has_verilator, seed):
     acted, changed = compare(random_map(seed), 700)
     assert acted >= 20
-    assert changed >= 50
+    assert changed >= 20
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_tops_do_what_peakrdl_does(has_verilator, demo, streams):
     table = replace(register_map(demo, streams), name="demo")
     acted, changed = compare(table, 700)
     assert acted >= 20
-    assert changed >= 50
+    assert changed >= 20
 
 
 @pytest.mark.long
