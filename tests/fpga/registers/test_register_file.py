@@ -13,6 +13,7 @@ from libraries import skip_without
 from needs import needs
 
 from fpga.count_action.ports import Port, Ports
+from fpga.formal import sby
 from fpga.hdl import why_missing
 from fpga.hdl.design import Design
 from fpga.registers import Access, Streams, register_map
@@ -304,6 +305,64 @@ def test_a_fault_is_found(has_verilator, demo, fault):
     assert times
     with pytest.raises(AssertionError):
         compare(table, 700, text)
+
+
+def small_map():
+    """Return the map that `register_file_checks.sv` describes."""
+    builder = MapBuilder()
+    builder.add("ID", access=Access.CONSTANT, reset=0xC0FFEE01, description="Constant")
+    fields = (Bits("A", 0, 1, "A bit"), Bits("RESET", 1, 1, "Resets the datapath"))
+    builder.add("CONTROL", access=Access.PULSE, width=2, fields=fields, description="Pulses")
+    level, shown = PortBits("level", 10), PortBits("shown", 5)
+    builder.add("LEVEL", access=Access.WRITE, width=10, reset=0x2A5, signal=level, description="Level")
+    builder.add_packed("SHOWN", access=Access.READ, signal=shown, description="Shown")
+    builder.add_packed("ROW", access=Access.WRITE, signal=PortBits("row", 40), description="Row")
+    builder.add_packed("MASK", access=Access.PUSH, signal=PortBits("mask", 33), description="Push")
+    builder.add("LAST", access=Access.CONSTANT, reset=0x1234, description="Constant")
+    return RegisterMap("small", 0, tuple(builder.registers))
+
+
+def prove(text, *, values):
+    if reason := why_missing(*sby.TOOLS):
+        pytest.skip(reason)
+    checks = (HERE / "register_file_checks.sv").read_text()
+    if values:
+        checks = checks.replace("parameter bit Values = 1'b0", "parameter bit Values = 1'b1")
+    depth = 13 if values else sby.DEPTH
+    sources = {"small_registers.sv": text, "checks.sv": checks}
+    return sby.run(sources, "register_file_proof", depth=depth, bounded=values)
+
+
+@pytest.mark.long
+@pytest.mark.hdl
+@pytest.mark.parametrize("values", [False, True], ids=["protocol", "registers"])
+def test_it_is_proven_for_a_small_map(warm_yosys, values):
+    """The protocol by induction, the registers in the first 13 cycles: a write and a read, or two writes."""
+    result = prove(emit_register_file(small_map()), values=values)
+    assert result.proven, result.printed[-2000:]
+    assert not result.unreached
+    assert len(result.reached) == (4 if values else 2)
+
+
+@pytest.mark.long
+@pytest.mark.hdl
+@pytest.mark.parametrize(
+    ("old", "new", "values", "name"),
+    [
+        ("if (rst_i || (answer_q && s_axil_bready))", "if (rst_i || answer_q)", False, "an_answer_waits"),
+        ("stage_q <= {stage_q[0], accept};", "stage_q <= {2{accept}};", False, "answers_a_read"),
+        ("assign select = address_full_q &&", "assign select =", False, "answers_a_write"),
+        ("if (strobe_q[1]) LEVEL_q[9:8]", "if (strobe_q[0]) LEVEL_q[9:8]", True, "values"),
+        ("else CONTROL_q <= written[1:0];", "else CONTROL_q <= data_q[1:0];", True, "acts"),
+        ("2'h1: answer_data_q <= stage_0_1_q;", "2'h1: answer_data_q <= stage_0_0_q;", True, "reads"),
+    ],
+)  # fmt: skip
+def test_the_proof_finds_a_fault(warm_yosys, old, new, values, name):
+    text = emit_register_file(small_map())
+    assert text.count(old) == 1
+    assert name in {
+        each.name.rpartition(".")[2] for each in prove(text.replace(old, new), values=values).failures
+    }
 
 
 def test_a_read_takes_few_cycles():
