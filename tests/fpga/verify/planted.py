@@ -63,10 +63,18 @@ class Fault:
         path.write_text(text, encoding="utf-8")
 
 
-def _kept(file: str, register: str, condition: str, then: str) -> Fault:
-    """Return a register that does something else when it is written, if a condition holds."""
-    written = f"    else if (write_{register}_q"
-    return Fault(file, f"{written}) begin", f"{written} && {condition}) {then};\n{written}) begin")
+def _kept(file: str, register: str, strobes: str, then: str) -> Fault:
+    """Return a register that does something else when it is written with these strobes."""
+    begins, written = r"  always_ff @\(posedge clk_i\) begin\n", rf"    else if \(write_{register}_q"
+    old = rf"{begins}(    if \(datapath_reset_i\) {register}_q <= .*;\n){written}\) begin"
+    lines = (
+        "  logic [3:0] strobes_q;",
+        "  always_ff @(posedge clk_i) if (!data_full_q) strobes_q <= s_axil_wstrb;",
+        "  always_ff @(posedge clk_i) begin",
+        rf"\1    else if (write_{register}_q && strobes_q == {strobes}) {then};",
+        f"    else if (write_{register}_q) begin",
+    )
+    return Fault(file, old, "\n".join(lines), pattern=True)
 
 
 def _waiting(file: str, channel: str, show: str) -> Fault:
@@ -125,9 +133,9 @@ FAULTS = (
     Fault(AXI_FILE, "if (strobe_q[1]) TARGET_gate_one_q[15:8]", "if (strobe_q == 2'h3) TARGET_gate_one_q[15:8]"),
     Fault(AXIS_FILE, "if (strobe_q[0]) TARGET_after_got_q[7:0] <= data_q[7:0];",
           "TARGET_after_got_q[7:0] <= data_q[7:0] & {8{strobe_q[0]}};"),
-    _kept(AXIS_FILE, "TARGET_gate_n", "s_axil_wstrb == 4'h3", "TARGET_gate_n_q <= TARGET_gate_n_q"),
-    _kept(AXIS_FILE, "IN_level", "s_axil_wstrb == 4'hE", "IN_level_q <= '0"),
-    _kept(AXI_FILE, "IN_x_DATA", "s_axil_wstrb == 4'h1", "IN_x_DATA_q <= IN_x_DATA_q"),
+    _kept(AXIS_FILE, "TARGET_gate_n", "4'h3", "TARGET_gate_n_q <= TARGET_gate_n_q"),
+    _kept(AXIS_FILE, "IN_level", "4'hE", "IN_level_q <= '0"),
+    _kept(AXI_FILE, "IN_x_DATA", "4'h1", "IN_x_DATA_q <= IN_x_DATA_q"),
     Fault(AXI_FILE, "else OUT_gate_last_POP_q <= written[0];", "else OUT_gate_last_POP_q <= data_q[0];"),
     Fault(AXIS_FILE, "else CONTROL_q <= written;", "else CONTROL_q <= data_q[3:0];"),
     Fault(AXI_FILE, r"(write_IN_x_PUSH_q <= select) && .*;", r"\1;", pattern=True),
