@@ -27,7 +27,7 @@ from fpga import BeatsNotTaken, Datapath, Program
 from fpga.bus.cocotb_axi import CocotbBus
 from fpga.count_action import datapath_from_json
 from fpga.hdl import find_tool
-from fpga.verify.watch import Watch, random_beats, random_levels
+from fpga.verify.watch import Watch, draw_beats, draw_levels
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = Program(datapath_from_json((HERE / "{name}.json").read_text()))
@@ -93,10 +93,10 @@ async def random_stimulus_does_what_the_text_says(dut):
             for module, target, value in PROGRAM.targets(0)
         }}
         await bridge(datapath.load)(Program(PROGRAM.datapath, (layer,)) if random.random() < 0.5 else PROGRAM)
-        for (name, index), value in random_levels(PROGRAM.datapath, random).items():
+        for (name, index), value in draw_levels(PROGRAM.datapath, random).items():
             await bridge(datapath.set_input)(name, value, index)
         try:
-            await bridge(datapath.run)(random_beats(PROGRAM.datapath, random, 4))
+            await bridge(datapath.run)(draw_beats(PROGRAM.datapath, random, 4))
         except BeatsNotTaken as error:
             dut._log.info(str(error))
     dut._log.info(f"{{watch.cycles}} cycles, {{watch.fires}} fires")
