@@ -101,7 +101,7 @@ async def random_stimulus_does_what_the_text_says(dut):
             dut._log.info(str(error))
     dut._log.info(f"{{watch.cycles}} cycles, {{watch.fires}} fires")
     assert watch.cycles > 100
-    assert not watch.differences()
+    assert not watch.find_differences()
 
 
 @cocotb.test()
