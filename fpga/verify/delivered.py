@@ -52,7 +52,7 @@ class Delivered:
     def core(self) -> Design:
         """The design of the datapath with its blocks, without registers and stream ports."""
         tops = [Top(self.datapath, streams).name for streams in Streams]
-        apart = {f"{top}{end}" for top in tops for end in (".sv", "_registers.v")}
+        apart = {f"{top}{end}" for top in tops for end in (".sv", "_registers.sv")}
         # The datapath must be the same in both tops, so files in either list are included.
         sources = {**self.sources(Streams.AXI_STREAM), **self.sources(Streams.REGISTERS)}
         own = tuple((name, text) for name, text in sources.items() if name not in apart)

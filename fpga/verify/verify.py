@@ -24,7 +24,7 @@ from fpga.hdl import icarus
 from fpga.hdl.design import Design, design_of
 from fpga.hdl.stimulus import generate_stimulus
 from fpga.hdl.tools import BadOutput, HdlError, ToolFailed, ToolMissing
-from fpga.registers.build import document_files
+from fpga.registers.build import document_files, top_sources
 from fpga.registers.register_list import Streams
 from fpga.registers.top import Top, block_files
 from fpga.verify.bus_record import Breach
@@ -148,7 +148,7 @@ def _map_hardware_to_tops(delivered: Delivered) -> dict[str, tuple[Streams, ...]
     for streams in Streams:
         top = Top(datapath, streams).name
         blocks = [path.name for path in block_files(streams)]
-        for name in (*blocks, f"{top}.f", f"{top}.sv", f"{top}_registers.v"):
+        for name in (*blocks, f"{top}.f", f"{top}.sv", f"{top}_registers.sv"):
             tops_by_file[name] = (*tops_by_file.get(name, ()), streams)
     return tops_by_file
 
@@ -177,14 +177,9 @@ def _judge_hardware(
 
 
 def _make_hardware(delivered: Delivered) -> dict[str, str]:
-    """Return newly generated files of the hardware, except those that take long to generate."""
-    datapath = delivered.datapath
-    sources = dict(design_of(datapath).sources)
-    for streams in Streams:
-        sources |= {path.name: path.read_text(encoding="ascii") for path in block_files(streams)}
-        top = Top(datapath, streams)
-        sources[f"{top.name}.sv"] = top.text
-    return sources
+    """Return newly generated files of the hardware, without the lists of them."""
+    tops = (Top(delivered.datapath, streams) for streams in Streams)
+    return {name: text for top in tops for name, text in top_sources(top)}
 
 
 def _is_explained(name: str, changed: list[str], delivered: Delivered) -> bool:

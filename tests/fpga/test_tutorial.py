@@ -19,7 +19,7 @@ import pytest
 from libraries import skip_without
 from needs import needs
 
-for library in ("lark", "typer", "matplotlib", "peakrdl_regblock", "pyosys"):
+for library in ("lark", "typer", "matplotlib"):
     skip_without(library)
 
 ROOT = Path(__file__).parents[2]

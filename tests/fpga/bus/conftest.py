@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -44,16 +43,8 @@ def expected(demo, scenario):
 
 
 @pytest.fixture(scope="session")
-def has_registers():
-    """Return tools that make the register file; skip where they are missing."""
-    pytest.importorskip("peakrdl_regblock", reason="needs PeakRDL: pip install 'lightbed[hdl]'")
-    if find_spec("pyosys") is None:  # never imported here: matplotlib cannot be imported after it
-        pytest.skip("needs pyosys: pip install 'lightbed[hdl]'")
-
-
-@pytest.fixture(scope="session")
 @needs("hdl")
-def axi_simulator(demo, has_registers):
+def axi_simulator(demo):
     """Return the AXI4-Lite top under Verilator, built once."""
     from fpga.hdl import verilator, why_missing
     from fpga.registers.build import axi_design
@@ -66,7 +57,7 @@ def axi_simulator(demo, has_registers):
 
 @pytest.fixture
 @needs("hdl")
-def told_in_icarus(demo, has_registers, tmp_path, monkeypatch):
+def told_in_icarus(demo, tmp_path, monkeypatch):
     """Return a function: the JSON that a test of `cocotb_story.py` writes about a top."""
     from fpga.hdl import why_missing
     from fpga.registers.build import top_sources

@@ -9,7 +9,7 @@ from fpga.bus import BusFault
 from fpga.bus.axi_pins import AxiPinsBus
 from fpga.bus.protocol import choose_transfer
 from fpga.count_action.ports import Port, Ports
-from fpga.registers.wrapper import axi_signals
+from fpga.registers.register_ports import axi_signals
 
 
 class Memory:
@@ -74,8 +74,8 @@ class Slow:
 
 @pytest.mark.parametrize("access", [(8, None), (8, 1)])
 def test_an_answer_that_comes_too_late_or_says_error_is_a_fault(access):
-    assert AxiPinsBus(Slow(2)).transfer([access, (8, None)])[-1] == 0
-    with pytest.raises(BusFault, match="the register file did not answer a burst within 3 cycles per access"):
-        AxiPinsBus(Slow(3)).transfer([access])
+    assert AxiPinsBus(Slow(3)).transfer([access, (8, None)])[-1] == 0
+    with pytest.raises(BusFault, match="the register file did not answer a burst within 4 cycles per access"):
+        AxiPinsBus(Slow(4)).transfer([access])
     with pytest.raises(BusFault, match="answered with an error"):
         AxiPinsBus(Slow(1, wrong=2)).transfer([access])

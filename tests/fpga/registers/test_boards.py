@@ -4,7 +4,6 @@ commands replaced by recorders, and name files that are there."""
 import re
 import shutil
 import subprocess
-from importlib.util import find_spec
 
 import pytest
 from needs import needs
@@ -36,9 +35,6 @@ close $record
 @pytest.fixture(scope="module")
 @needs("process")
 def built(demo, tmp_path_factory):
-    pytest.importorskip("peakrdl_regblock", reason="needs PeakRDL: pip install 'lightbed[hdl]'")
-    if find_spec("pyosys") is None:  # never imported here: matplotlib cannot be imported after it
-        pytest.skip("needs pyosys: pip install 'lightbed[hdl]'")
     folder = tmp_path_factory.mktemp("board")
     write_files({**build_files(demo), **board_files("zcu111")}, folder)
     return folder

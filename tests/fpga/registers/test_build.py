@@ -21,8 +21,8 @@ from fpga.count_action import (
     SignalKind,
     Target,
 )
-from fpga.hdl import ToolMissing, find_tool, why_missing
-from fpga.registers import Streams
+from fpga.hdl import find_tool, why_missing
+from fpga.registers import Streams, register_map
 from fpga.registers.build import board_files, build_files, top_sources, write_files
 from fpga.registers.top import Top, block_files
 
@@ -30,16 +30,8 @@ TOPS = [pytest.param(each, id=each.name.lower()) for each in Streams]
 
 
 @pytest.fixture(scope="session")
-def has_registers():
-    """Return tools that make the register file; skip where they are missing."""
-    pytest.importorskip("peakrdl_regblock", reason="needs PeakRDL: pip install 'lightbed[hdl]'")
-    if find_spec("pyosys") is None:  # never imported here: matplotlib cannot be imported after it
-        pytest.skip("needs pyosys: pip install 'lightbed[hdl]'")
-
-
-@pytest.fixture(scope="session")
 @needs("process")
-def built(demo, has_registers, tmp_path_factory):
+def built(demo, tmp_path_factory):
     """Return the folder that `countaction build` writes for the demonstration."""
     folder = tmp_path_factory.mktemp("built")
     write_files(build_files(demo), folder)
@@ -76,6 +68,8 @@ def test_verilator_takes_it_without_a_warning(built, demo, streams):
 
 @pytest.mark.parametrize("streams", TOPS)
 def test_yosys_takes_it(built, demo, streams):
+    if find_spec("pyosys") is None:  # never imported here: matplotlib cannot be imported after it
+        pytest.skip("needs pyosys: pip install 'lightbed[hdl]'")
     files = " ".join(sources(built, streams))
     commands = [
         f"read_verilog -sv {files}",
@@ -94,7 +88,7 @@ def test_yosys_takes_it(built, demo, streams):
 @pytest.mark.hdl
 @pytest.mark.parametrize(("seed", "modules"), [(1, 3), (3, 12)])
 @pytest.mark.parametrize("streams", TOPS)
-def test_tops_of_random_datapaths_are_taken(has_registers, random_datapath, tmp_path, streams, seed, modules):
+def test_tops_of_random_datapaths_are_taken(random_datapath, tmp_path, streams, seed, modules):
     datapath = random_datapath(seed, modules)
     sources = top_sources(Top(datapath, streams))
     for name, text in sources:
@@ -108,6 +102,23 @@ def test_tops_of_random_datapaths_are_taken(has_registers, random_datapath, tmp_
 @pytest.mark.hdl
 def test_verible_finds_nothing_in_the_portal():
     tool("verible-verilog-lint").run(list(block_files(Streams.REGISTERS)))
+
+
+@pytest.mark.hdl
+@pytest.mark.parametrize("streams", TOPS)
+def test_verible_finds_nothing_in_the_register_file(built, demo, streams):
+    tool("verible-verilog-lint").run([f"{Top(demo, streams).name}_registers.sv"], folder=built)
+
+
+def test_the_register_file_is_to_be_read(built, demo):
+    """Every register has a section, with its offset, name, access and description, and no line is long."""
+    text = (built / "demo_axi_registers.sv").read_text()
+    assert max(map(len, text.splitlines())) <= 100
+    joined = text.replace("\n  // ", " ")
+    for register in register_map(demo):
+        last = f" to 0x{register.offset_of(register.words - 1):X}" if register.words > 1 else ""
+        assert f" 0x{register.offset:X}{last} {register.name}: " in joined
+        assert f"{register.description}." in joined
 
 
 @pytest.mark.long
@@ -146,10 +157,10 @@ def test_axi_stream_ports_carry_the_beats(built):
     assert "portal_source" not in text
 
 
-def test_without_peakrdl_the_hint_is_given(demo, monkeypatch):
-    monkeypatch.setitem(sys.modules, "peakrdl_regblock", None)
-    with pytest.raises(ToolMissing, match=r"install the extra \[hdl\] of lightbed"):
-        build_files(demo)
+def test_it_needs_no_tool(demo, monkeypatch):
+    for name in ("peakrdl_regblock", "pyosys", "systemrdl"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert "module demo_axi_registers (" in build_files(demo)["demo_axi_registers.sv"]
 
 
 def test_port_names_that_coincide_are_refused():

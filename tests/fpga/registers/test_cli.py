@@ -1,8 +1,6 @@
 """`countaction build` and `countaction regs`."""
 
 import json
-import sys
-from importlib.util import find_spec
 
 import pytest
 from libraries import skip_without
@@ -65,9 +63,6 @@ def test_a_text_that_is_wrong_is_located(tmp_path, capsys, monkeypatch, command)
 
 @pytest.mark.process
 def test_build_writes_what_its_document_names(streamer, tmp_path, capsys):
-    pytest.importorskip("peakrdl_regblock", reason="needs PeakRDL: pip install 'lightbed[hdl]'")
-    if find_spec("pyosys") is None:  # never imported here: matplotlib cannot be imported after it
-        pytest.skip("needs pyosys: pip install 'lightbed[hdl]'")
     command = [
         "build",
         str(streamer),
@@ -93,13 +88,6 @@ def test_build_writes_what_its_document_names(streamer, tmp_path, capsys):
         "project.tcl",
     ):
         assert name in document["files"]
-
-
-def test_build_without_its_tools_says_the_hint(streamer, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "peakrdl_regblock", None)
-    assert run_app(["build", str(streamer), "-o", str(tmp_path / "out")]) == 1
-    assert "install the extra [hdl] of lightbed" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.long

@@ -41,7 +41,7 @@ def _late(cycle: int) -> str:
 class Fault:
     """A piece of a file replaced by another; with `late`, only from so many cycles after reset on.
 
-    With `pattern`, `old` is a regular expression: yosys numbers the wires of a register file as it likes.
+    With `pattern`, `old` is a regular expression.
     """
 
     file: str
@@ -63,13 +63,18 @@ class Fault:
         path.write_text(text, encoding="utf-8")
 
 
-def _kept(file: str, register: str, value: str) -> Fault:
-    """Return a register that takes another value than the one that was written, by its strobes."""
-    old = rf"else if \((.*)\) {register} <= (.*);"
-    new = (
-        value.replace("OLD", register).replace("NEW", r"(\2)").replace("STROBES", r"\\registers.axil_wstrb ")
+def _kept(file: str, register: str, strobes: str, then: str) -> Fault:
+    """Return a register that does something else when it is written with these strobes."""
+    begins, written = r"  always_ff @\(posedge clk_i\) begin\n", rf"    else if \(write_{register}_q"
+    old = rf"{begins}(    if \(datapath_reset_i\) {register}_q <= .*;\n){written}\) begin"
+    lines = (
+        "  logic [3:0] strobes_q;",
+        "  always_ff @(posedge clk_i) if (!data_full_q) strobes_q <= s_axil_wstrb;",
+        "  always_ff @(posedge clk_i) begin",
+        rf"\1    else if (write_{register}_q && strobes_q == {strobes}) {then};",
+        f"    else if (write_{register}_q) begin",
     )
-    return Fault(file, old, rf"else if (\1) {register} <= {new};", pattern=True)
+    return Fault(file, old, "\n".join(lines), pattern=True)
 
 
 def _waiting(file: str, channel: str, show: str) -> Fault:
@@ -87,7 +92,7 @@ def _waiting(file: str, channel: str, show: str) -> Fault:
 
 
 CORE, AXI, AXIS = f"{NAME}.sv", f"{NAME}_axi.sv", f"{NAME}_axis.sv"
-AXI_FILE, AXIS_FILE = f"{NAME}_axi_registers.v", f"{NAME}_axis_registers.v"
+AXI_FILE, AXIS_FILE = f"{NAME}_axi_registers.sv", f"{NAME}_axis_registers.sv"
 FAULTS = (
     # The datapath as it was generated.
     Fault(CORE, ".enable_i(on_i)", ".enable_i(1'b1)"),
@@ -124,17 +129,19 @@ FAULTS = (
     Fault("register_pulses.sv", "pulses_q + 1'b1", "pulses_q + 2'd2"),
     Fault("axis_hold.sv", "kept_q <= valid_o && !ready_i;", "kept_q <= 1'b0;"),
     # Strobes: bytes of a partial write that are not taken, and bytes that it leaves.
-    _kept(AXI_FILE, "TARGET_gate_n_o", "STROBES == 4'hF ? NEW : (NEW & 16'hFF00) | (OLD & 16'h00FF)"),
-    _kept(AXI_FILE, "TARGET_gate_one_o", "STROBES == 4'hF ? NEW : (NEW & 16'h00FF) | (OLD & 16'hFF00)"),
-    _kept(AXIS_FILE, "TARGET_after_got_o", "NEW & {{8{STROBES[1]}}, {8{STROBES[0]}}}"),
-    _kept(AXIS_FILE, "TARGET_gate_n_o", "STROBES == 4'h3 ? OLD : NEW"),
-    _kept(AXIS_FILE, "IN_level_o", "STROBES == 4'hE ? '0 : NEW"),
-    _kept(AXI_FILE, "IN_x_DATA_o", "STROBES == 4'h1 ? OLD : NEW"),
-    Fault(AXI_FILE, r"else OUT_gate_last_POP_written_q <= .*;",
-          "else OUT_gate_last_POP_written_q <= 1'b1;", pattern=True),
-    Fault(AXIS_FILE, r"else CONTROL_written_q <= .*;", "else CONTROL_written_q <= 4'hF;", pattern=True),
-    Fault(AXI_FILE, r"IN_x_PUSH_push_o <= (?!1'h0).*;",
-          r"IN_x_PUSH_push_o <= \\registers.decoded_reg_strb [4];", pattern=True),
+    Fault(AXI_FILE, "if (strobe_q[0]) TARGET_gate_n_q[7:0]", "if (strobe_q == 2'h3) TARGET_gate_n_q[7:0]"),
+    Fault(AXI_FILE, "if (strobe_q[1]) TARGET_gate_one_q[15:8]", "if (strobe_q == 2'h3) TARGET_gate_one_q[15:8]"),
+    Fault(AXIS_FILE, "if (strobe_q[0]) TARGET_after_got_q[7:0] <= data_q[7:0];",
+          "TARGET_after_got_q[7:0] <= data_q[7:0] & {8{strobe_q[0]}};"),
+    _kept(AXIS_FILE, "TARGET_gate_n", "4'h3", "TARGET_gate_n_q <= TARGET_gate_n_q"),
+    _kept(AXIS_FILE, "IN_level", "4'hE", "IN_level_q <= '0"),
+    _kept(AXI_FILE, "IN_x_DATA", "4'h1", "IN_x_DATA_q <= IN_x_DATA_q"),
+    Fault(AXI_FILE, "else OUT_gate_last_POP_q <= written[0];", "else OUT_gate_last_POP_q <= data_q[0];"),
+    Fault(AXIS_FILE, "else CONTROL_q <= written;", "else CONTROL_q <= data_q[3:0];"),
+    Fault(AXI_FILE, r"(write_IN_x_PUSH_q <= select) && .*;", r"\1;", pattern=True),
+    # Words: the one next to it, an answer of another stage, and an answer that a reset does not end.
+    Fault(AXI_FILE, r"(write_TARGET_gate_n_q <= select && \(write_word_q) == .*;", r"\1 >= 5'h8);", pattern=True),
+    Fault(AXIS_FILE, "stage_q <= {stage_q[0], accept};", "stage_q <= {accept, accept};"),
     # Valids that wait for their ready: at once, and until it has been there.
     _waiting(AXI, "b", "READY"),
     _waiting(AXIS, "b", "seen_q || READY"),

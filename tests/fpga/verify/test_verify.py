@@ -56,11 +56,6 @@ TOPS = [
 @needs("hdl")
 def tools(warm_yosys):
     """Return nothing; skip where tools are missing."""
-    pytest.importorskip("peakrdl_regblock", reason="needs PeakRDL: pip install 'lightbed[hdl]'")
-    if (
-        importlib.util.find_spec("pyosys") is None
-    ):  # never imported here: matplotlib cannot be imported after it
-        pytest.skip("needs pyosys: pip install 'lightbed[hdl]'")
     if reason := why_missing(*TOOLS, "iverilog", "vvp"):
         pytest.skip(reason)
 

@@ -1,0 +1,375 @@
+"""The AXI4-Lite register file of a top, `NAME_registers`, as SystemVerilog to be read.
+
+Every stage of an access ends in registers, so that the clock of a top is that of its datapath. A write waits for its
+address and its data, selects its register, and acts. A read selects among eight words in a stage, then among eight
+results of such stages, and so on. Tests compare it with the register file that PeakRDL makes of the SystemRDL.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from fpga.registers.model import WORD_BITS, WORD_BYTES, Access, Register, RegisterMap
+from fpga.registers.register_blocks import bit_range
+from fpga.registers.register_ports import axi_signals, declare_port, vectors
+
+_WIDTH = 100
+"""Longest line."""
+_STAGE_BITS = 3
+"""Bits of the address that a stage of a read decodes."""
+_BYTE = 8
+_WRITABLE = frozenset({Access.WRITE, Access.PULSE, Access.PUSH})
+
+
+def count_stages(address_bits: int) -> int:
+    """Return the number of stages between a read's address and its answer."""
+    return -(-(address_bits - 2) // _STAGE_BITS)
+
+
+def count_read_cycles(address_bits: int) -> int:
+    """Return the cycles from a read that is accepted until the next one may be; a write needs 3, which is no more."""
+    return 2 + count_stages(address_bits)
+
+
+def emit_register_file(table: RegisterMap) -> str:
+    """Return the text of the SystemVerilog module `NAME_registers`."""
+    sections = [_open(table), _write_channel(table)]
+    sections += [_section(register, table) for register in table]
+    sections += [_read_channel(table), _stages(table)]
+    body = ("\n".join(line for line in section) for section in sections)
+    return "\n\n".join([*body, "endmodule"]) + "\n"
+
+
+def _open(table: RegisterMap) -> Iterator[str]:
+    yield f"// Registers of {table.name}, hash {table.digest:08x}, on AXI4-Lite. Generated."
+    yield "//"
+    yield from _comment(
+        "One write and one read at a time. An access outside the registers is answered as one to a register"
+        " that keeps nothing. Bits 1:0 of an address and the protection have no effect.",
+        indent="",
+    )
+    yield f"module {table.name}_registers ("
+    ports = [declare_port(name, 1, driven=False) for name in ("clk_i", "rst_i", "datapath_reset_i")]
+    ports += [
+        declare_port(f"s_axil_{each.name}", each.width, driven=each.driven)
+        for each in axi_signals(table.address_bits)
+    ]
+    ports += [vector.declaration for register in table for vector in vectors(register)]
+    yield ",\n".join(f"  {port}" for port in ports)
+    yield ");"
+
+
+def _write_channel(table: RegisterMap) -> Iterator[str]:
+    bits, data = table.address_bits - 2, _count_data_bits(table)
+    acting = max((_acting_size(each) for each in table), default=0)
+    strobes = -(-data // _BYTE)
+    yield from f"""\
+  // Writes: an address and its data wait for each other. The write then selects a register, which
+  // acts while the bus has the answer.
+  logic {_pad("", bits)}address_full_q, data_full_q, answer_q, select;
+  logic {_pad(bit_range(bits), bits)}write_word_q;
+  logic {_pad(bit_range(data), bits)}data_q;
+  logic {_pad(bit_range(strobes), bits)}strobe_q;
+
+  assign s_axil_awready = !address_full_q;
+  assign s_axil_wready  = !data_full_q;
+  assign s_axil_bvalid  = answer_q;
+  assign s_axil_bresp   = '0;
+
+  assign select = address_full_q && data_full_q && !answer_q;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i || (answer_q && s_axil_bready)) begin
+      address_full_q <= 1'b0;
+      data_full_q    <= 1'b0;
+      answer_q       <= 1'b0;
+    end else begin
+      if (s_axil_awvalid) address_full_q <= 1'b1;
+      if (s_axil_wvalid) data_full_q <= 1'b1;
+      if (select) answer_q <= 1'b1;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (!address_full_q) write_word_q <= s_axil_awaddr[{table.address_bits - 1}:2];
+    if (!data_full_q) begin
+      data_q   <= {_slice("s_axil_wdata", 0, data)};
+      strobe_q <= {_slice("s_axil_wstrb", 0, strobes, WORD_BYTES)};
+    end
+  end""".splitlines()
+    if acting:
+        yield ""
+        yield "  // What a write makes act: the bits of the bytes that have a strobe."
+        yield f"  logic {bit_range(acting)}written;"
+        for low in range(0, acting, _BYTE):
+            size = min(_BYTE, acting - low)
+            strobe = _slice("strobe_q", low // _BYTE, 1, strobes)
+            into, taken = _slice("written", low, size, acting), _slice("data_q", low, size, data)
+            yield f"  assign {into} = {strobe} ? {taken} : '0;"
+
+
+def _pad(text: str, bits: int) -> str:
+    return text.ljust(max(len("[31:0] "), len(bit_range(bits))))
+
+
+def _count_data_bits(table: RegisterMap) -> int:
+    """Return the number of bits that the widest word to write has."""
+    return max((each.width for each in table if each.access in _WRITABLE), default=1)
+
+
+def _acting_size(register: Register) -> int:
+    """Return the number of bits that a write of the last word lets act."""
+    if register.access not in {Access.PULSE, Access.PUSH}:
+        return 0
+    whole = register.signal_bits or register.bits
+    return min(register.width, whole - (register.words - 1) * register.width)
+
+
+# ------------------------------------------------------------------------ one section per register
+
+
+_RIGHTS = {
+    Access.CONSTANT: "read only, constant",
+    Access.READ: "read only",
+    Access.WRITE: "read and write",
+    Access.PULSE: "write only, a bit acts for one cycle",
+    Access.PUSH: "write only, a write of the last word acts",
+}
+
+
+def _section(register: Register, table: RegisterMap) -> Iterator[str]:
+    last = f" to 0x{register.offset_of(register.words - 1):X}" if register.words > 1 else ""
+    reset = f", reset 0x{register.reset:X}" if register.access is Access.WRITE else ""
+    yield from _comment(
+        f"0x{register.offset:X}{last} {register.name}: {_RIGHTS[register.access]}{reset}. {register.description}."
+    )
+    for bits in register.fields:
+        place = f"Bit {bits.low}" if bits.width == 1 else f"Bits {bits.low + bits.width - 1}:{bits.low}"
+        yield from _comment(f"{place} {bits.name}: {bits.description}.")
+    if register.access in _WRITABLE:
+        yield from _stored(register, table)
+
+
+def _stored(register: Register, table: RegisterMap) -> Iterator[str]:
+    word_bits = table.address_bits - 2
+    name, write, words = register.name, f"write_{register.name}_q", register.words
+    yield f"  logic {bit_range(words)}{write};"
+    port = register.signal_bits or register.bits
+    stored = register.bits if register.access is Access.WRITE else port
+    yield f"  logic {bit_range(stored)}{name}_q;"
+    if register.access is Access.PUSH:
+        yield f"  logic push_{name}_q;"
+    yield ""
+    yield "  always_ff @(posedge clk_i) begin"
+    yield f"    if (rst_i) {write} <= '0;"
+    first = register.offset // WORD_BYTES
+    if words == 1:
+        yield f"    else {write} <= select && (write_word_q == {word_bits}'h{first:X});"
+    else:
+        yield f"    else for (int word = 0; word < {words}; word++) begin"
+        yield f"      {write}[word] <= select && ({{{WORD_BITS - word_bits}'b0, write_word_q}} == {first} + word);"
+        yield "    end"
+    yield "  end"
+    yield ""
+    if register.access is Access.WRITE:
+        yield from _kept(register, words, table)
+    else:
+        yield from _kept(register, words - 1, table)
+        yield from _acting(register, table)
+    yield f"  assign {name}_o = {_slice(f'{name}_q', 0, port, stored)};"
+    if register.access is Access.PUSH:
+        yield f"  assign {name}_push_o = push_{name}_q;"
+
+
+def _kept(register: Register, words: int, table: RegisterMap) -> Iterator[str]:
+    """Yield the flip-flops of the first words, each byte with its strobe."""
+    if not words:
+        return
+    name, write, width = register.name, f"write_{register.name}_q", register.width
+    several = register.words > 1
+    data = _count_data_bits(table)
+    value = f"{width}'h{register.reset:X}"
+    whole = f"{name}_q" if register.access is Access.WRITE else f"{name}_q[{words * width - 1}:0]"
+    yield "  always_ff @(posedge clk_i) begin"
+    yield f"    if (datapath_reset_i) {whole} <= {f'{{{words}{{{value}}}}}' if words > 1 else value};"
+    if several:
+        yield f"    else for (int word = 0; word < {words}; word++) begin"
+        yield f"      if ({write}[word]) begin"
+    else:
+        yield f"    else if ({write}) begin"
+    indent = "        " if several else "      "
+    for low in range(0, width, _BYTE):
+        size = min(_BYTE, width - low)
+        bits = _pick(name, low, size, width, several=several)
+        strobe = _slice("strobe_q", low // _BYTE, 1, -(-data // _BYTE))
+        yield from _statement(f"{indent}if ({strobe})", f"{bits} <= {_slice('data_q', low, size, data)};")
+    if several:
+        yield "      end"
+    yield "    end"
+    yield "  end"
+    yield ""
+
+
+def _acting(register: Register, table: RegisterMap) -> Iterator[str]:
+    """Yield the flip-flops of the last word, whose bits act for one cycle if they are written."""
+    name, write, words, size = (
+        register.name,
+        f"write_{register.name}_q",
+        register.words,
+        _acting_size(register),
+    )
+    idle = f"    if (rst_i || !{_slice(write, words - 1, 1, words)})"
+    bits = f"{name}_q" if words == 1 else f"{name}_q[{(words - 1) * register.width}+:{size}]"
+    acting = max(_acting_size(each) for each in table)
+    yield "  always_ff @(posedge clk_i) begin"
+    yield from _statement(idle, f"{bits} <= '0;")
+    yield from _statement("    else", f"{bits} <= {_slice('written', 0, size, acting)};")
+    if register.access is Access.PUSH:
+        strobes = -(-_count_data_bits(table) // _BYTE)
+        own = -(-register.width // _BYTE)
+        any_byte = _slice("strobe_q", 0, own, strobes)
+        test = f"{any_byte} != '0" if own > 1 else any_byte
+        yield from _statement(idle, f"push_{name}_q <= 1'b0;")
+        yield from _statement("    else", f"push_{name}_q <= {test};")
+    yield "  end"
+    yield ""
+
+
+def _statement(condition: str, statement: str) -> Iterator[str]:
+    """Yield a conditional statement, in two lines if it is long."""
+    if len(f"{condition} {statement}") <= _WIDTH:
+        yield f"{condition} {statement}"
+    else:
+        yield condition
+        yield f"{' ' * (len(condition) - len(condition.lstrip()) + 2)}{statement}"
+
+
+def _pick(name: str, low: int, size: int, width: int, *, several: bool) -> str:
+    if several:
+        return f"{name}_q[{width}*word+{low}+:{size}]" if low else f"{name}_q[{width}*word+:{size}]"
+    return _slice(f"{name}_q", low, size, width)
+
+
+def _slice(name: str, low: int, size: int, whole: int = WORD_BITS) -> str:
+    if size == whole:
+        return name
+    return f"{name}[{low}]" if size == 1 else f"{name}[{low + size - 1}:{low}]"
+
+
+# ------------------------------------------------------------------------ reads
+
+
+def _read_channel(table: RegisterMap) -> Iterator[str]:
+    stages = count_stages(table.address_bits)
+    last = f"[{stages - 1}]" if stages > 1 else ""
+    bits = table.address_bits - 2
+    following = f"{{stage_q[{stages - 2}:0], accept}}" if stages > 2 else "{stage_q[0], accept}"
+    yield from f"""\
+  // Reads: an address selects among eight words or results per stage, until one is left.
+  logic {_pad("", bits)}read_full_q, accept, answered_q;
+  logic {_pad(bit_range(stages), bits)}stage_q;
+  logic {_pad(bit_range(bits), bits)}read_word_q;
+
+  assign s_axil_arready = !read_full_q;
+  assign s_axil_rvalid  = answered_q;
+  assign s_axil_rresp   = '0;
+
+  assign accept = s_axil_arvalid && !read_full_q;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i || (answered_q && s_axil_rready)) begin
+      read_full_q <= 1'b0;
+      answered_q  <= 1'b0;
+      stage_q     <= '0;
+    end else begin
+      if (s_axil_arvalid) read_full_q <= 1'b1;
+      if (stage_q{last}) answered_q <= 1'b1;
+      stage_q <= {following if stages > 1 else "accept"};
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (!read_full_q) read_word_q <= s_axil_araddr[{table.address_bits - 1}:2];
+  end
+""".splitlines()
+    yield ""
+    unused = ["s_axil_awaddr[1:0]", "s_axil_awprot", "s_axil_araddr[1:0]", "s_axil_arprot"]
+    data = _count_data_bits(table)
+    strobes = -(-data // _BYTE)
+    if data < WORD_BITS:
+        unused.append(_slice("s_axil_wdata", data, WORD_BITS - data))
+    if strobes < WORD_BYTES:
+        unused.append(_slice("s_axil_wstrb", strobes, WORD_BYTES - strobes, WORD_BYTES))
+    yield "  // Pins of AXI4-Lite on which nothing depends."
+    yield "  logic unused;"
+    yield "  assign unused = ^{"
+    yield from (f"    {each}{',' if each != unused[-1] else ''}" for each in unused)
+    yield "  };"
+
+
+def _stages(table: RegisterMap) -> Iterator[str]:
+    """Yield the stages; a group of words that all read 0 has none."""
+    stages, bits = count_stages(table.address_bits), table.address_bits - 2
+    values = [_value(register, word) for register in table for word in range(register.words)]
+    for stage in range(stages):
+        low = _STAGE_BITS * stage
+        size = min(_STAGE_BITS, bits - low)
+        groups = [values[each : each + (1 << size)] for each in range(0, len(values), 1 << size)]
+        values = []
+        for place, group in enumerate(groups):
+            is_last = stage == stages - 1
+            values.append((f"stage_{stage}_{place}_q" if not is_last else "answer_data_q") * any(group))
+            if not any(group):
+                continue
+            first = (place << low + size) * WORD_BYTES
+            last = (place + 1 << low + size) * WORD_BYTES - 1
+            yield f"  // Stage {stage}, 0x{first:X} to 0x{last:X}."
+            yield f"  logic [31:0] {values[-1]};"
+            yield ""
+            yield "  always_ff @(posedge clk_i) begin"
+            condition = ""
+            if is_last:
+                yield f"    if (rst_i) {values[-1]} <= '0;"
+                condition = f"else if (stage_q{f'[{stage}]' if stages > 1 else ''}) "
+            yield f"    {condition}case ({_slice('read_word_q', low, size, bits)})"
+            for number, value in enumerate(group):
+                if value:
+                    yield from _arm(f"{size}'h{number:X}", values[-1], value)
+            yield f"      default: {values[-1]} <= '0;"
+            yield "    endcase"
+            yield "  end"
+            yield ""
+    yield "  assign s_axil_rdata = answer_data_q;"
+
+
+def _arm(number: str, name: str, value: str) -> Iterator[str]:
+    """Yield what a stage does for a number, in two lines if it is long."""
+    line = f"      {number}: {name} <= {value};"
+    if len(line) <= _WIDTH:
+        yield line
+    else:
+        yield f"      {number}: {name} <="
+        yield f"        {value};"
+
+
+def _value(register: Register, word: int) -> str:
+    """Return what a read of a word shows; empty for 0."""
+    if register.access is Access.CONSTANT:
+        return f"32'h{register.reset:08X}"
+    if register.access not in {Access.READ, Access.WRITE}:
+        return ""
+    is_input = register.access is Access.READ
+    signal = register.name + ("_i" if is_input else "_q")
+    whole = (register.signal_bits or register.bits) if is_input else register.bits
+    low = word * register.width
+    size = min(register.width, whole - low)
+    if size <= 0:
+        return ""
+    bits = _slice(signal, low, size, whole)
+    return f"{{{WORD_BITS - size}'b0, {bits}}}" if size < WORD_BITS else bits
+
+
+def _comment(text: str, indent: str = "  ") -> Iterator[str]:
+    for line in textwrap.wrap(text, _WIDTH - len(indent) - 3, break_long_words=False, break_on_hyphens=False):
+        yield f"{indent}// {line}"

@@ -1,0 +1,68 @@
+"""Ports of the register file: AXI4-Lite towards the bus, and up to two vectors per register towards the datapath."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fpga.registers.model import Access, Register
+from fpga.registers.register_blocks import bit_range
+
+
+@dataclass(frozen=True, slots=True)
+class AxiSignal:
+    """A signal of AXI4-Lite without its prefix; `driven` is true for outputs of the register file."""
+
+    name: str
+    width: int
+    driven: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A port of the register file towards the datapath; `driven` is true for outputs of the register file."""
+
+    name: str
+    width: int
+    driven: bool
+
+    @property
+    def declaration(self) -> str:
+        """The declaration of the port in a module header."""
+        return declare_port(self.name, self.width, driven=self.driven)
+
+
+def declare_port(name: str, width: int, *, driven: bool) -> str:
+    """Return the declaration of a port in a module header."""
+    return f"{'output' if driven else 'input '} logic {bit_range(width)}{name}"
+
+
+def axi_signals(address_bits: int) -> tuple[AxiSignal, ...]:
+    """Return the signals of 32-bit AXI4-Lite, in the order of the register file's ports."""
+    request = (("valid", 1, False), ("ready", 1, True))
+    channels = {
+        "aw": (*request, ("addr", address_bits, False), ("prot", 3, False)),
+        "w": (*request, ("data", 32, False), ("strb", 4, False)),
+        "b": (("valid", 1, True), ("ready", 1, False), ("resp", 2, True)),
+        "ar": (*request, ("addr", address_bits, False), ("prot", 3, False)),
+        "r": (("valid", 1, True), ("ready", 1, False), ("data", 32, True), ("resp", 2, True)),
+    }
+    return tuple(
+        AxiSignal(channel + name, width, out)
+        for channel, all_of in channels.items()
+        for name, width, out in all_of
+    )
+
+
+def vectors(register: Register) -> Iterator[Vector]:
+    """Yield the ports of a register: `_o` towards the datapath, `_i` from it, and `_push_o` for a write that acts.
+
+    A port has the bits of its signal; words may have more, which nothing outside the register file uses.
+    """
+    bits = register.signal_bits or register.bits
+    if register.access is Access.READ:
+        yield Vector(f"{register.name}_i", bits, driven=False)
+    elif register.access is not Access.CONSTANT:
+        yield Vector(f"{register.name}_o", bits, driven=True)
+    if register.access is Access.PUSH:
+        yield Vector(f"{register.name}_push_o", 1, driven=True)
