@@ -43,8 +43,13 @@ class Design:
 def design_of(datapath: Datapath) -> Design:
     """Return the design of a datapath: the generated top, after the hand-written blocks that it instantiates."""
     top = emit(datapath)
-    used = frozenset(re.findall(r"^ *(\w+) (?:#|u_)", top, re.MULTILINE))
+    used = find_instances(top)
     blocks = tuple(
         (path.name, path.read_text(encoding="ascii")) for path in core_files() if path.stem in used
     )
     return Design(datapath.name, (*blocks, (f"{datapath.name}.sv", top)), ports_of(datapath))
+
+
+def find_instances(text: str) -> frozenset[str]:
+    """Return the names of the modules that a generated module instantiates."""
+    return frozenset(re.findall(r"^ *(\w+) (?:#\(|\w+ \()$", text, re.MULTILINE))

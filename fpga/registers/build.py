@@ -16,7 +16,7 @@ from fpga.registers.register_file import emit_register_file
 from fpga.registers.register_list import Streams
 from fpga.registers.register_ports import axi_signals
 from fpga.registers.text import to_header, to_ip_registers, to_json, to_markdown, to_rdl
-from fpga.registers.top import Top, block_files
+from fpga.registers.top import Top
 from lightbed.output_file import write_output
 
 _BOARDS = Path(__file__).resolve().parent.parent / "boards"
@@ -78,7 +78,7 @@ def top_sources(top: Top) -> tuple[tuple[str, str], ...]:
     """Return the name and text of every source file of a top, with the top last."""
     return (
         *design_of(top.datapath).sources,
-        *((path.name, path.read_text(encoding="ascii")) for path in block_files(top.streams)),
+        *((path.name, path.read_text(encoding="ascii")) for path in top.block_files),
         (f"{top.name}_registers.sv", emit_register_file(top.table)),
         (f"{top.name}.sv", top.text),
     )

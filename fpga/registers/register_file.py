@@ -56,7 +56,15 @@ def _open(table: RegisterMap) -> Iterator[str]:
         for each in axi_signals(table.address_bits)
     ]
     ports += [vector.declaration for register in table for vector in vectors(register)]
-    yield ",\n".join(f"  {port}" for port in ports)
+    unread = _list_unread_pins(table)
+    for port in ports:
+        comma = "," if port != ports[-1] else ""
+        if port.split()[-1] in unread:
+            yield "  // verilator lint_off UNUSEDSIGNAL"
+            yield f"  (* maybe_unused *) {port}{comma}"
+            yield "  // verilator lint_on UNUSEDSIGNAL"
+        else:
+            yield f"  {port}{comma}"
     yield ");"
 
 
@@ -168,7 +176,7 @@ def _stored(register: Register, table: RegisterMap) -> Iterator[str]:
         yield f"    else {write} <= select && (write_word_q == {word_bits}'h{first:X});"
     else:
         yield f"    else for (int word = 0; word < {words}; word++) begin"
-        yield f"      {write}[word] <= select && ({{{WORD_BITS - word_bits}'b0, write_word_q}} == {first} + word);"
+        yield f"      {write}[word] <= select && (write_word_q == {word_bits}'d{first} + word[{word_bits - 1}:0]);"
         yield "    end"
     yield "  end"
     yield ""
@@ -293,19 +301,14 @@ def _read_channel(table: RegisterMap) -> Iterator[str]:
     if (!read_full_q) read_word_q <= s_axil_araddr[{table.address_bits - 1}:2];
   end
 """.splitlines()
-    yield ""
-    unused = ["s_axil_awaddr[1:0]", "s_axil_awprot", "s_axil_araddr[1:0]", "s_axil_arprot"]
+
+
+def _list_unread_pins(table: RegisterMap) -> list[str]:
+    """Return the pins of AXI4-Lite of which not every bit is read."""
     data = _count_data_bits(table)
-    strobes = -(-data // _BYTE)
-    if data < WORD_BITS:
-        unused.append(_slice("s_axil_wdata", data, WORD_BITS - data))
-    if strobes < WORD_BYTES:
-        unused.append(_slice("s_axil_wstrb", strobes, WORD_BYTES - strobes, WORD_BYTES))
-    yield "  // Pins of AXI4-Lite on which nothing depends."
-    yield "  logic unused;"
-    yield "  assign unused = ^{"
-    yield from (f"    {each}{',' if each != unused[-1] else ''}" for each in unused)
-    yield "  };"
+    pins = ["s_axil_awaddr", "s_axil_awprot", "s_axil_araddr", "s_axil_arprot"]
+    pins += ["s_axil_wdata"] if data < WORD_BITS else []
+    return pins + (["s_axil_wstrb"] if -(-data // _BYTE) < WORD_BYTES else [])
 
 
 def _stages(table: RegisterMap) -> Iterator[str]:

@@ -8,21 +8,22 @@ datapath, and `REGISTER_i`, `REGISTER_o` those of the register file.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import ports_of
+from fpga.hdl.design import find_instances
 from fpga.registers.axi_stream import OUTPUT_BLOCK, axi_stream_parts
 from fpga.registers.model import Access, BlockPin, PortBits, Register, RegisterMap
 from fpga.registers.register_blocks import (
     BLOCKS,
     STREAM_BLOCKS,
     Fragment,
+    assign,
     bit_range,
-    concatenate,
     instance,
     join,
 )
@@ -36,7 +37,7 @@ _RTL = Path(__file__).resolve().parent.parent / "rtl"
 
 
 def block_files(streams: Streams) -> tuple[Path, ...]:
-    """Return the files of the hand-written blocks that a top needs in addition to those of its datapath."""
+    """Return the files of the hand-written blocks that tops can need in addition to those of their datapaths."""
     needed = set(BLOCKS) if streams is Streams.REGISTERS else BLOCKS.keys() - STREAM_BLOCKS
     modules = [HOLD_BLOCK] + [BLOCKS[block].module for block in sorted(needed)]
     if streams is Streams.AXI_STREAM:
@@ -65,6 +66,12 @@ class Top:
     def ports(self) -> list[str]:
         """The declarations of the ports, in order."""
         return ["input  wire aclk", "input  wire aresetn", *_axi_ports(self.table), *self._streams_part.ports]
+
+    @cached_property
+    def block_files(self) -> tuple[Path, ...]:
+        """The files of the hand-written blocks that the top instantiates."""
+        used = find_instances(self.text)
+        return tuple(path for path in block_files(self.streams) if path.stem in used)
 
     @cached_property
     def text(self) -> str:
@@ -124,7 +131,8 @@ def _wires(datapath: Datapath, table: RegisterMap, unread: Collection[str]) -> I
             yield f"wire {bit_range(vector.width)}{vector.name};"
     ports = ports_of(datapath)
     for port in (*ports.inputs, *ports.outputs):
-        yield f"wire {bit_range(port.width)}{_wire_of(port.name, unread)};"
+        mark = "(* maybe_unused *) " if port.name in unread else ""
+        yield f"{mark}wire {bit_range(port.width)}{_wire_of(port.name, unread)};"
     yield "wire reset = !aresetn;"
     # CONTROL.RESET resets all that aresetn resets, except the bus.
     control = f"{table['CONTROL',].name}_o"
@@ -150,8 +158,7 @@ def _connections(table: RegisterMap) -> Iterator[Fragment]:
     shared, blocks = table.find_shared_ports(), table.blocks()
     for port, registers in shared.items():
         if registers[0].access is Access.WRITE:
-            value = concatenate(f"{each.name}_o" for each in registers)
-            yield Fragment(body=(f"assign dp_{port} = {value};",))
+            yield Fragment(body=tuple(assign([f"dp_{port}"], [f"{each.name}_o" for each in registers])))
     for register in table:
         for bits in register.fields:
             if bits.port:
@@ -160,8 +167,8 @@ def _connections(table: RegisterMap) -> Iterator[Fragment]:
             case PortBits(low=None) as signal:
                 yield _port(register, signal)
             case PortBits(port, low=0) if register.access is Access.READ:
-                target = concatenate(f"{each.name}_i" for each in shared[port])
-                yield Fragment(body=(f"assign {target} = dp_{port};",))
+                targets = [f"{each.name}_i" for each in shared[port]]
+                yield Fragment(body=tuple(assign(targets, [f"dp_{port}"])))
             case BlockPin(block, name) if block not in STREAM_BLOCKS:
                 pins = blocks[block, name]
                 if register is next(iter(pins.values())):
@@ -194,7 +201,7 @@ def _list_unread(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
 
 
 def _wire_of(port: str, unread: Collection[str]) -> str:
-    """Return the wire at a port of the datapath. Linters accept that nothing reads a wire named unused."""
+    """Return the wire at a port of the datapath. Verilator accepts that nothing reads a wire named unused."""
     return f"unused_{port}" if port in unread else f"dp_{port}"
 
 
@@ -211,8 +218,10 @@ def _datapath(datapath: Datapath, unread: Collection[str]) -> Iterator[str]:
     return instance(datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET, **names})
 
 
-def _sink_unused(bits: Collection[str]) -> Iterator[str]:
+def _sink_unused(bits: Sequence[str]) -> Iterator[str]:
     """Yield the statement that names the bits of ports that nothing reads, if there are any."""
     if bits:
         yield "// Bits that fill the bytes of AXI-Stream, and tkeep of all but the lowest byte of a lane (R18)."
-        yield f"wire unused = ^{{{', '.join(bits)}}};"
+        yield "(* maybe_unused *) wire unused = ^{"
+        yield from (f"  {each}{',' if each != bits[-1] else ''}" for each in bits)
+        yield "};"

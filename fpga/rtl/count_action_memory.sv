@@ -50,7 +50,8 @@ module count_action_memory #(
   assign address = stores ? store_address_i : load_address_i;
   assign word    = stores ? store_word_i : load_word_i;
 
-  always_ff @(posedge clk_i) begin
+  // Not an always_ff, which may not share the words with an initial block.
+  always @(posedge clk_i) begin
     if (busy) begin
       if (allowed) words_q[address] <= word;
     end else begin

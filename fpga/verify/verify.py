@@ -26,7 +26,7 @@ from fpga.hdl.stimulus import generate_stimulus
 from fpga.hdl.tools import BadOutput, HdlError, ToolFailed, ToolMissing
 from fpga.registers.build import document_files, top_sources
 from fpga.registers.register_list import Streams
-from fpga.registers.top import Top, block_files
+from fpga.registers.top import Top
 from fpga.verify.bus_record import Breach
 from fpga.verify.delivered import Delivered, NotListed, read_folder
 from fpga.verify.tops import TOP_PROPERTIES, run_seeds
@@ -146,9 +146,9 @@ def _map_hardware_to_tops(delivered: Delivered) -> dict[str, tuple[Streams, ...]
     datapath = delivered.datapath
     tops_by_file: dict[str, tuple[Streams, ...]] = {name: () for name, _ in design_of(datapath).sources}
     for streams in Streams:
-        top = Top(datapath, streams).name
-        blocks = [path.name for path in block_files(streams)]
-        for name in (*blocks, f"{top}.f", f"{top}.sv", f"{top}_registers.sv"):
+        top = Top(datapath, streams)
+        blocks = [path.name for path in top.block_files]
+        for name in (*blocks, f"{top.name}.f", f"{top.name}.sv", f"{top.name}_registers.sv"):
             tops_by_file[name] = (*tops_by_file.get(name, ()), streams)
     return tops_by_file
 
