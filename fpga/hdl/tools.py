@@ -93,10 +93,15 @@ class Tool:
             start_new_session=True,
             preexec_fn=_end_with_parent,  # noqa: PLW1509 - it only calls the kernel
         )
+        # A prover starts solvers, which would outlive it if this process is killed.
+        guard = _start_guard(process.pid) if processor_s < float("inf") else None
         try:
             printed = self._wait(process, timeout_s, processor_s)
         finally:
             _end_session(process)
+            if guard:
+                guard.kill()
+                guard.communicate()
         if process.returncode:
             raise ToolFailed(
                 f"{self.path.name} ended with status {process.returncode}:\n{printed.strip()[-_SHOWN:]}"
@@ -154,8 +159,39 @@ def _end_session(process: subprocess.Popen[str]) -> None:
         process.stdout.close()
 
 
+_GUARD = """
+import os, signal, sys
+sys.stdin.read()
+killed = True
+while killed:
+    killed = False
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", errors="replace") as file:
+                state, _, _, session = file.read().rpartition(") ")[2].split()[:4]
+            if session == sys.argv[1] and state != "Z":
+                os.kill(int(name), signal.SIGKILL)
+                killed = True
+        except OSError:
+            pass  # it has just ended
+"""
+"""The program of a guard. It looks again after it has killed something, which may have started something before."""
+
+
+def _start_guard(leader: int) -> subprocess.Popen[str]:
+    """Start a process that kills a session once this process is dead: then its standard input ends."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _GUARD, str(leader)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+
+
 def _end_with_parent() -> None:
-    """Ask the kernel to end this process when its parent dies; a prover then ends its solvers."""
+    """Ask the kernel to end this process when its parent dies."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 

@@ -146,12 +146,21 @@ def test_a_tool_leaves_no_process_when_it_ends():
 
 
 @pytest.mark.process
-def test_a_tool_ends_when_its_caller_dies(tmp_path):
+@pytest.mark.parametrize(
+    ("starts", "budget"),
+    [("", ""), ("import os; os.fork() and os._exit(os.wait()[1]); os.setpgid(0, 0); ", ", processor_s=60")],
+    ids=["the tool", "what it started"],
+)
+def test_a_tool_ends_when_its_caller_dies(tmp_path, starts, budget):
     """The caller is killed, so that it cannot clean up. The tool holds a pipe, whose end is its own."""
     os.mkfifo(tmp_path / "pipe")
-    script = "pipe = open('pipe', 'w'); print('runs', file=pipe, flush=True); __import__('time').sleep(600)"
+    script = (
+        f"{starts}pipe = open('pipe', 'w'); print('runs', file=pipe, flush=True);"
+        " __import__('time').sleep(600)"
+    )
     call = (
-        f"from fpga.hdl.tools import Tool, find_tool; Tool(find_tool('python').path).run(['-c', {script!r}])"
+        "from fpga.hdl.tools import Tool, find_tool;"
+        f" Tool(find_tool('python').path).run(['-c', {script!r}]{budget})"
     )
     with (
         subprocess.Popen(
