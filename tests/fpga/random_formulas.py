@@ -109,7 +109,9 @@ def constructs(datapath: Datapath) -> Counter[str]:
     """Return how often each operator and each reduction occurs."""
     found: Counter[str] = Counter("buffered" for each in datapath.inputs if each.buffered)
     found.update("wide stream" for each in datapath.inputs if each.width > 32)
+    graph = Graph(datapath)
     for module in datapath.modules:
+        found.update("split" for count in module.counts if graph.rivals(module, count))
         found.update(f"emit {each.reduction}" for each in module.drives(ActionKind.EMIT))
         found.update("merge" for each in module.actions if each.merges)
         found.update(each.kind for each in module.claims)

@@ -21,11 +21,8 @@ from fpga.hdl import why_missing
 from fpga.hdl.cosimulation import bits_of, find_first_mismatch, measure_coverage
 
 MODULES, CYCLES, TOPS = 6, 100, 32
-RUN, INTERPRETED = 8, 3
-"""Of these datapaths: each is translated for two simulators, and the plain interpreter is slow.
-
-`make test-long` runs hundreds of modules.
-"""
+RUN = 9
+"""Of these datapaths, with more than fifty modules together. `make test-long` runs hundreds."""
 MANY, MANY_TOPS = 56, 9
 ENOUGH_OF_A_CONSTRUCT, ENOUGH_FIRES, ENOUGH_FIRES_OF_MANY = 20, 150, 4000
 CONSTRUCTS = (
@@ -46,7 +43,7 @@ REDUCTIONS = (
     "store word",
 )
 CHOICES = (
-    "buffered", "wide stream", "wide", "turns", "priority", "until last", "merge", "ends", "always", "never"
+    "buffered", "wide stream", "wide", "turns", "priority", "until last", "merge", "ends", "always", "never", "split"
 )  # fmt: skip
 
 
@@ -120,17 +117,11 @@ def interpreted(datapath, rows):
     return np.array([row_of(ports.outputs, each) for each in shown], np.uint64)
 
 
-@pytest.mark.long
 def test_the_plain_interpreter_agrees(runs):
-    interpretable = runs[:INTERPRETED]
-    fires = sum(
-        measure_coverage(datapath, rows, expected).fires for datapath, rows, expected in interpretable
-    )
-    found = [
-        (d.name, find_first_mismatch(d, interpreted(d, rows), expected))
-        for d, rows, expected in interpretable
-    ]
-    assert found == [(d.name, None) for d, _, _ in interpretable]
+    fires = sum(measure_coverage(datapath, rows, expected).fires for datapath, rows, expected in runs)
+    found = [(d.name, find_first_mismatch(d, interpreted(d, rows), expected)) for d, rows, expected in runs]
+    assert found == [(d.name, None) for d, _, _ in runs]
+    assert sum(len(datapath.modules) for datapath, _, _ in runs) >= 50
     assert fires >= ENOUGH_FIRES
 
 
