@@ -285,7 +285,10 @@ class Names:
         """Return the output of another module that a reference names. Raise `Refused` if there is none."""
         assert reference.module is not None
         if reference.module not in self.modules:
-            hint = did_you_mean(reference.module, self.modules)
+            name = reference.module
+            hint = did_you_mean(name, self.modules)
+            if name in self.externals:
+                hint = f"{quote(name)} is an input. Of a stream there are {name}.valid, {name}.data, {name}.last, {name}.keep."
             raise Refused(reference.at, f"there is no module {quote(reference.module)}", hint)
         output = Output(reference.module, reference.label)
         if output in self.drivers:
