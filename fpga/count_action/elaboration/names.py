@@ -288,7 +288,8 @@ class Names:
             name = reference.module
             hint = did_you_mean(name, self.modules)
             if name in self.externals:
-                hint = f"{quote(name)} is an input. Of a stream there are {name}.valid, {name}.data, {name}.last, {name}.keep."
+                parts = ", ".join(f"{name}.{part}" for part in ("valid", "data", "last", "keep"))
+                hint = f"{quote(name)} is an input. Of a stream there are {parts}."
             raise Refused(reference.at, f"there is no module {quote(reference.module)}", hint)
         output = Output(reference.module, reference.label)
         if output in self.drivers:

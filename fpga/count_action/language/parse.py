@@ -260,17 +260,17 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
     ),
     (_is_text("buffered"), "Write it last, for an external stream: stream NAME of 8 bits buffered."),
     (
-        lambda found, text, _before, there: "ACTIONS" in there and text in {"outputs", "output"},
+        lambda _found, text, _before, there: "ACTIONS" in there and text in {"outputs", "output"},
         "An output is not declared: its action names it, `stream x.data as NAME`.",
     ),
     (
-        lambda found, text, _before, there: (
+        lambda _found, text, _before, there: (
             "ACTIONS" in there and text in {"registers", "register", "reg", "state"}
         ),
         "A register is a number that an action stores: `store FORMULA width 16 as NAME`.",
     ),
     (
-        lambda found, text, _before, there: (
+        lambda _found, text, _before, there: (
             "ACTIONS" in there and text in {"let", "wire", "define", "assign"}
         ),
         "A formula has no name: write it where it is used, or `store` it one cycle before.",
@@ -298,7 +298,7 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         ),
     ),
     (
-        lambda found, text, _before, there: text == "signed" and "STREAM" in there,
+        lambda _found, text, _before, there: text == "signed" and "STREAM" in there,
         "Write it after the width: `stream NAME of 8 bits signed`.",
     ),
     (
