@@ -317,6 +317,26 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         lambda _found, text, _before, there: text == "in" and "OR" in there,
         "Write `n == 1 or n == 2`.",
     ),
+    (
+        lambda found, _text, _before, there: found == "TO" and "AS" in there,
+        "Name what the action drives: `as NAME`.",
+    ),
+    (
+        lambda _found, text, _before, there: text in {"when", "if"} and "WHILE" in there,
+        "Write `while CONDITION` after the sum.",
+    ),
+    (
+        lambda _found, text, _before, there: text in {"when", "if"} and there >= {"LSQB", "SEMICOLON"},
+        "An action has no condition: write it in its count, after `while`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "EQUAL" and {"AS", "IN"} <= there,
+        "Write the value before the name: `store 1 as NAME`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "EQUAL" and "WINS" in there,
+        "A flag has one bit, which `set` makes 1. For a number write `store 1 as NAME`.",
+    ),
     (_has("ELSE"), "Write `A if CONDITION else B`."),
     (
         lambda found, _text, _before, there: (
@@ -342,7 +362,9 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "An action has no condition: write it in its count, or `store A if CONDITION else B as NAME`.",
     ),
     (
-        lambda found, _text, _before, there: found == "TO" and "RELATION" in there and "WIDTH" in there,
+        lambda found, _text, _before, there: (
+            found == "TO" and there >= {"RELATION", "WIDTH"} and "AS" not in there
+        ),
         f"Write `to TARGET` before `while`. {_ORDER}",
     ),
     (

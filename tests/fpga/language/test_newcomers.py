@@ -197,6 +197,14 @@ CASES = [
     (M + "inputs: { flag n[4] } counts: { c: sum n[1] } targets: { 1 } }", 1, 30, "unexpected `]`; expected `to`", "Write the first and the last element: `NAME[1 to 4]`."),
     ("module m; counts: { c: sum n.valid } targets: { 1 }", 1, 9, "unexpected `;`; expected `{` or `(`", "A module is `module NAME {...}`, or `module NAME (PARAMETER = 4) {...}`."),
     (M + "inputs: { stream x of 8 bits } counts: { look: sum x.valid; send: sum found } targets: { 1 } actions: { on look: set found wins; on send: clear found } }", 1, 72, "`send` triggers itself: it counts `found`, which its action drives", "Write `sum 1 while found`, or use another count for the action."),
+    (N + "counts: { c: sum x.valid when a } targets: { 1 } }", 1, 114, "unexpected `when`; expected `at most`, `by`, `.`, `(`, `[`, `over`, `}`, `;`, `to`, `while` or `width`", "Write `while CONDITION` after the sum."),
+    (N + "counts: { c: sum x.valid if a } targets: { 1 } }", 1, 114, "unexpected `if`; expected `at most`, `by`, `(`, `over`, `}`, `;`, `to`, `while` or `width`", "Write `while CONDITION` after the sum."),
+    (C + "actions: { pulse p when a } }", 1, 150, "unexpected `when`; expected `[`, `}` or `;`", "An action has no condition: write it in its count, after `while`."),
+    (C + "actions: { pulse p while a } }", 1, 150, "unexpected `while`; expected `[`, `}` or `;`", "An action has no condition: write it in its count, or `store A if CONDITION else B as NAME`."),
+    (C + "actions: { store 1 to k } }", 1, 150, "unexpected `to`; expected `and`, `as`, `if`, `in`, a shift, `or`, a comparison or `width`", "Name what the action drives: `as NAME`."),
+    (C + "actions: { stream x.data to k } }", 1, 156, "unexpected `to`; expected `and`, `as`, `,`, `.`, `if`, `last`, `(`, a shift, `or`, `}`, a comparison, `;`, `signed`, `unsigned` or `width`", "Name what the action drives: `as NAME`."),
+    (C + "actions: { store k = 1 } }", 1, 150, "unexpected `=`; expected `and`, `as`, `.`, `if`, `in`, `(`, `[`, a shift, `or`, a comparison or `width`", "Write the value before the name: `store 1 as NAME`."),
+    (C + "actions: { set k = 1 } }", 1, 148, "unexpected `=`; expected `[`, `}`, `;` or `wins`", "A flag has one bit, which `set` makes 1. For a number write `store 1 as NAME`."),
 ]  # fmt: skip
 
 
