@@ -346,7 +346,8 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
     ),
     (
         lambda found, _text, _before, there: (
-            found in {"AND", "OR"} and ("OVER" in there or there == {"RPAR", "PLUS", "MINUS"})
+            (found in {"AND", "OR"} and "OVER" in there)
+            or (found in {"AND", "OR", "RELATION"} and there == {"RPAR", "PLUS", "MINUS"})
         ),
         "A sum has no conditions: write them after `while`, `sum 1 while a and b`.",
     ),

@@ -205,6 +205,7 @@ CASES = [
     (C + "actions: { stream x.data to k } }", 1, 156, "unexpected `to`; expected `and`, `as`, `,`, `.`, `if`, `last`, `(`, a shift, `or`, `}`, a comparison, `;`, `signed`, `unsigned` or `width`", "Name what the action drives: `as NAME`."),
     (C + "actions: { store k = 1 } }", 1, 150, "unexpected `=`; expected `and`, `as`, `.`, `if`, `in`, `(`, `[`, a shift, `or`, a comparison or `width`", "Write the value before the name: `store 1 as NAME`."),
     (C + "actions: { set k = 1 } }", 1, 148, "unexpected `=`; expected `[`, `}`, `;` or `wins`", "A flag has one bit, which `set` makes 1. For a number write `store 1 as NAME`."),
+    (N + "counts: { c: sum (a == b) } targets: { 1 } }", 1, 109, "unexpected `==`; expected `)`", "A sum has no conditions: write them after `while`, `sum 1 while a and b`."),
 ]  # fmt: skip
 
 
