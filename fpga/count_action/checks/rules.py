@@ -63,9 +63,10 @@ def _find_self_triggers(graph: Graph) -> Diagnostics:
             message = (
                 f"{quote(link.count.name)} triggers itself: it counts {quote(name)}, which its action drives"
             )
-            yield make_diagnostic(
-                link.count.at, message, "Count what comes from outside, or use another count for the action."
-            )
+            hint = "Count what comes from outside, or use another count for the action."
+            if link.action.kind.drives is SignalKind.FLAG:
+                hint = f"Write `sum 1 while {name}`, or use another count for the action."
+            yield make_diagnostic(link.count.at, message, hint)
 
 
 # ----------------------------------------------------------------------------------- streams (R7)

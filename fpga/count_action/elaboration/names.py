@@ -285,7 +285,11 @@ class Names:
         """Return the output of another module that a reference names. Raise `Refused` if there is none."""
         assert reference.module is not None
         if reference.module not in self.modules:
-            hint = did_you_mean(reference.module, self.modules)
+            name = reference.module
+            hint = did_you_mean(name, self.modules)
+            if name in self.externals:
+                parts = ", ".join(f"{name}.{part}" for part in ("valid", "data", "last", "keep"))
+                hint = f"{quote(name)} is an input. Of a stream there are {parts}."
             raise Refused(reference.at, f"there is no module {quote(reference.module)}", hint)
         output = Output(reference.module, reference.label)
         if output in self.drivers:

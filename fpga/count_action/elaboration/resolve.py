@@ -99,7 +99,7 @@ class Beats:
             at, name = self._names.drivers[output].at, f"{output.module}.{output.name}"
             if self._kind(output) is SignalKind.NUMBER:
                 message = f"the width of {quote(name)} depends on itself"
-                raise Refused(at, message, "Write it before `as`: `width 8`.")
+                raise Refused(at, message, "Write it before `as`, for example `width 16`.")
             message = f"the samples of {name} come from itself: streams form a cycle (R7)"
             raise Refused(at, message, "Use an external stream for one of them.")
         return beat
@@ -486,5 +486,7 @@ class _Resolver:
         hint = did_you_mean(reference.label, [*(count.name for count in owner.counts), *flags])
         if owner is not module and Output(owner.name, reference.label) in self._names.drivers:
             hint = f"Send a pulse, count it in {owner.name}, and clear {reference.label} there."
+        if owner is module and driver is not None and driver.verb == "store":
+            hint = f"Write `store 0 as {reference.label} by priority`."
         message = f"{quote(str(reference))} is neither a count nor a flag that {quote(module.name)} sets"
         raise Refused(reference.at, message, hint)

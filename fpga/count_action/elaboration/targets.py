@@ -18,7 +18,10 @@ def find_target(module: FlatModule, count: FlatCount, place: int) -> str:
         every = [target.name for target in module.targets]
         if count.target not in every:
             message = f"{quote(module.name)} has no target {quote(count.target)}"
-            raise Refused(count.target_at, message, did_you_mean(count.target, every))
+            hint = did_you_mean(count.target, every)
+            if count.target == "never":
+                hint = "Declare it: `targets: { none: never }`, and write `to none`."
+            raise Refused(count.target_at, message, hint)
         return count.target
     names = [target.name for target in module.targets if not target.in_table]
     if not names:

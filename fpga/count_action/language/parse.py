@@ -250,6 +250,8 @@ _ORDER = "The order in a count is: terms, `by`, `over cycles`, `at most`, `to`, 
 _HINTS: tuple[tuple[_Predicate, str], ...] = (
     (lambda found, *_: found == "$END", "Close every `{`, `(` and `[`."),
     (_is_text("&", "|"), "Write `and`, `or` and `not`. Select bits with `NAME[7:0]`."),
+    (_is_text("^", "~", "%"), "Of numbers there are `+`, `-`, `<<` and `>>`. Two flags differ if `a != b`."),
+    (_is_text("?"), "Write `A if CONDITION else B`."),
     (_is_text("!"), "Write `and`, `or` and `not`."),
     (_is_text("'"), "Write constants as 255 or 0xFF, without a width."),
     (
@@ -257,6 +259,22 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "Write `concat(a, b)`, the highest bits first.",
     ),
     (_is_text("buffered"), "Write it last, for an external stream: stream NAME of 8 bits buffered."),
+    (
+        lambda _found, text, _before, there: "ACTIONS" in there and text in {"outputs", "output"},
+        "An output is not declared: its action names it, `stream x.data as NAME`.",
+    ),
+    (
+        lambda _found, text, _before, there: (
+            "ACTIONS" in there and text in {"registers", "register", "reg", "state"}
+        ),
+        "A register is a number that an action stores: `store FORMULA width 16 as NAME`.",
+    ),
+    (
+        lambda _found, text, _before, there: (
+            "ACTIONS" in there and text in {"let", "wire", "define", "assign"}
+        ),
+        "A formula has no name: write it where it is used, or `store` it one cycle before.",
+    ),
     (
         _has("COUNTS", "TARGETS", "ACTIONS"),
         (
@@ -280,9 +298,14 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         ),
     ),
     (
+        lambda _found, text, _before, there: text == "signed" and "STREAM" in there,
+        "Write it after the width: `stream NAME of 8 bits signed`.",
+    ),
+    (
         _has("FLAG", "NUMBER", "STREAM"),
         "An input is `stream NAME of 8 bits`, `flag NAME` or `number NAME of 8 bits`.",
     ),
+    (_only("SUM"), "A count begins with `sum`: `sum x.valid`, or `LABEL: sum x.valid`."),
     (_only("MAX", "MIN", "SUM"), "Write `emit sum x.data`, or `stream x.data` for the samples themselves."),
     (
         lambda found, _text, _before, there: (
@@ -291,12 +314,115 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "Write it before the number: `at least 3`, `NAME: at least 3`, or `NAME: 3`.",
     ),
     (
+        lambda _found, text, _before, there: text == "in" and "OR" in there,
+        "Write `n == 1 or n == 2`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "TO" and "AS" in there,
+        "Name what the action drives: `as NAME`.",
+    ),
+    (
+        lambda _found, text, _before, there: text in {"when", "if"} and "WHILE" in there,
+        "Write `while CONDITION` after the sum.",
+    ),
+    (
+        lambda _found, text, _before, there: text in {"when", "if"} and there >= {"LSQB", "SEMICOLON"},
+        "An action has no condition: write it in its count, after `while`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "EQUAL" and {"AS", "IN"} <= there,
+        "Write the value before the name: `store 1 as NAME`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "EQUAL" and "WINS" in there,
+        "A flag has one bit, which `set` makes 1. For a number write `store 1 as NAME`.",
+    ),
+    (_has("ELSE"), "Write `A if CONDITION else B`."),
+    (
+        lambda found, _text, _before, there: (
+            found == "RELATION" and {"AND", "WIDTH"} <= there and not there & {"OVER", "WHILE"}
+        ),
+        "Compare two values at a time: `3 <= n and n < 5`.",
+    ),
+    (
+        lambda found, _text, _before, there: (
+            (found in {"AND", "OR"} and "OVER" in there)
+            or (found in {"AND", "OR", "RELATION"} and there == {"RPAR", "PLUS", "MINUS"})
+        ),
+        "A sum has no conditions: write them after `while`, `sum 1 while a and b`.",
+    ),
+    (
         lambda found, _text, _before, there: found == "RELATION" and bool(there & _CLAUSES),
         "A count has no comparison: write its target in `targets`, and its conditions after `while`.",
     ),
     (
+        lambda found, _text, _before, there: (
+            found == "WHILE"
+            and ("AS" in there or "WINS" in there or there == {"LSQB", "RBRACE", "SEMICOLON"})
+        ),
+        "An action has no condition: write it in its count, or `store A if CONDITION else B as NAME`.",
+    ),
+    (
+        lambda found, _text, _before, there: (
+            found == "TO" and there >= {"RELATION", "WIDTH"} and "AS" not in there
+        ),
+        f"Write `to TARGET` before `while`. {_ORDER}",
+    ),
+    (
         lambda found, _text, _before, there: found in _CLAUSES and bool(there & {*_CLAUSES, "SEMICOLON"}),
         _ORDER,
+    ),
+    (
+        lambda found, _text, _before, there: found == "WITH" and "LAST" in there,
+        "Write the end of a packet as a condition: `stream x.data last x.last`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "LAST" and "WITH" in there,
+        "Write `stream NAME of 8 bits with last`, or `with last and keep`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "SIGNED" and there == {"RBRACE", "SEMICOLON"},
+        "Numbers have no sign: declare a stream, `stream NAME of 8 bits signed`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "SIGNED" and {"AS", "IN"} <= there,
+        "A stored number has no sign: remove `signed`.",
+    ),
+    (_only("MODULO"), "Write `advance NAME modulo 8`: it goes up by 1, from 0 to 7, and starts again."),
+    (
+        lambda found, _text, _before, there: found == "LSQB" and there == {"NAME"},
+        "Write the range after the name: `NAME[1 to 4]`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "RSQB" and "TO" in there,
+        "Write the first and the last element: `NAME[1 to 4]`.",
+    ),
+    (_only("LBRACE", "LPAR"), "A module is `module NAME {...}`, or `module NAME (PARAMETER = 4) {...}`."),
+    (
+        lambda found, _text, _before, there: found in {"OR", "AND", "COMMA"} and there == {"COLON", "LSQB"},
+        "An action has one count: write one action for each, `on a: pulse p; on b: pulse q`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "DOT" and there == {"COLON", "LSQB"},
+        "An action belongs to a count: `LABEL: sum x.valid over cycles while x.last`, and `on LABEL: pulse p`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "LBRACE" and "COLON" in there and there != {"COLON"},
+        "Items have no brackets: write `on LABEL:`, or `for k = 0 to 3:`, before each.",
+    ),
+    (
+        lambda found, _text, _before, there: (
+            found == "EQUAL" and {"COLON", "LSQB"} <= there and "RELATION" not in there
+        ),
+        "Write a colon after the name: `NAME: 20`, `LABEL: sum x.valid`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "COMMA" and "SEMICOLON" in there,
+        "Put `;` between two items.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "UNTIL" and "SEMICOLON" in there,
+        "`until` belongs to `by turns until last`. Let a count `set` and `clear` a flag, and write `while FLAG`.",
     ),
     (_only("LAST"), "Write `until last`, `with last` or `with last and keep`."),
     (
@@ -362,6 +488,10 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "Put `;` between two items.",
     ),
     (
+        lambda found, _text, before, there: there == {"COLON"} and found == "RBRACE" and before == "]",
+        "Write a colon and the values: `NAME[0 to 7]: 0` in `tables`, `NAME[k]: sum x` in `counts`.",
+    ),
+    (
         lambda found, _text, _before, there: there == {"COLON"} and found == "RBRACE",
         "A count begins with `sum`: `sum x.valid`, or `LABEL: sum x.valid`.",
     ),
@@ -375,10 +505,18 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "Write the range after the name: `NAME[i].valid (i = 1 to 4)`. Bits, `NAME[7:0]`, are for formulas only.",
     ),
     (_only("EQUAL"), "Write `(i = 1 to 4)`."),
+    (
+        lambda found, _text, _before, there: found == "INTEGER" and there == {"CYCLES"},
+        "Write `over cycles`, and the number in `targets`.",
+    ),
     (_only("CYCLES"), "Write `over cycles`."),
     (_only("STRING"), 'Write the name of the file in quotation marks: import "a.ca";'),
     (_only("AS", "WIDTH", "IN"), "Give it a name: `store x.data as NAME`."),
     (_only("AS", "LPAR"), "Give the instance a name: `use MODULE as NAME;`."),
+    (
+        lambda found, _text, _before, there: found == "INTEGER" and there == {"LPAR", "NAME"},
+        "Name the target: `targets: { NAME: 20 }`, and `to NAME` in the count.",
+    ),
     (
         lambda _found, _text, _before, there: there == {"LPAR", "NAME"},
         "Name a target, or write a formula in brackets.",

@@ -223,6 +223,123 @@ def test_jitter_buffer(chance):
     assert sum(valid[:first]) >= 8
 
 
+def stutter(chance, often, length=CYCLES):
+    """Return the bits of a valid or a ready that is 1 in a share of the cycles."""
+    return [int(chance.random() < often) for _ in range(length)]
+
+
+def moved(shown, valid, data, stream):
+    """Return the samples that a stream of inputs passes to the datapath."""
+    steps = zip(valid, data, shown, strict=True)
+    return [sample for is_valid, sample, each in steps if is_valid and each[f"{stream}_ready_o"]]
+
+
+def received(shown, ready, stream, field="data"):
+    """Return what the receiver of a stream takes."""
+    steps = zip(ready, shown, strict=True)
+    return [each[f"{stream}_{field}_o"] for takes, each in steps if takes and each[f"{stream}_valid_o"]]
+
+
+@pytest.mark.parametrize("often", [0.5, 1])
+def test_class_table(chance, often):
+    table = [chance.randrange(16) for _ in range(64)]
+    later, idle = [0] * 64, [0] * CYCLES
+    classes = [*later, *(chance.randrange(64) for _ in range(CYCLES))]
+    valid, ready = [*later, *stutter(chance, 0.9)], [*later, *stutter(chance, often)]
+    shown = play(
+        "class_table",
+        class_table_ports_load_i=[*[1] * 64, *idle],
+        class_table_ports_address_i=[*range(64), *idle],
+        class_table_ports_word_i=[*table, *idle],
+        class_valid_i=valid,
+        class_data_i=classes,
+        class_table_port_ready_i=ready,
+    )
+    asked, got = moved(shown, valid, classes, "class"), received(shown, ready, "class_table_port")
+    assert got == [table[each] for each in asked][: len(got)]
+    assert len(asked) - 2 <= len(got) > 0.8 * often * CYCLES
+
+
+def test_checksum(chance):
+    def checksum(words):
+        total = sum(words)
+        while total >> 16:
+            total = (total & 0xFFFF) + (total >> 16)
+        return 0xFFFF - total
+
+    steps = packets(chance, 9, [0, 1, 0x8000, 0xFFFE, 0xFFFF])
+    shown = play("checksum", **ports_of_stream([*steps, (0, 0, 0)]))
+    expected = [checksum(each) for each in split(steps)]
+    assert [each["checksum_result_o"] for each in shown if each["checksum_done_o"]] == expected
+    assert {0, 0xFFFF} & set(expected)
+
+
+@pytest.mark.parametrize(("comes", "goes"), [(1, 1), (0.3, 1), (1, 0.2)])
+def test_ping_pong(chance, comes, goes):
+    """Bytes leave in their order, the last of each image marked. An image begins to leave when it is whole."""
+    length = 3 * CYCLES
+    data = [chance.randrange(256) for _ in range(length)]
+    valid, ready = stutter(chance, comes, length), stutter(chance, goes, length)
+    shown = play("ping_pong", x_valid_i=valid, x_data_i=data, sender_out_ready_i=ready)
+    taken, got = moved(shown, valid, data, "x"), received(shown, ready, "sender_out")
+    assert got == taken[: len(got)]
+    assert received(shown, ready, "sender_out", "last") == [
+        int(place % 32 == 31) for place in range(len(got))
+    ]
+    assert len(got) > 32
+    assert len(taken) - len(got) <= 64 + 3
+    begins = next(cycle for cycle, each in enumerate(shown) if each["sender_out_valid_o"])
+    assert len(moved(shown[:begins], valid[:begins], data[:begins], "x")) >= 32
+
+
+def test_demultiplexer(chance):
+    steps = packets(chance, 6, range(256))
+    shown = play("demultiplexer", **ports_of_stream([*steps, (0, 0, 0)]))
+    for port in range(4):
+        got = [
+            (each[f"demultiplexer_out_{port}_data_o"], each[f"demultiplexer_out_{port}_last_o"])
+            for each in shown
+            if each[f"demultiplexer_out_{port}_valid_o"]
+        ]
+        whole = [each for each in split(steps) if each[0] >> 6 == port]
+        expected = [(data, int(place == len(each) - 1)) for each in whole for place, data in enumerate(each)]
+        assert got == expected
+        assert len(whole) > 5
+
+
+def test_starvation(chance):
+    ones = [1] * 80
+    both = play("starvation", high_valid_i=ones, low_valid_i=ones, high_data_i=[1] * 80, low_data_i=[2] * 80)
+    assert beats(both, "joined_out")[:10] == [1, 1, 1, 1, 2, 1, 1, 1, 1, 2]
+    data, ready = [cycle & 127 for cycle in range(CYCLES)], stutter(chance, 0.8)
+    highs, lows = stutter(chance, 0.6), stutter(chance, 0.3)
+    high, low = data, [128 + each for each in data]
+    shown = play(
+        "starvation",
+        high_valid_i=highs,
+        low_valid_i=lows,
+        high_data_i=high,
+        low_data_i=low,
+        joined_out_ready_i=ready,
+    )
+    got = received(shown, ready, "joined_out")
+    for bit, taken in enumerate((moved(shown, highs, high, "high"), moved(shown, lows, low, "low"))):
+        mine = [each for each in got if each >> 7 == bit]
+        assert mine == taken[: len(mine)]
+        assert len(taken) - 3 <= len(mine) > 40
+    passed, most = 0, 0
+    for waits, is_high, each in zip(lows, highs, shown, strict=True):
+        passed = 0 if waits and each["low_ready_o"] else passed + (waits and is_high and each["high_ready_o"])
+        most = max(most, passed)
+    assert most == 4
+
+
+def test_delay_line(chance):
+    data = [chance.randrange(256) for _ in range(CYCLES)]
+    shown = play("delay_line", x_i=data)
+    assert [each["delay_line_y_o"] for each in shown] == [*[0] * 16, *data[:-16]]
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_no_module_has_a_warning(path):
     assert parse_text(path.read_text(encoding="utf-8"), path.name).warnings == ()

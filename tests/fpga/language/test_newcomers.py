@@ -12,6 +12,9 @@ M = "module m { "
 A = "inputs: { stream a of 8 bits; stream b of 8 bits } "
 X = "inputs: { stream x of 2 lanes of 8 bits; number n of 4 bits; flag f[1 to 3] } "
 W = "inputs: { stream x of 8 bits; number n of 4 bits } memory w: 16 of 8 bits; counts: { c: sum x.valid over cycles } targets: { 1 } "
+N = "module m { inputs: { stream x of 8 bits with last; number n of 6 bits; flag a; flag b } "
+C = N + "counts: { c: sum x.valid } targets: { 1 } "
+D = N + "counts: { c: sum x.valid; d: sum a over cycles } targets: { 1; 1 } "
 CASES = [
     (M + "counts: { sum a.valid + b.valid by turn } targets: { 1 } }", 1, 47, "unexpected `turn`", "Write `by turns` or `by priority`."),
     (M + "counts: { sum a.valid + b.valid over cycles by turns } targets: { 1 } }", 1, 56, "unexpected `by`", "The order in a count is: terms, `by`, `over cycles`, `at most`, `to`,"),
@@ -152,6 +155,57 @@ CASES = [
     (M + "memory w: N of 8 bits; counts: { sum x } targets: { 1 } actions: { store N in w[0] } }", 1, 22, "`N` is not a number that is known here", "Declare it: module NAME (N = 16)."),
     (M + W + "actions: { write x.data in w[n] } }", 1, 152, "unexpected `write`; expected `advance`, `clear`, `emit`, `for`, `merge`, `on`, `pulse`, `}`, `read`, `set`, `store` or `stream`", "An action is `stream`, `merge`, `emit`, `store`, `pulse`, `set`, `clear`, `advance` or `read`; its condition belongs in its count: `on COUNT: pulse done`."),
     (M + W + "actions: { on c: read w[n] as y; on c: store y in w } }", 1, 193, "unexpected `}`; expected `[`", "Write an address after the memory: `MEMORY[ADDRESS]`."),
+    # tables, checksums, buffers and queues
+    (N + "counts: { c: sum x.valid while a to one } targets: { one: 1 } }", 1, 122, "unexpected `to`; expected `and`, a shift, `or`, `}`, a comparison, `;` or `width`", "Write `to TARGET` before `while`. The order in a count is: terms, `by`, `over cycles`, `at most`, `to`, `while`, `width`."),
+    (N + "counts: { c: sum x.valid over cycles to never } targets: { 1 } }", 1, 129, "`m` has no target `never`", "Declare it: `targets: { none: never }`, and write `to none`."),
+    (N + "counts: { c: sum x.valid over cycles to 1 } targets: { 1 } }", 1, 129, "unexpected `1`; expected `(` or a name", "Name the target: `targets: { NAME: 20 }`, and `to NAME` in the count."),
+    (N + "counts: { c: sum x.valid while x.first } targets: { 1 } }", 1, 120, "there is no module `x`", "`x` is an input. Of a stream there are x.valid, x.data, x.last, x.keep."),
+    (C + "let good = n + 1; }", 1, 131, "unexpected `let`; expected `actions`, `always`, `assume`, `counts`, `inputs`, `memory`, `never`, `}`, `tables` or `targets`", "A formula has no name: write it where it is used, or `store` it one cycle before."),
+    (N + "registers: { acc: 16 bits } counts: { c: sum x.valid } targets: { 1 } }", 1, 89, "unexpected `registers`; expected `actions`, `always`, `assume`, `counts`, `inputs`, `memory`, `never`, `}`, `tables` or `targets`", "A register is a number that an action stores: `store FORMULA width 16 as NAME`."),
+    (D + "actions: { on c or d: pulse p } }", 1, 172, "unexpected `or`; expected `:` or `[`", "An action has one count: write one action for each, `on a: pulse p; on b: pulse q`."),
+    (D + "actions: { on c, d: pulse p } }", 1, 171, "unexpected `,`; expected `:` or `[`", "An action has one count: write one action for each, `on a: pulse p; on b: pulse q`."),
+    (D + "actions: { on c: pulse p, set q } }", 1, 180, "unexpected `,`; expected `[`, `}` or `;`", "Put `;` between two items."),
+    (D + "actions: { on c { pulse p } } }", 1, 172, "unexpected `{`; expected `:` or `[`", "Items have no brackets: write `on LABEL:`, or `for k = 0 to 3:`, before each."),
+    (C + "actions: { store x.data signed as prev } }", 1, 155, "unexpected `signed`; expected `as`, `in` or `width`", "A stored number has no sign: remove `signed`."),
+    (C + "actions: { store acc + x.data as acc } }", 1, 142, "the width of `m.acc` depends on itself", "Write it before `as`, for example `width 16`."),
+    (C + "actions: { store acc ^ x.data width 8 as acc } }", 1, 152, "unexpected character `^`", "Of numbers there are `+`, `-`, `<<` and `>>`. Two flags differ if `a != b`."),
+    (C + "actions: { store x.data as acc; clear acc } }", 1, 169, "`acc` is neither a count nor a flag that `m` sets", "Write `store 0 as acc by priority`."),
+    (C + "actions: { store x.data while a as acc } }", 1, 155, "unexpected `while`; expected `and`, `as`, `if`, `in`, a shift, `or`, a comparison or `width`", "An action has no condition: write it in its count, or `store A if CONDITION else B as NAME`."),
+    (C + "actions: { store x.data if a as acc } }", 1, 160, "unexpected `as`; expected `else` or `or`", "Write `A if CONDITION else B`."),
+    (C + "actions: { store a ? x.data : 0 as acc } }", 1, 150, "unexpected character `?`", "Write `A if CONDITION else B`."),
+    (N + "counts: { c: sum x.valid over 8 cycles } targets: { 1 } }", 1, 119, "unexpected `8`; expected `cycles`", "Write `over cycles`, and the number in `targets`."),
+    (C + "actions: { advance k } }", 1, 152, "unexpected `}`; expected `modulo`", "Write `advance NAME modulo 8`: it goes up by 1, from 0 to 7, and starts again."),
+    (C + "actions: { stream x.data with last } }", 1, 156, "unexpected `with`; expected `as`, `,`, `last`, `}`, `;`, `signed`, `unsigned` or `width`", "Write the end of a packet as a condition: `stream x.data last x.last`."),
+    (N + "counts: { c: sum a and b } targets: { 1 } }", 1, 108, "unexpected `and`; expected `at most`, `by`, `(`, `over`, `}`, `;`, `to`, `while` or `width`", "A sum has no conditions: write them after `while`, `sum 1 while a and b`."),
+    (N + "counts: { for k = 0 to 3 { to[k]: sum x.valid } } targets: { 1 } }", 1, 114, "unexpected `{`; expected `:`", "Items have no brackets: write `on LABEL:`, or `for k = 0 to 3:`, before each."),
+    (N + "counts: { c: sum x.valid while not a until b } targets: { 1 } }", 1, 126, "unexpected `until`; expected `and`, `.`, `(`, `[`, a shift, `or`, `}`, a comparison, `;` or `width`", "`until` belongs to `by turns until last`. Let a count `set` and `clear` a flag, and write `while FLAG`."),
+    (C + "actions: { on x.last: pulse p } }", 1, 146, "unexpected `.`; expected `:` or `[`", "An action belongs to a count: `LABEL: sum x.valid over cycles while x.last`, and `on LABEL: pulse p`."),
+    (N + "counts: { c: a } targets: { 1 } actions: { pulse p } }", 1, 102, "unexpected `a`; expected `sum`", "A count begins with `sum`: `sum x.valid`, or `LABEL: sum x.valid`."),
+    (N + "counts: { c: count a over cycles } targets: { 1 } actions: { pulse p } }", 1, 102, "unexpected `count`; expected `sum`", "A count begins with `sum`: `sum x.valid`, or `LABEL: sum x.valid`."),
+    (N + "outputs: { stream y of 8 bits } counts: { c: sum x.valid } targets: { 1 } }", 1, 89, "unexpected `outputs`; expected `actions`, `always`, `assume`, `counts`, `inputs`, `memory`, `never`, `}`, `tables` or `targets`", "An output is not declared: its action names it, `stream x.data as NAME`."),
+    (N + "tables: { t[0 to 63] } counts: { c: sum x.valid } targets: { 1 } }", 1, 110, "unexpected `}`; expected `:`", "Write a colon and the values: `NAME[0 to 7]: 0` in `tables`, `NAME[k]: sum x` in `counts`."),
+    (N + "counts: { c: sum x.valid while x.data in (1, 2) } targets: { 1 } }", 1, 127, "unexpected `in`; expected `or`, `}`, `;` or `width`", "Write `n == 1 or n == 2`."),
+    (N + "counts: { c: sum x.valid while 3 <= n < 5 } targets: { 1 } }", 1, 127, "unexpected `<`; expected `and`, a shift, `or`, `}`, `;` or `width`", "Compare two values at a time: `3 <= n and n < 5`."),
+    (N + "counts: { c: sum (a and b) over cycles } targets: { 1 } }", 1, 109, "unexpected `and`; expected `)`", "A sum has no conditions: write them after `while`, `sum 1 while a and b`."),
+    (N + "counts: { c: sum a over cycles } targets: { top: 20, low: 5 } }", 1, 140, "unexpected `,`; expected `carry`, `}`, `;` or `width`", "Put `;` between two items."),
+    (N + "counts: { c: sum a over cycles } targets: { top = 20 } }", 1, 137, "unexpected `=`; expected `carry`, `:`, `.`, `[`, `}`, `;` or `width`", "Write a colon after the name: `NAME: 20`, `LABEL: sum x.valid`."),
+    (N + "counts: { c = sum a over cycles } targets: { 20 } }", 1, 101, "unexpected `=`; expected `:` or `[`", "Write a colon after the name: `NAME: 20`, `LABEL: sum x.valid`."),
+    (M + "inputs: { number n of 8 bits signed } counts: { c: sum n } targets: { 1 } }", 1, 41, "unexpected `signed`; expected `}` or `;`", "Numbers have no sign: declare a stream, `stream NAME of 8 bits signed`."),
+    (M + "inputs: { signed stream n of 8 bits } counts: { c: sum n.valid } targets: { 1 } }", 1, 22, "unexpected `signed`; expected `flag`, `number`, `}` or `stream`", "Write it after the width: `stream NAME of 8 bits signed`."),
+    (M + "inputs: { stream n of 8 bits last } counts: { c: sum n.valid } targets: { 1 } }", 1, 41, "unexpected `last`; expected `buffered`, `}`, `;`, `signed` or `with`", "Write `stream NAME of 8 bits with last`, or `with last and keep`."),
+    (M + "inputs: { stream[4] n of 8 bits } counts: { c: sum n.valid } targets: { 1 } }", 1, 28, "unexpected `[`; expected a name", "Write the range after the name: `NAME[1 to 4]`."),
+    (M + "inputs: { flag n[4] } counts: { c: sum n[1] } targets: { 1 } }", 1, 30, "unexpected `]`; expected `to`", "Write the first and the last element: `NAME[1 to 4]`."),
+    ("module m; counts: { c: sum n.valid } targets: { 1 }", 1, 9, "unexpected `;`; expected `{` or `(`", "A module is `module NAME {...}`, or `module NAME (PARAMETER = 4) {...}`."),
+    (M + "inputs: { stream x of 8 bits } counts: { look: sum x.valid; send: sum found } targets: { 1 } actions: { on look: set found wins; on send: clear found } }", 1, 72, "`send` triggers itself: it counts `found`, which its action drives", "Write `sum 1 while found`, or use another count for the action."),
+    (N + "counts: { c: sum x.valid when a } targets: { 1 } }", 1, 114, "unexpected `when`; expected `at most`, `by`, `.`, `(`, `[`, `over`, `}`, `;`, `to`, `while` or `width`", "Write `while CONDITION` after the sum."),
+    (N + "counts: { c: sum x.valid if a } targets: { 1 } }", 1, 114, "unexpected `if`; expected `at most`, `by`, `(`, `over`, `}`, `;`, `to`, `while` or `width`", "Write `while CONDITION` after the sum."),
+    (C + "actions: { pulse p when a } }", 1, 150, "unexpected `when`; expected `[`, `}` or `;`", "An action has no condition: write it in its count, after `while`."),
+    (C + "actions: { pulse p while a } }", 1, 150, "unexpected `while`; expected `[`, `}` or `;`", "An action has no condition: write it in its count, or `store A if CONDITION else B as NAME`."),
+    (C + "actions: { store 1 to k } }", 1, 150, "unexpected `to`; expected `and`, `as`, `if`, `in`, a shift, `or`, a comparison or `width`", "Name what the action drives: `as NAME`."),
+    (C + "actions: { stream x.data to k } }", 1, 156, "unexpected `to`; expected `and`, `as`, `,`, `.`, `if`, `last`, `(`, a shift, `or`, `}`, a comparison, `;`, `signed`, `unsigned` or `width`", "Name what the action drives: `as NAME`."),
+    (C + "actions: { store k = 1 } }", 1, 150, "unexpected `=`; expected `and`, `as`, `.`, `if`, `in`, `(`, `[`, a shift, `or`, a comparison or `width`", "Write the value before the name: `store 1 as NAME`."),
+    (C + "actions: { set k = 1 } }", 1, 148, "unexpected `=`; expected `[`, `}`, `;` or `wins`", "A flag has one bit, which `set` makes 1. For a number write `store 1 as NAME`."),
+    (N + "counts: { c: sum (a == b) } targets: { 1 } }", 1, 109, "unexpected `==`; expected `)`", "A sum has no conditions: write them after `while`, `sum 1 while a and b`."),
 ]  # fmt: skip
 
 
