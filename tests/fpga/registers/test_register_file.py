@@ -108,7 +108,7 @@ class Transaction:
 
 @dataclass
 class Seen:
-    """What a register file does in a transaction."""
+    """The behaviour of a register file in a transaction."""
 
     answer: tuple
     acts: list = field(default_factory=list)
