@@ -15,6 +15,7 @@ from pathlib import Path
 
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import ports_of
+from fpga.count_action.verilog.text import fold_line
 from fpga.registers.axi_stream import OUTPUT_BLOCK, axi_stream_parts
 from fpga.registers.model import Access, BlockPin, PortBits, Register, RegisterMap
 from fpga.registers.register_blocks import (
@@ -91,7 +92,7 @@ class Top:
                 line
                 for lines in map(list, blocks)
                 if lines
-                for line in ("", *(f"  {each}" for each in lines))
+                for line in ("", *(part for each in lines for part in fold_line(each)))
             ),
             "",
             "endmodule",

@@ -64,12 +64,17 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
     if count.order:
         return
     name, reset = quote(count.name), target.reset
-    if len(streams) + count.constant > reset and not target.at_least:
-        first = ", ".join(
-            f"{describe_ref(ref)}[{ref.index}].valid" for ref in streams[: reset - count.constant + 1]
-        )
+    others = {
+        stream_of(term)
+        for other in module.counts
+        if other is not count and other.kind is CountKind.LEVEL
+        for term in other.counted
+    }
+    own = [ref for ref in streams if stream_of(ref) not in others]  # the others may leave (R26)
+    if len(own) + count.constant > reset and not target.at_least:
+        first = ", ".join(_describe_stream(graph, ref) for ref in own[: reset - count.constant + 1])
         message = (
-            f"level count {name} never fires again once {first} are 1 together: the sum is above its target"
+            f"level count {name} never fires again once beats of {first} wait together: the sum is above its target"
             f" {reset}, and waiting beats stay (R7)"
         )
         yield make_diagnostic(count.at, message, "Count all of them (raise the target), or write `at least`.")
@@ -87,13 +92,23 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
         yield make_diagnostic(count.at, message, f"Set the target to {len(streams) + count.constant}.")
 
 
+def _describe_stream(graph: Graph, ref: Ref) -> str:
+    """Return a stream in the syntax of the language; where several have its name, with its bit."""
+    return describe_ref(ref) + (f" (bit {ref.index})" if graph.source(ref).size > 1 else "")
+
+
 def _find_greedy_rivals(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    """Yield level counts that never fire, because another one takes every beat of a stream first (R26)."""
+    """Yield level counts that never fire, because another one takes every beat of a stream first (R26).
+
+    What else they count does not reach their targets.
+    """
     for other in graph.rivals(module, count):
         taken = {stream_of(each) for each in other.terms}
         always = not other.gate and not other.order and other.aim is None and not other.constant
-        target = module.target(other.target)
-        if always and len(taken) == len(other.terms) == 1 and target.reset == 1 and not count.order:
+        takes_all = always and len(taken) == len(other.terms) == 1 and module.target(other.target).reset == 1
+        rest = max_increment(graph, count) - len(taken)
+        least = 1 if count.aim is not None else module.target(count.target).reset
+        if takes_all and not count.order and rest < least:
             message = (
                 f"level count {quote(count.name)} never fires: {quote(other.name)} precedes it and takes every beat of"
                 f" {quote(describe_ref(other.terms[0]))} (R26)"

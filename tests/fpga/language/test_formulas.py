@@ -278,7 +278,7 @@ BOTH = "sum x[i].valid (i = 1 to 2)"
 @pytest.mark.parametrize(
     ("count", "target", "action", "messages"),
     [
-        (BOTH, "1", SEND_BOTH, ["never fires again once x[0].valid, x[1].valid are 1 together"]),
+        (BOTH, "1", SEND_BOTH, ["never fires again once beats of x (bit 0), x (bit 1) wait together"]),
         (BOTH, "at least 1", SEND_BOTH, ["fires with 1 of 2 beats"]),
         (BOTH, "at least 1", "pulse p", []),
         (BOTH, "2", SEND_BOTH, []),
@@ -319,3 +319,22 @@ def test_a_count_that_another_leaves_nothing(first, warned):
       actions: {{ on a: stream x.data as high; on b: stream x.data as low }} }}"""
     messages = [each.message for each in parse_text(text).warnings]
     assert any("`b` never fires: `a` precedes it" in each for each in messages) == warned
+
+
+@pytest.mark.parametrize(
+    ("second", "warned"),
+    [
+        ("sum x.valid to one", True),
+        ("sum x.valid + y.valid to two", True),
+        ("sum x.valid + y.valid to one", False),
+        ("sum x.valid + f to one", False),
+        ("sum 1 + x.valid to one", False),
+    ],
+)
+def test_a_count_that_reaches_its_target_without_the_beats_that_another_takes(second, warned):
+    text = f"""module m {{ inputs: {{ stream x of 8 bits; stream y of 8 bits; flag f }}
+      counts: {{ a: sum x.valid to one; b: {second} }} targets: {{ one: 1; two: 2 }}
+      actions: {{ on a: set g; on b: clear g }} }}"""
+    messages = [each.message for each in parse_text(text).warnings]
+    assert any("`b` never fires: `a` precedes it" in each for each in messages) == warned
+    assert not any("never fires again" in each or "in one cycle" in each for each in messages)
