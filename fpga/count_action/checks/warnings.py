@@ -10,6 +10,7 @@ from fpga.count_action.diagnostics import Diagnostics, make_diagnostic, quote
 from fpga.count_action.expressions import LOGICAL, leaves
 from fpga.count_action.graph import Graph, can_stall, find_cycle, signals_read_by, stream_of
 from fpga.count_action.model import (
+    Action,
     ActionKind,
     Count,
     CountKind,
@@ -37,6 +38,7 @@ def find_possible_mistakes(graph: Graph) -> Diagnostics:
     yield from _find_unused(graph)
     yield from _find_endless_triggers(graph)
     yield from _find_idle_clears(graph)
+    yield from _find_lost_stores(graph)
     for kind in KINDS.values():
         yield from kind.find_mistakes(graph)
 
@@ -214,3 +216,18 @@ def _find_idle_clears(graph: Graph) -> Diagnostics:
             if graph.datapath.module(owner).count(name).kind is CountKind.LEVEL:
                 message = f"{quote(f'{owner}.{name}')} is a level count, which keeps nothing: clearing it has no effect"
                 yield make_diagnostic(action.at, message, "Remove it, or write `over cycles` in the count.")
+
+
+def _find_lost_stores(graph: Graph) -> Diagnostics:
+    """Yield stores by priority that always lose, because one on the same count precedes them (R18, R25)."""
+    for module in graph.datapath.modules:
+        firsts: dict[tuple[str, str, str], Action] = {}
+        for action in module.actions:
+            if not action.ranked:
+                continue
+            first = firsts.setdefault((action.output, action.memory, action.on), action)
+            if first is not action:
+                name = quote(action.output or action.memory)
+                message = f"this store in {name} is always lost: one on the same count {quote(action.on)} precedes it"
+                hint = "Remove one, or use a count of its own."
+                yield make_diagnostic(action.at, message, hint)

@@ -322,6 +322,26 @@ def test_a_count_that_another_leaves_nothing(first, warned):
 
 
 @pytest.mark.parametrize(
+    ("stores", "lost"),
+    [
+        ("on a: store 1 as k by priority; on b: store 0 as k by priority", []),
+        ("on a: store 1 as k by priority; on a: store 0 as k by priority", ["k"]),
+        ("on a: store 1 in w[1] by priority; on b: store 1 in w[2] by priority", []),
+        ("for i = 0 to 1: on a: store i in w[i] by priority", ["w"]),
+        ("on a: store 1 in w[1] by priority; on a: store 1 in v[2] by priority", []),
+    ],
+)
+def test_a_store_that_another_one_on_its_count_precedes(stores, lost):
+    text = f"""module m {{ inputs: {{ flag f; flag g }} memory w: 4 of 4 bits; memory v: 4 of 4 bits;
+      counts: {{ a: sum f; b: sum g }} targets: {{ 1 }}
+      actions: {{ on a: read w[0] as word; on a: read v[0] as other; {stores} }} }}"""
+    messages = [each.message for each in parse_text(text).warnings]
+    assert messages == [
+        f"this store in `{name}` is always lost: one on the same count `a` precedes it" for name in lost
+    ]
+
+
+@pytest.mark.parametrize(
     ("second", "warned"),
     [
         ("sum x.valid to one", True),
