@@ -93,10 +93,14 @@ class Datapath:
         `memories` maps `module.memory` to words that are loaded from address 0 on; a reset keeps all other words. The
         datapath stays in reset meanwhile, so that its first cycle has these words and the targets of the layer. If
         the bus fails half-way, nothing counts as loaded, and the datapath stays in reset. Raise ProgramError if there
-        is no such layer, ValueError if words do not fit, and WrongHardware if the hash in the hardware is not that of
-        the program; nothing is written then.
+        is no such layer, ValueError if there is no such memory or words do not fit, and WrongHardware if the hash in
+        the hardware is not that of the program; nothing is written then.
         """
         targets = program.targets(layer)
+        contents = {
+            name: _check_words(_find_memory(program, *_split(name)), name, words, 0)
+            for name, words in (memories or {}).items()
+        }
         identity, digest = self.bus.read32(_ID), self.bus.read32(_HASH)
         if identity not in {each.value for each in Streams}:
             raise WrongHardware(
@@ -113,10 +117,6 @@ class Datapath:
         streams = Streams(identity)
         self._program = None
         self._table = register_map(program.datapath, streams)
-        contents = {
-            name: _check_words(find_memory(program.datapath, *_split(name)), name, words, 0)
-            for name, words in (memories or {}).items()
-        }
         self._restart(program, RESET | HOLD)
         for name, values in contents.items():
             self._load_words(*_split(name), values, 0)
@@ -203,7 +203,9 @@ class Datapath:
         The datapath keeps running meanwhile: stores into the memory in a cycle of a load are lost (R25). Raise
         ValueError, before anything is written, if there is no such memory, or words do not fit.
         """
-        values = _check_words(self._find_memory(module, memory), f"{module}.{memory}", words, start)
+        values = _check_words(
+            _find_memory(self._require_program(), module, memory), f"{module}.{memory}", words, start
+        )
         self._load_words(module, memory, values, start)
 
     def _load_words(self, module: str, memory: str, values: Iterable[int], start: int) -> None:
@@ -220,7 +222,7 @@ class Datapath:
         Stop what stores into the memory first: a word is read only in cycles without a store (R25). Raise ValueError if
         there is no such memory, or it does not have these words.
         """
-        action = self._find_memory(module, memory)
+        action = _find_memory(self._require_program(), module, memory)
         stop = action.words if words is None else start + words
         if not 0 <= start <= stop <= action.words:
             raise ValueError(
@@ -234,12 +236,6 @@ class Datapath:
 
     def _set_address(self, module: str, memory: str, address: int) -> None:
         self.bus.write32(self._table["MEMORY", module, memory, "ADDRESS"].offset, address)
-
-    def _find_memory(self, module: str, memory: str) -> Action:
-        try:
-            return find_memory(self._require_program().datapath, module, memory)
-        except KeyError as error:
-            raise ValueError(f"{error.args[0]}.") from None
 
     def counts(self) -> dict[str, int]:
         """Return the current counts, by `module.count`. They are read one after the other, not in the same cycle."""
@@ -312,6 +308,14 @@ class Datapath:
             before, attempts = high, attempts - 1
             low, high = self.bus.read32(self._table[key].offset), self.bus.read32(upper)
         return high << WORD_BITS | low
+
+
+def _find_memory(program: Program, module: str, memory: str) -> Action:
+    """Return the declaration of a memory. Raise ValueError if there is none."""
+    try:
+        return find_memory(program.datapath, module, memory)
+    except KeyError as error:
+        raise ValueError(f"{error.args[0]}.") from None
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -85,11 +85,11 @@ class _Pins:
 
     def set(self, port: str, value: int) -> None:
         """Set an input to a value. Most values are unchanged, and are skipped for speed."""
+        input_port = self._input_ports[port]
+        value &= (1 << input_port.width) - 1
         if self._inputs[port] == value:
             return
         self._inputs[port] = value
-        input_port = self._input_ports[port]
-        value &= (1 << input_port.width) - 1
         for word in range(input_port.words):
             self._row[0, input_port.column + word] = value >> COLUMN_BITS * word & _COLUMN_MASK
 

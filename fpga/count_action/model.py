@@ -281,7 +281,7 @@ class Action:
     part_of: str = field(default="", metadata=ADDED)
     """Of STORE: the stream whose `last` or kept lanes the number is (R18), or the arbitrating count (R19)."""
     ranked: bool = field(default=False, metadata=ADDED)
-    """Of STORE: others may store the number, too; of those that fire in one cycle the first in the text wins (R18)."""
+    """Of STORE and STORE_WORD: others may store there, too; the first in the text that fires wins (R18, R25)."""
     merges: bool = field(default=False, metadata=ADDED)
     """Of STREAM: the samples are those of the stream that the count selects (R19)."""
     memory: str = field(default="", metadata=ADDED)

@@ -194,19 +194,30 @@ class Meaning:
 
         One of the level counts fires (R26); if there are none, no module of another taker stalls (R7).
         """
-        takers = [
+        takers = self._takers(stream)
+        if any(count.kind is CountKind.LEVEL for _, count in takers):
+            return f"({self._write_taken(takers, stream)})"
+        return " && ".join(dict.fromkeys(f"!stall_{module.name}" for module, _ in takers)) or ALWAYS
+
+    def write_taken_by_others(self, count: Count, stream: Ref) -> str:
+        """Return the condition that a level count other than this one takes a stream (R26)."""
+        return self._write_taken([each for each in self._takers(stream) if each[1] is not count], stream)
+
+    def _takers(self, stream: Ref) -> list[tuple[Module, Count]]:
+        return [
             (module, count)
             for module, count in self.datapath.counts()
             if any(_one_stream(term, stream) for term in count.counted)
         ]
-        fires = [
+
+    def _write_taken(self, takers: Iterable[tuple[Module, Count]], stream: Ref) -> str:
+        """Return the condition that one of the level counts among these takers fires and takes a stream."""
+        fires = (
             f"({self.fire(module, count.name)}{self._selection(count, stream)})"
             for module, count in takers
             if count.kind is CountKind.LEVEL
-        ]
-        if fires:
-            return f"({' || '.join(fires)})"
-        return " && ".join(dict.fromkeys(f"!stall_{module.name}" for module, _ in takers)) or ALWAYS
+        )
+        return " || ".join(fires) or NEVER
 
     def write_enabled(self, count: Count) -> str:
         """Return the condition that a count is enabled."""

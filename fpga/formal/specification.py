@@ -254,6 +254,7 @@ def choice(meaning: Meaning, module: Module, count: Count) -> Check:
         "fire_i": meaning.fire(module, count.name),
         "valid_i": concatenate(meaning.valid(each) for each in count.terms),
         "ready_i": concatenate(meaning.write_accepted(each) for each in count.terms),
+        "others_i": concatenate(f"({meaning.write_taken_by_others(count, each)})" for each in count.terms),
         "last_i": concatenate(lasts) if lasts else f"{len(count.terms)}'d0",
         "turn_i": outputs.get("turn", NEVER),
         "open_i": outputs.get("open", NEVER),

@@ -11,7 +11,6 @@ from fpga.count_action.model import Datapath, Signal, SignalKind
 from fpga.count_action.ports import ends_of_output
 from fpga.registers.register_blocks import (
     Fragment,
-    assign,
     bit_range,
     concatenate,
     cut,
@@ -46,12 +45,12 @@ def _end_in(stream: Signal, end: Signal) -> Fragment:
     if end.name == f"{stream.name}_last":
         port = f"input  wire {prefix}_tlast"
         return Fragment(ports=(port,), body=(f"assign dp_{end.name}_i = {prefix}_tlast;",))
-    lanes = [f"{prefix}_tkeep[{lane * size}]" for lane in range(end.size)]
+    lanes = concatenate(f"{prefix}_tkeep[{lane * size}]" for lane in range(end.size))
     port = f"input  wire [{end.size * size - 1}:0] {prefix}_tkeep"
     spare = [lane * size + byte for lane in range(end.size) for byte in range(1, size)]
     return Fragment(
         ports=(port,),
-        body=tuple(assign([f"dp_{end.name}_i"], lanes)),
+        body=(f"assign dp_{end.name}_i = {lanes};",),
         unused=tuple(f"{prefix}_tkeep[{bit}]" for bit in spare),
     )
 
@@ -62,9 +61,9 @@ def _end_out(stream: str, wire: str, end: str, lanes: int, width: int) -> Fragme
         port = f"output wire m_axis_{stream}_tlast"
         return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tlast = {wire};",))
     size, bits = width // 8, [f"{wire}[{lane}]" if lanes > 1 else wire for lane in range(lanes)]
-    bytes_of_lanes = [each for each in bits for _ in range(size)]
+    bytes_of_lanes = concatenate(each for each in bits for _ in range(size))
     port = f"output wire [{lanes * size - 1}:0] m_axis_{stream}_tkeep"
-    return Fragment(ports=(port,), body=tuple(assign([f"m_axis_{stream}_tkeep"], bytes_of_lanes)))
+    return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tkeep = {bytes_of_lanes};",))
 
 
 def _round_up_to_bytes(bits: int) -> int:

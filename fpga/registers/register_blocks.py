@@ -7,16 +7,13 @@ its pins. The portal for streams consists of two such blocks, `source` and `sink
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from fpga.registers.model import Register
 from fpga.registers.register_list import FIFO_DEPTH
 from fpga.registers.text import HELD, RESET_SIGNAL
-
-_LINE = 110
-"""Longest line of an assignment in a top, which indents it by two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +65,6 @@ def list_omitted_bits(wire: str, whole: int, width: int) -> tuple[str, ...]:
 def concatenate(wires: Iterable[str]) -> str:
     """Return the concatenation of wires, the first in the lowest bits."""
     return f"{{{', '.join(reversed(list(wires)))}}}"
-
-
-def assign(targets: Sequence[str], values: Sequence[str]) -> Iterator[str]:
-    """Yield the assignment of concatenated wires, the first lowest. A long one has a line for each wire."""
-    left, right = (each[0] if len(each) == 1 else concatenate(each) for each in (targets, values))
-    line = f"assign {left} = {right};"
-    if len(line) <= _LINE:
-        yield line
-    else:
-        yield from line.replace("{", "{\n  ").replace(", ", ",\n  ").replace("}", "\n}").split("\n")
 
 
 def instance(block: str, name: str, ports: Mapping[str, str], **parameters: int) -> Iterator[str]:

@@ -8,13 +8,14 @@ datapath, and `REGISTER_i`, `REGISTER_o` those of the register file.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import ports_of
+from fpga.count_action.verilog.text import fold_line
 from fpga.hdl.design import find_instances
 from fpga.registers.axi_stream import OUTPUT_BLOCK, axi_stream_parts
 from fpga.registers.model import Access, BlockPin, PortBits, Register, RegisterMap
@@ -22,8 +23,8 @@ from fpga.registers.register_blocks import (
     BLOCKS,
     STREAM_BLOCKS,
     Fragment,
-    assign,
     bit_range,
+    concatenate,
     instance,
     join,
 )
@@ -98,7 +99,7 @@ class Top:
                 line
                 for lines in map(list, blocks)
                 if lines
-                for line in ("", *(f"  {each}" for each in lines))
+                for line in ("", *(part for each in lines for part in fold_line(each)))
             ),
             "",
             "endmodule",
@@ -158,7 +159,8 @@ def _connections(table: RegisterMap) -> Iterator[Fragment]:
     shared, blocks = table.find_shared_ports(), table.blocks()
     for port, registers in shared.items():
         if registers[0].access is Access.WRITE:
-            yield Fragment(body=tuple(assign([f"dp_{port}"], [f"{each.name}_o" for each in registers])))
+            value = concatenate(f"{each.name}_o" for each in registers)
+            yield Fragment(body=(f"assign dp_{port} = {value};",))
     for register in table:
         for bits in register.fields:
             if bits.port:
@@ -167,8 +169,8 @@ def _connections(table: RegisterMap) -> Iterator[Fragment]:
             case PortBits(low=None) as signal:
                 yield _port(register, signal)
             case PortBits(port, low=0) if register.access is Access.READ:
-                targets = [f"{each.name}_i" for each in shared[port]]
-                yield Fragment(body=tuple(assign(targets, [f"dp_{port}"])))
+                target = concatenate(f"{each.name}_i" for each in shared[port])
+                yield Fragment(body=(f"assign {target} = dp_{port};",))
             case BlockPin(block, name) if block not in STREAM_BLOCKS:
                 pins = blocks[block, name]
                 if register is next(iter(pins.values())):
@@ -218,10 +220,8 @@ def _datapath(datapath: Datapath, unread: Collection[str]) -> Iterator[str]:
     return instance(datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET, **names})
 
 
-def _sink_unused(bits: Sequence[str]) -> Iterator[str]:
+def _sink_unused(bits: Collection[str]) -> Iterator[str]:
     """Yield the statement that names the bits of ports that nothing reads, if there are any."""
     if bits:
         yield "// Bits that fill the bytes of AXI-Stream, and tkeep of all but the lowest byte of a lane (R18)."
-        yield "(* maybe_unused *) wire unused = ^{"
-        yield from (f"  {each}{',' if each != bits[-1] else ''}" for each in bits)
-        yield "};"
+        yield f"(* maybe_unused *) wire unused = ^{{{', '.join(bits)}}};"

@@ -133,7 +133,7 @@ class SetFlag(Flag):
                 if any(each.wins for each in (*sets, *clears)):
                     continue
                 for one, other in product(sets, clears):
-                    if _can_meet(module.count(one.on), module.count(other.on)):
+                    if _can_meet(graph, module, module.count(one.on), module.count(other.on)):
                         message = (
                             f"flag {quote(flag)} is set and cleared when {quote(one.on)} and {quote(other.on)}"
                             " fire in one cycle, and is 1 then: the clear is lost (R9)"
@@ -182,7 +182,9 @@ def _flags(module: Module) -> dict[str, tuple[list[Action], list[Action]]]:
     return {flag: (sets, clears) for flag, (sets, clears) in both.items() if sets and clears}
 
 
-def _can_meet(one: Count, other: Count) -> bool:
-    """Return whether two counts can fire in one cycle: no condition of one contradicts one of the other."""
+def _can_meet(graph: Graph, module: Module, one: Count, other: Count) -> bool:
+    """Return whether two counts can fire in one cycle: no stream is split between them, no condition contradicts."""
+    if one in graph.rivals(module, other) or other in graph.rivals(module, one):
+        return False
     conditions = {(each.ref, each.negated) for each in one.gate}
     return not any((each.ref, not each.negated) in conditions for each in other.gate)

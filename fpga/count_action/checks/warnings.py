@@ -10,6 +10,7 @@ from fpga.count_action.diagnostics import Diagnostics, make_diagnostic, quote
 from fpga.count_action.expressions import LOGICAL, leaves
 from fpga.count_action.graph import Graph, can_stall, find_cycle, signals_read_by, stream_of
 from fpga.count_action.model import (
+    Action,
     ActionKind,
     Count,
     CountKind,
@@ -37,6 +38,7 @@ def find_possible_mistakes(graph: Graph) -> Diagnostics:
     yield from _find_unused(graph)
     yield from _find_endless_triggers(graph)
     yield from _find_idle_clears(graph)
+    yield from _find_lost_stores(graph)
     for kind in KINDS.values():
         yield from kind.find_mistakes(graph)
 
@@ -64,12 +66,17 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
     if count.order:
         return
     name, reset = quote(count.name), target.reset
-    if len(streams) + count.constant > reset and not target.at_least:
-        first = ", ".join(
-            f"{describe_ref(ref)}[{ref.index}].valid" for ref in streams[: reset - count.constant + 1]
-        )
+    others = {
+        stream_of(term)
+        for other in module.counts
+        if other is not count and other.kind is CountKind.LEVEL
+        for term in other.counted
+    }
+    own = [ref for ref in streams if stream_of(ref) not in others]  # the others may leave (R26)
+    if len(own) + count.constant > reset and not target.at_least:
+        first = ", ".join(_describe_stream(graph, ref) for ref in own[: reset - count.constant + 1])
         message = (
-            f"level count {name} never fires again once {first} are 1 together: the sum is above its target"
+            f"level count {name} never fires again once beats of {first} wait together: the sum is above its target"
             f" {reset}, and waiting beats stay (R7)"
         )
         yield make_diagnostic(count.at, message, "Count all of them (raise the target), or write `at least`.")
@@ -87,13 +94,23 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
         yield make_diagnostic(count.at, message, f"Set the target to {len(streams) + count.constant}.")
 
 
+def _describe_stream(graph: Graph, ref: Ref) -> str:
+    """Return a stream in the syntax of the language; where several have its name, with its bit."""
+    return describe_ref(ref) + (f" (bit {ref.index})" if graph.source(ref).size > 1 else "")
+
+
 def _find_greedy_rivals(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    """Yield level counts that never fire, because another one takes every beat of a stream first (R26)."""
+    """Yield level counts that never fire, because another one takes every beat of a stream first (R26).
+
+    What else they count does not reach their targets.
+    """
     for other in graph.rivals(module, count):
         taken = {stream_of(each) for each in other.terms}
         always = not other.gate and not other.order and other.aim is None and not other.constant
-        target = module.target(other.target)
-        if always and len(taken) == len(other.terms) == 1 and target.reset == 1 and not count.order:
+        takes_all = always and len(taken) == len(other.terms) == 1 and module.target(other.target).reset == 1
+        rest = max_increment(graph, count) - len(taken)
+        least = 1 if count.aim is not None else module.target(count.target).reset
+        if takes_all and not count.order and rest < least:
             message = (
                 f"level count {quote(count.name)} never fires: {quote(other.name)} precedes it and takes every beat of"
                 f" {quote(describe_ref(other.terms[0]))} (R26)"
@@ -199,3 +216,18 @@ def _find_idle_clears(graph: Graph) -> Diagnostics:
             if graph.datapath.module(owner).count(name).kind is CountKind.LEVEL:
                 message = f"{quote(f'{owner}.{name}')} is a level count, which keeps nothing: clearing it has no effect"
                 yield make_diagnostic(action.at, message, "Remove it, or write `over cycles` in the count.")
+
+
+def _find_lost_stores(graph: Graph) -> Diagnostics:
+    """Yield stores by priority that always lose, because one on the same count precedes them (R18, R25)."""
+    for module in graph.datapath.modules:
+        firsts: dict[tuple[str, str, str], Action] = {}
+        for action in module.actions:
+            if not action.ranked:
+                continue
+            first = firsts.setdefault((action.output, action.memory, action.on), action)
+            if first is not action:
+                name = quote(action.output or action.memory)
+                message = f"this store in {name} is always lost: one on the same count {quote(action.on)} precedes it"
+                hint = "Remove one, or use a count of its own."
+                yield make_diagnostic(action.at, message, hint)

@@ -50,7 +50,7 @@ class ModuleFacts:
 class Connection:
     """A connection from a module (or an external input, if `driver` is empty) to a module.
 
-    `name` is the signal, `how` is `counts`, `waits for`, `sends` or `clears`.
+    `name` is the signal, `how` is `counts`, `waits for`, `sends`, `clears` or, for a memory, `loads`.
     """
 
     driver: str
@@ -142,6 +142,10 @@ def _external_connections(graph: Graph) -> list[Connection]:
                 for ref in graph.signals(each)
                 if ref.module is None
             ]
+    connections += [
+        Connection("", f"{module.name}.{memory.output}", module.name, "loads")
+        for module, memory in memories_of(graph.datapath)
+    ]
     return connections
 
 

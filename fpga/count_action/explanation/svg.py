@@ -100,9 +100,13 @@ def _columns(explanation: Explanation) -> list[list[str]]:
 
 def _inputs(explanation: Explanation) -> Iterator[tuple[str, str]]:
     for text in explanation.inputs:
-        words = text.split(" ", 1)
-        name = words[1].partition("[")[0].partition(" ")[0]
-        yield text.replace(" of ", ", ", 1), name
+        is_memory = text.startswith("memory ")
+        yield text if is_memory else text.replace(" of ", ", ", 1), _name_of_input(text)
+
+
+def _name_of_input(text: str) -> str:
+    """Return the name in the declaration of an input, or `MODULE.NAME` of a memory."""
+    return text.split()[1].partition("[")[0].removesuffix(":")
 
 
 def _place_inputs(inputs: list[tuple[str, str]]) -> Iterator[tuple[str, _Rectangle]]:
@@ -205,7 +209,7 @@ def _plural(number: int, word: str) -> str:
 
 def _external_inputs(explanation: Explanation, width: int) -> Iterator[str]:
     for text in explanation.inputs:
-        name = text.split()[1].partition("[")[0]
+        name = _name_of_input(text)
         readers = dict.fromkeys(
             line.reader for line in explanation.lines if not line.driver and line.name == name
         )

@@ -11,6 +11,7 @@ module count_action_choice_checks #(
   input logic                 fire_i,
   input logic [Streams-1:0]   valid_i,
   input logic [Streams-1:0]   ready_i,
+  input logic [Streams-1:0]   others_i,  // beats that other counts take (R26)
   input logic [Streams-1:0]   last_i,
   input logic [TurnWidth-1:0] turn_i,
   input logic                 open_i
@@ -48,7 +49,7 @@ module count_action_choice_checks #(
   assign following = chosen_q == Streams - 1 ? 0 : chosen_q + 1;
   always_comb begin
     if (known_q) below: assert (turn < Streams);
-    if (known_q) one: assert ((valid_i & ready_i) == (fire_i ? valid_i & wanted : '0));
+    if (known_q) one: assert ((valid_i & ready_i) == (valid_i & (fire_i ? wanted : others_i)));
     if (known_q && reset_q) resets: assert (turn == 0 && !open_i);
     if (known_q && !reset_q && !fire_q) holds: assert (turn == turn_q && open_i == open_q);
     if (known_q && !reset_q && fire_q && Turns) turns: assert (turn == (ends_q ? following : chosen_q));

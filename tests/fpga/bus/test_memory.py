@@ -12,6 +12,7 @@ skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
 from fpga import Datapath, Program
 from fpga.bus import make_simulated_bus
 from fpga.count_action import load, parse_text
+from fpga.registers.register_list import COMMIT, HOLD, RESET
 
 HISTOGRAM = Path(__file__).resolve().parents[1] / "language" / "newcomers" / "histogram.ca"
 LOOKUP = """module lookup {
@@ -65,6 +66,29 @@ def test_words_are_loaded_before_the_first_cycle(engine):
     driver.load(Program(datapath), memories={"m.w": [9, 8, 7, 6]})
     driver.counts()  # one cycle, whose fire reads the word
     assert driver.outputs() == {"m.first": 6}
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_the_address_wraps_in_a_hold_too(held):
+    text = """module m { memory w: 4 of 8 bits; counts: { sum 1 over cycles } targets: { 1 }
+      actions: { read w[3] as first } }"""
+    driver = driver_of(parse_text(text, "m.ca").datapath, "reference")
+    registers = {each.name: each.offset for each in driver.registers}
+    driver.bus.write32(registers["CONTROL"], (RESET | HOLD) * held)
+    driver.bus.write32(registers["MEMORY_m_w_ADDRESS"], 3)
+    for word in (7, 9):
+        driver.bus.write32(registers["MEMORY_m_w_LOAD"], word)
+    driver.bus.write32(registers["CONTROL"], COMMIT)
+    assert driver.read_memory("m", "w") == [9, 0, 0, 7]
+
+
+def test_words_that_do_not_fit_keep_the_program():
+    datapath = parse_text(LOOKUP, "lookup.ca").datapath
+    driver = driver_of(datapath, "reference")
+    for memories in ({"lookup.curv": [1]}, {"lookup.curve": [1 << 40]}, {"lookup.curve": [0] * 6}):
+        with pytest.raises(ValueError, match=r"lookup\.curve?"):
+            driver.load(Program(datapath), memories=memories)
+    assert driver.outputs()["lookup.last"] == 0
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_written():

@@ -153,6 +153,24 @@ def test_a_split_stream_is_proven_and_a_beat_taken_twice_is_found(prover, mutant
     assert proof.find_result("m", "fires").verdict is Verdict.FAILED
 
 
+TURNS = """module m { inputs: { stream x of 4 bits with last; stream y of 4 bits with last; flag p }
+  counts: { high: sum x.valid while x.data > 7 and not p; rest: sum x.valid + y.valid by turns until last;
+    left: sum y.valid while p } targets: { 1 }
+  actions: { on high: stream x.data as big; on rest: merge with last as both; on left: stream y.data as late } }"""
+
+
+@pytest.mark.long
+def test_a_choice_among_streams_that_others_take_is_proven_and_a_beat_taken_twice_is_found(prover, mutants):
+    datapath = parse_text(TURNS, "turns.ca").datapath
+    proof = prove(datapath)
+    assert proof.ok, proof.results
+    assert [each for each in proof.covered if not each.is_reached] == []
+    twice = mutants.WiringMutant(".enable_i(!m_high_fire)", ".enable_i(1'b1)", "m", "beats")
+    with mock.patch.object(specification, "design_of", faulty(datapath, twice)):
+        proof = prove(datapath, cover=False)
+    assert proof.find_result("m", "beats").verdict is Verdict.FAILED
+
+
 MEMORY = """module m { inputs: { stream x of 3 bits signed; flag b; flag c; number k of 4 bits }
   memory w: 5 of 3 bits;
   counts: { p: sum x.valid over cycles; q: sum b; r: sum c } targets: { 1 }

@@ -14,9 +14,9 @@ skip_without("lark", reason="lark reads the language: pip install 'lightbed[fpga
 skip_without("typer", reason="typer is the command line: pip install 'lightbed[fpga]'")
 
 from fpga.cli import run_app
-from fpga.count_action import ActionKind, CountKind, load
+from fpga.count_action import ActionKind, CountKind, load, parse_text
 from fpga.count_action.explanation.explain import explain
-from fpga.count_action.explanation.svg import draw
+from fpga.count_action.explanation.svg import draw, draw_svg
 
 BROKEN = "module m {\n  counts: { sum x over cycles }\n  targets: { 70000 }\n}\n"
 
@@ -111,6 +111,16 @@ def test_explain_draws_svg(capsys, tmp_path, examples):
     texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"left", "right", "pair"} <= set(texts)
     assert len(list(root.iter("{http://www.w3.org/2000/svg}path"))) >= 5
+
+
+def test_a_memory_is_drawn_as_what_a_driver_loads():
+    text = """module m { inputs: { flag f } memory w: 4 of 8 bits; counts: { sum f } targets: { 1 }
+      actions: { read w[1] as r } }"""
+    explanation = explain(parse_text(text).datapath)
+    assert "memory m.w: 4 of 8 bits  ──▶ m\n" in draw(explanation, 80)
+    root = ET.fromstring(draw_svg(explanation))
+    assert "memory m.w: 4 of 8 bits" in ["".join(each.itertext()) for each in root.iter()]
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}path"))) >= 2
 
 
 def test_explain_refuses_as_check_does(capsys, tmp_path):

@@ -278,7 +278,7 @@ BOTH = "sum x[i].valid (i = 1 to 2)"
 @pytest.mark.parametrize(
     ("count", "target", "action", "messages"),
     [
-        (BOTH, "1", SEND_BOTH, ["never fires again once x[0].valid, x[1].valid are 1 together"]),
+        (BOTH, "1", SEND_BOTH, ["never fires again once beats of x (bit 0), x (bit 1) wait together"]),
         (BOTH, "at least 1", SEND_BOTH, ["fires with 1 of 2 beats"]),
         (BOTH, "at least 1", "pulse p", []),
         (BOTH, "2", SEND_BOTH, []),
@@ -319,3 +319,42 @@ def test_a_count_that_another_leaves_nothing(first, warned):
       actions: {{ on a: stream x.data as high; on b: stream x.data as low }} }}"""
     messages = [each.message for each in parse_text(text).warnings]
     assert any("`b` never fires: `a` precedes it" in each for each in messages) == warned
+
+
+@pytest.mark.parametrize(
+    ("stores", "lost"),
+    [
+        ("on a: store 1 as k by priority; on b: store 0 as k by priority", []),
+        ("on a: store 1 as k by priority; on a: store 0 as k by priority", ["k"]),
+        ("on a: store 1 in w[1] by priority; on b: store 1 in w[2] by priority", []),
+        ("for i = 0 to 1: on a: store i in w[i] by priority", ["w"]),
+        ("on a: store 1 in w[1] by priority; on a: store 1 in v[2] by priority", []),
+    ],
+)
+def test_a_store_that_another_one_on_its_count_precedes(stores, lost):
+    text = f"""module m {{ inputs: {{ flag f; flag g }} memory w: 4 of 4 bits; memory v: 4 of 4 bits;
+      counts: {{ a: sum f; b: sum g }} targets: {{ 1 }}
+      actions: {{ on a: read w[0] as word; on a: read v[0] as other; {stores} }} }}"""
+    messages = [each.message for each in parse_text(text).warnings]
+    assert messages == [
+        f"this store in `{name}` is always lost: one on the same count `a` precedes it" for name in lost
+    ]
+
+
+@pytest.mark.parametrize(
+    ("second", "warned"),
+    [
+        ("sum x.valid to one", True),
+        ("sum x.valid + y.valid to two", True),
+        ("sum x.valid + y.valid to one", False),
+        ("sum x.valid + f to one", False),
+        ("sum 1 + x.valid to one", False),
+    ],
+)
+def test_a_count_that_reaches_its_target_without_the_beats_that_another_takes(second, warned):
+    text = f"""module m {{ inputs: {{ stream x of 8 bits; stream y of 8 bits; flag f }}
+      counts: {{ a: sum x.valid to one; b: {second} }} targets: {{ one: 1; two: 2 }}
+      actions: {{ on a: set g; on b: clear g }} }}"""
+    messages = [each.message for each in parse_text(text).warnings]
+    assert any("`b` never fires: `a` precedes it" in each for each in messages) == warned
+    assert not any("never fires again" in each or "in one cycle" in each for each in messages)

@@ -121,6 +121,15 @@ def test_the_register_file_is_to_be_read(built, demo):
         assert f"{register.description}." in joined
 
 
+def test_many_targets_fold_the_lines_of_a_top():
+    count = Count("c", CountKind.ACCUMULATE, "t0", (Ref("x"),))
+    targets = tuple(Target(f"t{place}", 1) for place in range(40))
+    module = Module("m", (count,), targets, (Action(ActionKind.PULSE, "c", "p"),))
+    top = Top(Datapath("many", (Signal("x", SignalKind.FLAG),), (module,)), Streams.REGISTERS)
+    assert "TARGET_m_t39_o" in top.text
+    assert max(map(len, top.text.splitlines())) <= 110
+
+
 @pytest.mark.long
 def test_the_same_text_every_time(built, demo):
     again = build_files(demo)
