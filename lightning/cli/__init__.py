@@ -52,6 +52,10 @@ COMMANDS = {
         "energy",
         "Estimate time and energy of an image, with and without converters, compared with digital hardware.",
     ),
+    "reproduce": (
+        "reproduce",
+        "Compute published figures again: serve time and energy of a photonic smartNIC beside other processors.",
+    ),
     "serve": (
         "serve",
         "Serve models over the network until SIGINT or SIGTERM: Open Inference Protocol over HTTP, and UDP.",

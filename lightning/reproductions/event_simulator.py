@@ -1,0 +1,207 @@
+"""Event simulator of inference requests on a processor of many cores, as published with Lightning (SIGCOMM 2023).
+
+A core computes one product a cycle. A layer is cut into pieces of at least `PIECE` products. The pieces go to the cores
+in turn, and each core works through its pieces in the order of arrival. A layer begins when those before it are done. A
+request waits for a fixed latency before its first layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightbed.compiled import compile_function
+from lightning.reproductions.published_models import MODELS, PublishedModel
+
+PIECE = 2048
+"""Products of the smallest piece of a layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """A processor: its cores, their clock, and the fixed latency of a request in ns, by network."""
+
+    name: str
+    cores: int
+    ghz: float
+    latency_ns: Mapping[str, float]
+
+
+_LAYERS = {
+    "AlexNet": 8, "ResNet-18": 21, "VGG-16": 16, "VGG-19": 19, "BERT": 1 + 7 * 24, "GPT-2": 2 + 7 * 48, "DLRM": 8
+}  # fmt: skip
+"""Layers that follow each other, as published: heads of attention and embeddings count once."""
+_DATAPATH_NS = 115
+"""Latency of Lightning's datapath for one layer."""
+LIGHTNING = Processor("Lightning", 576, 97, {name: _DATAPATH_NS * count for name, count in _LAYERS.items()})
+PROCESSORS = (
+    LIGHTNING,
+    Processor(
+        "A100",
+        6912,
+        1.41,
+        {
+            "AlexNet": 581_000, "ResNet-18": 615_000, "VGG-16": 607_000, "VGG-19": 596_000, "BERT": 1_176_000,
+            "GPT-2": 6_605_000, "DLRM": 13_210_000,
+        },
+    ),
+    Processor("A100X", 6912, 1.41, {}),
+    Processor("Brainwave", 96_000, 0.25, {}),
+    Processor(
+        "P4",
+        2560,
+        1.114,
+        {
+            "AlexNet": 1_600_000, "ResNet-18": 1_532_000, "VGG-16": 1_555_000, "VGG-19": 1_552_000, "BERT": 3_702_000,
+            "GPT-2": 12_761_000, "DLRM": 25_522_000,
+        },
+    ),
+)  # fmt: skip
+"""The processors, with the cores of the published schedules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A request for a network, by its place in `MODELS`, and when it arrives."""
+
+    model: int
+    ns: float
+
+
+def draw_arrivals(requests: int, gbps: float, seed: int) -> tuple[Arrival, ...]:
+    """Return a Poisson schedule of requests for random networks, as fast as a link of `gbps` brings them.
+
+    The mean gap before a request is the time that its bits take on the link.
+    """
+    generator = np.random.default_rng(seed)
+    now, arrivals = 0.0, []
+    for model in generator.integers(len(MODELS), size=requests):
+        now += generator.exponential(MODELS[model].request_bytes * 8 / gbps)
+        arrivals.append(Arrival(int(model), now))
+    return tuple(arrivals)
+
+
+def simulate(processor: Processor, arrivals: Sequence[Arrival]) -> dict[str, float]:
+    """Return the mean time in ns from arrival to answer, by network."""
+    tables = _Tables.of(MODELS)
+    latency = [math.ceil(processor.latency_ns.get(each.name, 0.0) * processor.ghz) for each in MODELS]
+    ends = _run(
+        np.array([each.model for each in arrivals], np.int64),
+        np.array([math.ceil(each.ns * processor.ghz) for each in arrivals], np.int64),
+        np.array(latency, np.int64),
+        tables.first,
+        tables.length,
+        tables.count,
+        tables.waits,
+        tables.next_from,
+        tables.next,
+        processor.cores,
+    )
+    times: dict[str, list[float]] = {}
+    for arrival, end in zip(arrivals, ends.tolist(), strict=True):
+        times.setdefault(MODELS[arrival.model].name, []).append(end / processor.ghz - arrival.ns)
+    return {name: sum(each) / len(each) for name, each in times.items()}
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """The layers of all networks one after the other; `first[m]` is the first layer of network m.
+
+    Layer l is `count[l]` pieces of `length[l]` products and waits for `waits[l]` layers. The layers
+    `next[next_from[l]:next_from[l + 1]]`, by their place in the network, wait for it.
+    """
+
+    first: NDArray[np.int64]
+    length: NDArray[np.int64]
+    count: NDArray[np.int64]
+    waits: NDArray[np.int64]
+    next_from: NDArray[np.int64]
+    next: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, models: Sequence[PublishedModel]) -> _Tables:
+        pieces, waits, following, first = [], [], [], [0]
+        for model in models:
+            children: list[list[int]] = [[] for _ in model.layers]
+            for place, layer in enumerate(model.layers):
+                for before in layer.after:
+                    children[before].append(place)
+                pieces.append(
+                    (layer.length, layer.count)
+                    if layer.length >= PIECE
+                    else (PIECE, -(-layer.products // PIECE))
+                )
+                waits.append(len(layer.after))
+            following += children
+            first.append(len(waits))
+        length, count = np.array(pieces, np.int64).T.copy()
+        starts = np.cumsum([0, *map(len, following)])
+        flat = [each for children in following for each in children]
+        return cls(*(np.array(each, np.int64) for each in (first, length, count, waits, starts, flat)))
+
+
+def _simulate(
+    models: NDArray[np.int64],
+    arrivals: NDArray[np.int64],
+    latency: NDArray[np.int64],
+    first: NDArray[np.int64],
+    length: NDArray[np.int64],
+    count: NDArray[np.int64],
+    waits: NDArray[np.int64],
+    next_from: NDArray[np.int64],
+    following: NDArray[np.int64],
+    cores: int,
+) -> NDArray[np.int64]:
+    """Return the cycle in which each request ends.
+
+    Events are (cycle, request, kind, layer): 0 a layer begins, 1 it ends.
+    """
+    free = np.zeros(cores, np.int64)
+    turn = 0
+    ends = np.zeros(len(models), np.int64)
+    most = (first[1:] - first[:-1]).max()
+    open_layers = np.zeros((len(models), most), np.int64)
+    left = np.zeros(len(models), np.int64)
+    events = [(arrivals[0] + latency[models[0]], 0, 0, -1)]
+    events.pop()
+    for request in range(len(models)):
+        begin, end = first[models[request]], first[models[request] + 1]
+        left[request] = end - begin
+        for place in range(end - begin):
+            open_layers[request, place] = waits[begin + place]
+            if waits[begin + place] == 0:
+                heappush(events, (arrivals[request] + latency[models[request]], request, 0, place))
+    while events:
+        now, request, kind, place = heappop(events)
+        layer = first[models[request]] + place
+        if kind == 0:
+            full, rest = count[layer] // cores, count[layer] % cores
+            last = 0
+            if full:
+                for core in range(cores):
+                    free[core] = max(free[core], now) + full * length[layer]
+                    last = max(last, free[core])
+            for step in range(rest):
+                core = turn + step if turn + step < cores else turn + step - cores
+                free[core] = max(free[core], now) + length[layer]
+                last = max(last, free[core])
+            turn = (turn + count[layer]) % cores
+            heappush(events, (last, request, 1, place))
+        else:
+            left[request] -= 1
+            if left[request] == 0:
+                ends[request] = now
+            for index in range(next_from[layer], next_from[layer + 1]):
+                child = following[index]
+                open_layers[request, child] -= 1
+                if open_layers[request, child] == 0:
+                    heappush(events, (now, request, 0, child))
+    return ends
+
+
+_run = compile_function(_simulate)
