@@ -145,6 +145,51 @@ class _Tables:
         return cls(*(np.array(each, np.int64) for each in (first, length, count, waits, starts, flat)))
 
 
+def _cut_range(begins: NDArray[np.int64], free: NDArray[np.int64], ranges: int, core: int) -> int:
+    """Make a range begin at a core, and return the number of ranges."""
+    place = np.searchsorted(begins[:ranges], core)
+    if place < ranges and begins[place] == core:
+        return ranges
+    for each in range(ranges, place, -1):
+        begins[each], free[each] = begins[each - 1], free[each - 1]
+    begins[place], free[place] = core, free[place - 1]
+    return ranges + 1
+
+
+def _add_load(
+    begins: NDArray[np.int64],
+    free: NDArray[np.int64],
+    ranges: int,
+    first: int,
+    end: int,
+    now: int,
+    cycles: int,
+    last: int,
+) -> tuple[int, int]:
+    """Let the cores `first` to `end` - 1 work for more cycles.
+
+    Return the number of ranges, and the cycle in which the last core ends, or `last` if that is later.
+    """
+    ranges = _cut(begins, free, ranges, first)
+    if end < len(free):
+        ranges = _cut(begins, free, ranges, end)
+    kept = 0
+    for each in range(ranges):
+        value = free[each]
+        if first <= begins[each] < end:
+            value = max(value, now) + cycles
+            last = max(last, value)
+        if kept and free[kept - 1] == value:
+            continue
+        begins[kept], free[kept] = begins[each], value
+        kept += 1
+    return kept, last
+
+
+_cut = compile_function(_cut_range)
+add_load = compile_function(_add_load)
+
+
 def _simulate(
     models: NDArray[np.int64],
     arrivals: NDArray[np.int64],
@@ -159,10 +204,11 @@ def _simulate(
 ) -> NDArray[np.int64]:
     """Return the cycle in which each request ends.
 
-    Events are (cycle, request, kind, layer): 0 a layer begins, 1 it ends.
+    Events are (cycle, request, kind, layer): 0 a layer begins, 1 it ends. Cores that are next to each other are mostly
+    free from the same cycle on, so `free` has a value for each range of cores, which begins at `begins`.
     """
-    free = np.zeros(cores, np.int64)
-    turn = 0
+    begins, free = np.zeros(cores, np.int64), np.zeros(cores, np.int64)
+    ranges, turn = 1, 0
     ends = np.zeros(len(models), np.int64)
     most = (first[1:] - first[:-1]).max()
     open_layers = np.zeros((len(models), most), np.int64)
@@ -183,13 +229,14 @@ def _simulate(
             full, rest = count[layer] // cores, count[layer] % cores
             last = 0
             if full:
-                for core in range(cores):
-                    free[core] = max(free[core], now) + full * length[layer]
-                    last = max(last, free[core])
-            for step in range(rest):
-                core = turn + step if turn + step < cores else turn + step - cores
-                free[core] = max(free[core], now) + length[layer]
-                last = max(last, free[core])
+                ranges, last = add_load(begins, free, ranges, 0, cores, now, full * length[layer], last)
+            over = max(turn + rest - cores, 0)
+            if rest:
+                ranges, last = add_load(
+                    begins, free, ranges, turn, turn + rest - over, now, length[layer], last
+                )
+            if over:
+                ranges, last = add_load(begins, free, ranges, 0, over, now, length[layer], last)
             turn = (turn + count[layer]) % cores
             heappush(events, (last, request, 1, place))
         else:

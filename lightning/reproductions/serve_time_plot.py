@@ -8,27 +8,32 @@ from collections.abc import Sequence
 from lightning.canvas import FAINT, SERIES, Plot, add_heading, add_legend, new_figure, style_axes
 from lightning.reproductions.smartnic import SERVE_TIME, SPEED_GBPS, Row
 
-_QUANTITY = re.compile(r"serve time of (\S+) over Lightning's at (\S+) Gbit/s")
+_QUANTITY = re.compile(r"serve time of (\S+) over Lightning's at (\S+) Gbit/s, (.+)")
 
 
 def plot_serve_times(rows: Sequence[Row]) -> Plot:
     """Plot the rows of figure 4, a line for each processor; dashed lines are the published ratios."""
-    lines: dict[str, list[tuple[float, float]]] = {}
+    lines: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for row in rows:
         if match := _QUANTITY.fullmatch(row.quantity):
-            lines.setdefault(match[1], []).append((float(match[2]), row.ours))
+            lines.setdefault(match[1], {}).setdefault(match[3], []).append((float(match[2]), row.ours))
     figure = new_figure(7.2, 4.4)
     axes = figure.add_subplot()
-    for (name, points), colour in zip(lines.items(), SERIES, strict=False):
-        axes.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=4, label=name)
-        if name in SERVE_TIME:
-            axes.axhline(SERVE_TIME[name], color=colour, linestyle="--", linewidth=1)
+    published = [(name, each) for name, each in lines.items() if name in SERVE_TIME]
+    for (name, by_statistic), colour in zip(published, SERIES, strict=False):
+        for (statistic, points), marker in zip(by_statistic.items(), "o^", strict=True):
+            label = f"{name}, {statistic}"
+            axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=4, label=label)
+        axes.axhline(SERVE_TIME[name], color=colour, linestyle="--", linewidth=1)
     axes.axvline(SPEED_GBPS, color=FAINT, linewidth=1)
     axes.set_xscale("log")
     axes.set_yscale("log")
     style_axes(axes, x="speed of the network that brings requests, Gbit/s", y="serve time over Lightning's")
     add_legend(axes)
     add_heading(
-        figure, "Serve time over Lightning's", "mean of seven networks; dashed: published", simulated=True
+        figure,
+        "Serve time over Lightning's",
+        "seven networks, mean of traces; dashed: published",
+        simulated=True,
     )
     return figure

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from fpga.photonic_mac.cycles import CLOCK_HZ, MEMORY, cycles_of
 from lightning.reproductions.event_simulator import LIGHTNING, PROCESSORS, draw_arrivals, simulate
@@ -17,7 +18,7 @@ LENET = ((300, 784), (100, 300), (10, 100))
 """(Outputs, inputs) of the layers of LeNet-300-100."""
 SPEED_GBPS = 0.06
 """Speed of the network in the published runs."""
-SWEEP_GBPS = (0.001, 0.01, 0.03, 0.06, 0.3)
+SWEEP_GBPS = (0.001, 0.01, 0.02, 0.04, 0.06, 0.3)
 """Speeds of the network over which the ratios are computed."""
 SERVE_TIME = {"A100": 337.0, "A100X": 329.0, "Brainwave": 42.0}
 """Published ratios of the mean serve time to Lightning's."""
@@ -62,8 +63,8 @@ TITLES = {
     3: "energy of an inference",
     4: "serve time over the speed of the network",
 }
-Ratios = Mapping[str, Mapping[str, float]]
-"""Serve time over Lightning's, by processor and network."""
+Times = Mapping[str, Mapping[str, float]]
+"""Mean serve times of a trace in ns, by processor and network."""
 
 
 def reproduce(scale: Scale, report: Callable[[str], None]) -> tuple[Row, ...]:
@@ -71,23 +72,11 @@ def reproduce(scale: Scale, report: Callable[[str], None]) -> tuple[Row, ...]:
     report(TITLES[1])
     rows = [*_cycles()]
     report(TITLES[2])
-    times = _mean_times(scale, SPEED_GBPS)
-    rows += _serve_times(times)
-    rows += _energies(times)
+    traces = _serve(scale, SPEED_GBPS)
+    rows += [*_serve_times(traces), *_energies(traces)]
     for speed in scale.sweep:
         report(f"{TITLES[4]}: {speed:g} Gbit/s")
-        ratios = _ratios_of(times if speed == SPEED_GBPS else _mean_times(scale, speed))
-        for name, each in ratios.items():
-            largest = f"the largest of a network is {max(each.values()):.0f}"
-            rows.append(
-                Row(
-                    4,
-                    f"serve time of {name} over Lightning's at {speed:g} Gbit/s",
-                    None,
-                    _mean(each),
-                    largest,
-                )
-            )
+        rows += _ratios_at(speed, traces if speed == SPEED_GBPS else _serve(scale, speed))
     return tuple(rows)
 
 
@@ -115,47 +104,53 @@ def _cycles() -> Iterator[Row]:
     yield Row(1, "time of an inference, us", 65.8, total / CLOCK_HZ * 1e6, "published: products alone")
 
 
-def _mean_times(scale: Scale, speed: float) -> dict[str, dict[str, float]]:
-    """Return the mean serve time in ns by processor and network, over all traces."""
-    traces = [draw_arrivals(scale.requests, speed, seed) for seed in range(scale.traces)]
-    times = {}
+def _serve(scale: Scale, speed: float) -> list[Times]:
+    """Return the serve times of each trace."""
+    traces = (draw_arrivals(scale.requests, speed, seed) for seed in range(scale.traces))
+    return [{each.name: simulate(each, trace) for each in PROCESSORS} for trace in traces]
+
+
+def _ratios(traces: Sequence[Times], processor: str) -> list[list[float]]:
+    """Return the serve times of a processor over Lightning's, by network, for each trace."""
+    return [[ns / times[LIGHTNING.name][name] for name, ns in times[processor].items()] for times in traces]
+
+
+def _serve_times(traces: Sequence[Times]) -> Iterator[Row]:
+    """Yield the mean serve times, and their ratios to Lightning's: the mean of networks, and the largest."""
     for processor in PROCESSORS:
-        by_network: dict[str, list[float]] = {}
-        for trace in traces:
-            for name, ns in simulate(processor, trace).items():
-                by_network.setdefault(name, []).append(ns)
-        times[processor.name] = {
-            each.name: _mean(by_network[each.name]) for each in MODELS if each.name in by_network
-        }
-    return times
-
-
-def _ratios_of(times: Mapping[str, Mapping[str, float]]) -> Ratios:
-    lightning = times[LIGHTNING.name]
-    return {
-        processor: {name: ns / lightning[name] for name, ns in each.items()}
-        for processor, each in times.items()
-        if processor != LIGHTNING.name
-    }
-
-
-def _serve_times(times: Mapping[str, Mapping[str, float]]) -> Iterator[Row]:
-    """Yield the mean serve times, and their ratios to Lightning's."""
-    for processor, each in times.items():
-        for name, ns in each.items():
-            yield Row(2, f"serve time of {name} on {processor}, ms", None, ns / 1e6)
-    for processor, each in _ratios_of(times).items():
+        for model in MODELS:
+            times = [
+                each[processor.name][model.name] for each in traces if model.name in each[processor.name]
+            ]
+            if times:
+                yield Row(2, f"serve time of {model.name} on {processor.name}, ms", None, fmean(times) / 1e6)
+    for name, published in SERVE_TIME.items():
+        ratios = _ratios(traces, name)
+        what = f"serve time of {name} over Lightning's"
         yield Row(
             2,
-            f"serve time of {processor} over Lightning's, mean of networks",
-            SERVE_TIME.get(processor),
-            _mean(each),
-            f"from {min(each.values()):.0f} ({min(each, key=each.__getitem__)}) to {max(each.values()):.0f}"
-            f" ({max(each, key=each.__getitem__)}); the published abstract does not say of what it is the mean",
+            f"{what}, mean of networks",
+            published,
+            fmean(map(fmean, ratios)),
+            "mean of traces; the published abstract does not say of what its ratio is the mean",
+        )
+        yield Row(
+            2,
+            f"{what}, largest of a network",
+            published,
+            fmean(map(max, ratios)),
+            "mean of traces; the released script prints the largest ratio of each trace",
         )
 
 
-def _energies(times: Mapping[str, Mapping[str, float]]) -> Iterator[Row]:
+def _ratios_at(speed: float, traces: Sequence[Times]) -> Iterator[Row]:
+    for processor in PROCESSORS[1:]:
+        ratios, what = _ratios(traces, processor.name), f"serve time of {processor.name} over Lightning's"
+        yield Row(4, f"{what} at {speed:g} Gbit/s, mean of networks", None, fmean(map(fmean, ratios)))
+        yield Row(4, f"{what} at {speed:g} Gbit/s, largest of a network", None, fmean(map(max, ratios)))
+
+
+def _energies(traces: Sequence[Times]) -> Iterator[Row]:
     """Yield the ratios of the energy: by the released formula for products alone, and by power and serve time."""
     cores = {each.name: each.cores for each in PROCESSORS} | {LIGHTNING.name: ENERGY_CORES}
     joules = {
@@ -163,7 +158,6 @@ def _energies(times: Mapping[str, Mapping[str, float]]) -> Iterator[Row]:
         for each in PROCESSORS
         if each.name in WATTS
     }
-    ratios = _ratios_of(times)
     for name, published in ENERGY.items():
         powers = f"{WATTS[name]:g} W{' (recalled)' if name != 'A100' else ''} and {WATTS[LIGHTNING.name]:g} W"
         yield Row(
@@ -177,11 +171,6 @@ def _energies(times: Mapping[str, Mapping[str, float]]) -> Iterator[Row]:
             3,
             f"energy of {name} over Lightning's, power times serve time",
             published,
-            WATTS[name] / WATTS[LIGHTNING.name] * _mean(ratios[name]),
+            WATTS[name] / WATTS[LIGHTNING.name] * fmean(map(fmean, _ratios(traces, name))),
             f"{powers}; serve times of figure 2, with {LIGHTNING.cores} cores",
         )
-
-
-def _mean(values: Mapping[str, float] | Sequence[float]) -> float:
-    numbers = values.values() if isinstance(values, Mapping) else values
-    return sum(numbers) / len(values)
