@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Paper(Enum):
-    """What can be reproduced."""
+    """A paper whose figures are computed again."""
 
     SMARTNIC = "smartnic"
 
