@@ -177,9 +177,9 @@ def _stored(register: Register, table: RegisterMap) -> Iterator[str]:
     else:
         yield from _kept(register, words - 1, table)
         yield from _acting(register, table)
-    yield f"  assign {name}_o = {_slice(f'{name}_q', 0, port, stored)};"
+    yield from _statement(f"  assign {name}_o =", f"{_slice(f'{name}_q', 0, port, stored)};")
     if register.access is Access.PUSH:
-        yield f"  assign {name}_push_o = push_{name}_q;"
+        yield from _statement(f"  assign {name}_push_o =", f"push_{name}_q;")
 
 
 def _kept(register: Register, words: int, table: RegisterMap) -> Iterator[str]:
@@ -236,13 +236,13 @@ def _acting(register: Register, table: RegisterMap) -> Iterator[str]:
     yield ""
 
 
-def _statement(condition: str, statement: str) -> Iterator[str]:
-    """Yield a conditional statement, in two lines if it is long."""
-    if len(f"{condition} {statement}") <= _WIDTH:
-        yield f"{condition} {statement}"
+def _statement(start: str, rest: str) -> Iterator[str]:
+    """Yield a condition and its statement, or the sides of an assignment, in two lines if they are long."""
+    if len(f"{start} {rest}") <= _WIDTH:
+        yield f"{start} {rest}"
     else:
-        yield condition
-        yield f"{' ' * (len(condition) - len(condition.lstrip()) + 2)}{statement}"
+        yield start
+        yield f"{' ' * (len(start) - len(start.lstrip()) + 2)}{rest}"
 
 
 def _pick(name: str, low: int, size: int, width: int, *, several: bool) -> str:
