@@ -148,10 +148,10 @@ def _section(register: Register, table: RegisterMap) -> Iterator[str]:
         place = f"Bit {bits.low}" if bits.width == 1 else f"Bits {bits.low + bits.width - 1}:{bits.low}"
         yield from _comment(f"{place} {bits.name}: {bits.description}.")
     if register.access in _WRITABLE:
-        yield from _stored(register, table)
+        yield from _flip_flops(register, table)
 
 
-def _stored(register: Register, table: RegisterMap) -> Iterator[str]:
+def _flip_flops(register: Register, table: RegisterMap) -> Iterator[str]:
     word_bits = table.address_bits - 2
     name, write, words = register.name, f"write_{register.name}_q", register.words
     yield f"  logic {bit_range(words)}{write};"
@@ -173,16 +173,16 @@ def _stored(register: Register, table: RegisterMap) -> Iterator[str]:
     yield "  end"
     yield ""
     if register.access is Access.WRITE:
-        yield from _kept(register, words, table)
+        yield from _first_words(register, words, table)
     else:
-        yield from _kept(register, words - 1, table)
-        yield from _acting(register, table)
+        yield from _first_words(register, words - 1, table)
+        yield from _last_word(register, table)
     yield from _statement(f"  assign {name}_o =", f"{_slice(f'{name}_q', 0, port, stored)};")
     if register.access is Access.PUSH:
         yield from _statement(f"  assign {name}_push_o =", f"push_{name}_q;")
 
 
-def _kept(register: Register, words: int, table: RegisterMap) -> Iterator[str]:
+def _first_words(register: Register, words: int, table: RegisterMap) -> Iterator[str]:
     """Yield the flip-flops of the first words, each byte with its strobe."""
     if not words:
         return
@@ -211,7 +211,7 @@ def _kept(register: Register, words: int, table: RegisterMap) -> Iterator[str]:
     yield ""
 
 
-def _acting(register: Register, table: RegisterMap) -> Iterator[str]:
+def _last_word(register: Register, table: RegisterMap) -> Iterator[str]:
     """Yield the flip-flops of the last word, whose bits act for one cycle if they are written."""
     name, write, words, size = (
         register.name,
