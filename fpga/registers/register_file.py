@@ -156,10 +156,10 @@ def _section(register: Register, table: RegisterMap) -> Iterator[str]:
         place = f"Bit {bits.low}" if bits.width == 1 else f"Bits {bits.low + bits.width - 1}:{bits.low}"
         yield from _comment(f"{place} {bits.name}: {bits.description}.")
     if register.access in _WRITABLE:
-        yield from _stored(register, table)
+        yield from _flip_flops(register, table)
 
 
-def _stored(register: Register, table: RegisterMap) -> Iterator[str]:
+def _flip_flops(register: Register, table: RegisterMap) -> Iterator[str]:
     word_bits = table.address_bits - 2
     name, write, words = register.name, f"write_{register.name}_q", register.words
     yield f"  logic {bit_range(words)}{write};"
@@ -181,16 +181,16 @@ def _stored(register: Register, table: RegisterMap) -> Iterator[str]:
     yield "  end"
     yield ""
     if register.access is Access.WRITE:
-        yield from _kept(register, words, table)
+        yield from _first_words(register, words, table)
     else:
-        yield from _kept(register, words - 1, table)
-        yield from _acting(register, table)
-    yield f"  assign {name}_o = {_slice(f'{name}_q', 0, port, stored)};"
+        yield from _first_words(register, words - 1, table)
+        yield from _last_word(register, table)
+    yield from _statement(f"  assign {name}_o =", f"{_slice(f'{name}_q', 0, port, stored)};")
     if register.access is Access.PUSH:
-        yield f"  assign {name}_push_o = push_{name}_q;"
+        yield from _statement(f"  assign {name}_push_o =", f"push_{name}_q;")
 
 
-def _kept(register: Register, words: int, table: RegisterMap) -> Iterator[str]:
+def _first_words(register: Register, words: int, table: RegisterMap) -> Iterator[str]:
     """Yield the flip-flops of the first words, each byte with its strobe."""
     if not words:
         return
@@ -219,7 +219,7 @@ def _kept(register: Register, words: int, table: RegisterMap) -> Iterator[str]:
     yield ""
 
 
-def _acting(register: Register, table: RegisterMap) -> Iterator[str]:
+def _last_word(register: Register, table: RegisterMap) -> Iterator[str]:
     """Yield the flip-flops of the last word, whose bits act for one cycle if they are written."""
     name, write, words, size = (
         register.name,
@@ -244,13 +244,13 @@ def _acting(register: Register, table: RegisterMap) -> Iterator[str]:
     yield ""
 
 
-def _statement(condition: str, statement: str) -> Iterator[str]:
-    """Yield a conditional statement, in two lines if it is long."""
-    if len(f"{condition} {statement}") <= _WIDTH:
-        yield f"{condition} {statement}"
+def _statement(start: str, rest: str) -> Iterator[str]:
+    """Yield a condition and its statement, or the sides of an assignment, in two lines if they are long."""
+    if len(f"{start} {rest}") <= _WIDTH:
+        yield f"{start} {rest}"
     else:
-        yield condition
-        yield f"{' ' * (len(condition) - len(condition.lstrip()) + 2)}{statement}"
+        yield start
+        yield f"{' ' * (len(start) - len(start.lstrip()) + 2)}{rest}"
 
 
 def _pick(name: str, low: int, size: int, width: int, *, several: bool) -> str:

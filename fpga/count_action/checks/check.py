@@ -257,7 +257,8 @@ def find_name_errors(what: str, name: str, at: Location | None) -> Diagnostics:
     """Yield an error if a name is not a valid one."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or len(name) > MAX_NAME:
         hint = f"Use letters, digits and underscores, at most {MAX_NAME}."
-        yield make_diagnostic(at, f"{quote(name)} cannot be the name of a {what}", hint)
+        article = "an" if what[0] in "aeio" else "a"
+        yield make_diagnostic(at, f"{quote(name)} cannot be the name of {article} {what}", hint)
     elif name in RESERVED:
         yield make_diagnostic(
             at, f"{quote(name)} is a keyword of the language and cannot be a name", "Choose another name."

@@ -453,6 +453,10 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         ),
         "Write an address after the memory: `MEMORY[ADDRESS]`.",
     ),
+    (
+        lambda found, _text, _before, there: found == "DOT" and there == {"LSQB"},
+        "Only its module reads and stores in a memory: write `read` there, and MODULE.NAME for the number.",
+    ),
     (_has("OF"), "Write `of` and a width: `stream NAME of 8 bits`."),
     (lambda found, _text, before, _there: found == "DOT" and before.isdigit(), "Numbers are whole."),
     (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.model import CountKind, Datapath
+from fpga.count_action.graph import Graph
+from fpga.count_action.model import ActionKind, CountKind, Datapath, Module
 from fpga.count_action.ports import Rows
 from fpga.count_action.simulate.reference import Reference
 from fpga.count_action.simulate.reference.state import CountCycle, Cycle
@@ -13,16 +14,25 @@ from fpga.count_action.simulate.reference.state import CountCycle, Cycle
 
 def explain_run(datapath: Datapath, inputs: Rows) -> Iterator[str]:
     """Yield the lines of the trace of a run from reset. Raise ValueError for rows of another width."""
+    graph = Graph(datapath)
     for number, cycle in enumerate(Reference(datapath).cycles(inputs)):
         yield f"cycle {number}"
-        yield from (f"  {line}" for line in _trace_cycle(datapath, cycle))
+        yield from (f"  {line}" for line in _trace_cycle(graph, cycle))
 
 
-def _trace_cycle(datapath: Datapath, cycle: Cycle) -> Iterator[str]:
+def _trace_cycle(graph: Graph, cycle: Cycle) -> Iterator[str]:
     """Yield the lines of one cycle: one for every count, its effects, commit and clear."""
+    datapath = graph.datapath
+    fires = {(count.module, count.count) for count in cycle.counts if count.fires}
     for count in cycle.counts:
-        yield f"{count.module}.{count.count}: {_sentence(datapath, count)}"
-        yield from (f"  in the next cycle: {effect}" for effect in _effects(datapath, count))
+        module = datapath.module(count.module)
+        rivals = graph.rivals(module, module.count(count.count))
+        first = next((each.name for each in rivals if (module.name, each.name) in fires), None)
+        if first is None or count.stalled:
+            yield f"{count.module}.{count.count}: {_sentence(datapath, count)}"
+        else:
+            yield f"{count.module}.{count.count}: does not count, as {first} precedes it and fires (R26)"
+        yield from (f"  in the next cycle: {effect}" for effect in _effects(module, count, cycle, fires))
     if cycle.inputs.get("commit_i", 0):
         yield "COMMIT: from the next cycle on the targets of the shadow bank are in force (R8)"
     if cycle.inputs.get("clear_status_i", 0):
@@ -57,8 +67,30 @@ def _outcome(count: CountCycle) -> str:
     return outcome
 
 
-def _effects(datapath: Datapath, count: CountCycle) -> Iterator[str]:
-    if count.fires:
-        for action in datapath.module(count.module).actions:
-            if action.on == count.count:
-                yield KINDS[action.kind].describe(action, f"{count.module}.{action.output}")
+def _effects(
+    module: Module, count: CountCycle, cycle: Cycle, fires: Collection[tuple[str, str]]
+) -> Iterator[str]:
+    """Yield the effects of a fire. Of several stores the first wins, and a load wins over all (R18, R25)."""
+    if not count.fires:
+        return
+    stored = {
+        (each.memory, "")
+        for each in module.actions
+        if cycle.inputs.get(f"{module.name}_{each.memory}_load_i")
+    }
+    for action in module.actions:
+        place = (action.memory, action.output)
+        if (module.name, action.on) not in fires:
+            continue
+        is_store = action.kind in {ActionKind.STORE, ActionKind.STORE_WORD}
+        if action.on == count.count:
+            name = f"{module.name}.{action.output}"
+            is_lost = is_store and place in stored
+            rule = "R25" if action.memory else "R18"
+            yield (
+                f"a store in {name}{action.memory} is lost ({rule})"
+                if is_lost
+                else KINDS[action.kind].describe(action, name)
+            )
+        if is_store:
+            stored.add(place)

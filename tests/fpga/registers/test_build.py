@@ -24,6 +24,7 @@ from fpga.count_action import (
 from fpga.hdl import find_tool, why_missing
 from fpga.registers import Streams, register_map
 from fpga.registers.build import board_files, build_files, top_sources, write_files
+from fpga.registers.register_file import emit_register_file
 from fpga.registers.top import Top, block_files
 
 TOPS = [pytest.param(each, id=each.name.lower()) for each in Streams]
@@ -119,6 +120,15 @@ def test_the_register_file_is_to_be_read(built, demo):
         last = f" to 0x{register.offset_of(register.words - 1):X}" if register.words > 1 else ""
         assert f" 0x{register.offset:X}{last} {register.name}: " in joined
         assert f"{register.description}." in joined
+
+
+def test_long_names_fold_the_lines_of_a_register_file():
+    module, target = "m" * 40, "t" * 40
+    count = Count("c", CountKind.ACCUMULATE, target, (Ref("x"),), width=40)
+    long = Module(module, (count,), (Target(target, 1, 40),), (Action(ActionKind.PULSE, "c", "p"),))
+    text = emit_register_file(register_map(Datapath("d", (Signal("x", SignalKind.FLAG),), (long,))))
+    assert f"TARGET_{module}_{target}_HIGH_q" in text
+    assert max(map(len, text.splitlines())) <= 160
 
 
 def test_many_targets_fold_the_lines_of_a_top():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
 from fpga.count_action import (
     Action,
@@ -93,3 +94,28 @@ def test_reached_without_an_increment(small):
     assert late[-1].endswith("target 1: reached before; without an increment it does not fire (R2)")
     early = trace(small, x_valid_i=[3, 0], go_i=[1] * 2, commit_i=[1, 0], target_shadow_i=[lower] * 2)
     assert "  third.beats: 0 + 1 = 1, target 1: FIRES" in early
+
+
+def test_what_is_lost_and_what_does_not_count():
+    skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
+    from fpga.count_action import parse_text
+
+    text = """module m { inputs: { stream x of 8 bits; flag f; flag g } memory w: 4 of 8 bits;
+      counts: { a: sum x.valid while f; b: sum x.valid; c: sum g; d: sum g } targets: { 1 }
+      actions: { on a: pulse first; on b: pulse second;
+        on c: store 1 in w[1] by priority; on d: store 2 in w[2] by priority;
+        on c: store 3 as k by priority; on d: store 2 as k by priority; on d: read w[1] as word } }"""
+    lines = trace(parse_text(text).datapath, x_valid_i=[1, 0], f_i=[1, 0], g_i=[1, 1], m_w_load_i=[0, 1])
+    assert lines[1:5] == [
+        "  m.a: level 1, target 1: FIRES",
+        "    in the next cycle: m.first is 1 for one cycle",
+        "  m.b: does not count, as a precedes it and fires (R26)",
+        "  m.c: level 1, target 1: FIRES",
+    ]
+    stores = [line.partition(": ")[2] for line in lines if " store" in line]
+    assert stores == [
+        *("m.w stores a word (R25)", "m.k stores a sample (R18)"),
+        *("a store in m.w is lost (R25)", "a store in m.k is lost (R18)"),
+        *("a store in m.w is lost (R25)", "m.k stores a sample (R18)"),
+        *("a store in m.w is lost (R25)", "a store in m.k is lost (R18)"),
+    ]
