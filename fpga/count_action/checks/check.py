@@ -255,10 +255,13 @@ def _target(target: Target) -> Diagnostics:
 
 def find_name_errors(what: str, name: str, at: Location | None) -> Diagnostics:
     """Yield an error if a name is not a valid one."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or len(name) > MAX_NAME:
-        hint = f"Use letters, digits and underscores, at most {MAX_NAME}."
-        article = "an" if what[0] in "aeio" else "a"
-        yield make_diagnostic(at, f"{quote(name)} cannot be the name of {article} {what}", hint)
+    article = "an" if what[0] in "aeio" else "a"
+    if len(name) > MAX_NAME:
+        message = f"{quote(name)}, the name of {article} {what}, has {len(name)} characters"
+        yield make_diagnostic(at, message, f"Shorten it to {MAX_NAME}, or the names of which it consists.")
+    elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        message = f"{quote(name)} cannot be the name of {article} {what}"
+        yield make_diagnostic(at, message, "Use letters, digits and underscores.")
     elif name in RESERVED:
         yield make_diagnostic(
             at, f"{quote(name)} is a keyword of the language and cannot be a name", "Choose another name."

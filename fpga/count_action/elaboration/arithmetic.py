@@ -36,7 +36,10 @@ def evaluate(number: Number, values: Values) -> int:
             message = f"{quote(str(number))} is a signal; a number must be known before the hardware is built"
             raise Refused(number.at, message, "Use integers, parameters and index names.")
         message = f"{quote(name)} is not a number that is known here"
-        hint = f"Declare it: module NAME ({name} = 16)." if len(name) < 40 else "Declare it as a parameter."
+        declaration = (
+            f"Declare it: module NAME ({name} = 16)." if len(name) < 40 else "Declare it as a parameter."
+        )
+        hint = f"{declaration} A signal cannot be an index or a bound."
         raise Refused(number.at, message, f"{did_you_mean(name, values)} {hint}".strip())
     left, right = evaluate(number.left, values), evaluate(number.right, values)
     result = _operate(number, left, right)

@@ -258,6 +258,22 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         lambda found, _text, _before, there: found == "LBRACE" and "NOT" in there,
         "Write `concat(a, b)`, the highest bits first.",
     ),
+    (
+        lambda found, _text, _before, there: found == "WITH" and there == {"RBRACE", "SEMICOLON"},
+        "Write it before `buffered`: stream NAME of 8 bits with last buffered.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "TO" and "RSQB" in there and "COLON" not in there,
+        "Write the range in brackets after it: `x[i] (i = 1 to 4)`. Give each memory a name of its own.",
+    ),
+    (
+        lambda _found, text, _before, there: text in {"at", "into"} and {"IN", "AS"} <= there,
+        "Write the address after the memory: `store VALUE in MEMORY[ADDRESS]`.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "BITS" and "OF" in there and "LSQB" not in there,
+        "Write the number of words and their width: `memory NAME: 256 of 16 bits`.",
+    ),
     (_is_text("buffered"), "Write it last, for an external stream: stream NAME of 8 bits buffered."),
     (
         lambda _found, text, _before, there: "ACTIONS" in there and text in {"outputs", "output"},
@@ -486,6 +502,10 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
     (
         lambda found, _text, before, _there: found == "RELATION" and before in "<>",
         "Write `<<` or `>>` and a number of bits: x.data >> 2.",
+    ),
+    (
+        lambda found, _text, _before, there: found == "NAME" and {"SEMICOLON", "OVER"} <= there,
+        "Put `;` between two items, `+` between two terms of a sum, and conditions after `while`.",
     ),
     (
         lambda found, _text, _before, there: "SEMICOLON" in there and found in _ITEM_WORDS,

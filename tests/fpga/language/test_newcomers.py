@@ -207,6 +207,13 @@ CASES = [
     (C + "actions: { store k = 1 } }", 1, 150, "unexpected `=`; expected `and`, `as`, `.`, `if`, `in`, `(`, `[`, a shift, `or`, a comparison or `width`", "Write the value before the name: `store 1 as NAME`."),
     (C + "actions: { set k = 1 } }", 1, 148, "unexpected `=`; expected `[`, `}`, `;` or `wins`", "A flag has one bit, which `set` makes 1. For a number write `store 1 as NAME`."),
     (N + "counts: { c: sum (a == b) } targets: { 1 } }", 1, 109, "unexpected `==`; expected `)`", "A sum has no conditions: write them after `while`, `sum 1 while a and b`."),
+    (M + "counts: { sum not a } targets: { 1 } }", 1, 30, "unexpected `a`", "Put `;` between two items, `+` between two terms of a sum, and conditions"),
+    (M + "memory w[1 to 2]: 8 of 8 bits; counts: { sum a } targets: { 1 } }", 1, 23, "unexpected `to`; expected `]`", "Write the range in brackets after it: `x[i] (i = 1 to 4)`. Give each memory a name"),
+    (M + "memory w[16]: 8 bits; counts: { sum a } targets: { 1 } }", 1, 28, "unexpected `bits`", "Write the number of words and their width: `memory NAME: 256 of 16 bits`."),
+    (M + "inputs: { stream x of 8 bits buffered with last } counts: { sum x.valid } targets: { 1 } }", 1, 50, "unexpected `with`", "Write it before `buffered`: stream NAME of 8 bits with last buffered."),
+    (M + "memory w: 16 of 8 bits; counts: { sum a } targets: { 1 } actions: { store 1 at 3 in w } }", 1, 88, "unexpected `at`", "Write the address after the memory: `store VALUE in MEMORY[ADDRESS]`."),
+    (M + "inputs: { number n of 2 bits } counts: { sum x.valid } targets: { 1 } actions: { stream x.data as out[n] } }", 1, 114, "`n` is not a number that is known here", "Declare it: module NAME (n = 16). A signal cannot be an index or a bound."),
+    ("module " + "a" * 63 + " { memory w: 4 of 8 bits; counts: { sum x } targets: { 1 } actions: { store 1 in w[0] } }", 1, 74, "`aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...`, the name of an input, has 70 characters", "Shorten it to 64, or the names of which it consists."),
 ]  # fmt: skip
 
 
