@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant("count_action", "base >= target", "base > target", "overshoots", 3),
     Mutant("count_action", "(Carry || !fire_o) && is_full", "(Carry || !fire_o) && 1'b0", "saturates", 3),
     Mutant("count_action_level", "enable_i && !stall_i", "enable_i", "fires", 0),
-    Mutant("count_action_level", "((first | second) & ~target)", "1'b0", "fires", 0),
+    Mutant("count_action_level", "(borrow[i-1] & (second", "(borrow[i-1] | (second", "fires", 0),
     Mutant("count_action_level", "is_reached && (target_i != '0)", "is_reached", "fires", 1),
     Mutant("count_action_level", "first + second >= target", "first + second > target", "fires", 2),
     Mutant(
@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant("count_action_extreme", "{{(Width - 1) {1'b0}}, 1'b1} <<", "{Width{1'b0}} <<", "chooses", 2),
     Mutant("count_action_sum", "SampleSigned &&", "!SampleSigned &&", "terms", 1),
     Mutant("count_action_sum", "fill  = Signed &&", "fill  = !Signed &&", "sums", 0),
-    Mutant("count_action_ones", "genvar i = 0;", "genvar i = 1;", "counts"),
+    Mutant("count_action_ones", "n % 2 == 1", "n == 1", "counts"),
     Mutant("count_action_ones", "(sums[2*n][i-1] | sums", "(sums[2*n][i-1] & sums", "counts"),
     Mutant(
         "count_action_flag", "(set_i || flag_q) && !clear_i", "set_i || (flag_q && !clear_i)", "clears", 0
