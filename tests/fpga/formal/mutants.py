@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant("count_action_sum", "SampleSigned &&", "!SampleSigned &&", "terms", 1),
     Mutant("count_action_sum", "fill  = Signed &&", "fill  = !Signed &&", "sums", 0),
     Mutant("count_action_ones", "n % 2 == 1", "n == 1", "counts"),
-    Mutant("count_action_ones", "(sums[2*n][i-1] | sums", "(sums[2*n][i-1] & sums", "counts"),
+    Mutant("count_action_ones", "(sums[2*n][i-1] | sums", "(sums[2*n][i-1] & sums", "counts", 0),
     Mutant(
         "count_action_flag", "(set_i || flag_q) && !clear_i", "set_i || (flag_q && !clear_i)", "clears", 0
     ),
