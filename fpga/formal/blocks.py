@@ -92,6 +92,7 @@ PROVEN = (
     Proven("count_action_targets", {"Width": 40, "Reset": "40'h12_3456_789a"}),
     Proven("count_action_ones", {"Bits": 16, "Width": 5}),
     Proven("count_action_ones", {"Bits": 5, "Width": 4}),
+    Proven("count_action_beat", {"Width": 129}),
     Proven("count_action_beat", {"Width": 16}),
     Proven(
         "count_action_buffer",

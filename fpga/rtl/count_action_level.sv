@@ -32,11 +32,15 @@ module count_action_level #(
   if (AtLeast) begin : gen_at_least
     assign is_reached = first + second >= target;
   end else begin : gen_exactly
-    // The sum is the target where every bit gets the carry that the target wants of the bit below: no carry ripples.
-    logic [ValueWidth-1:0] wanted;
+    // The first addend is what the second leaves of the target. The second has fewer terms, so both are there at the
+    // same time. The subtraction is written bit by bit: no carry chain is made of it.
+    logic [ValueWidth-1:0] borrow;
 
-    assign wanted     = (first & second) | ((first | second) & ~target);
-    assign is_reached = (first ^ second ^ target) == (wanted << 1);
+    assign borrow[0] = 1'b0;
+    for (genvar i = 1; i < ValueWidth; i++) begin : gen_borrows
+      assign borrow[i] = (second[i-1] & ~target[i-1]) | (borrow[i-1] & (second[i-1] | ~target[i-1]));
+    end
+    assign is_reached = first == (target ^ second ^ borrow);
   end
 
   // A target of 0 is never reached (R3).

@@ -1,7 +1,8 @@
 // How many bits are 1: the increment of a count over valid bits, flags and pulses (R1).
 //
-// Pairs are added, then pairs of these sums, and so on. The adders are written bit by bit: synthesis makes no carry
-// chains of them, which take longer than look-up tables for so few bits.
+// The number of each group of at most six bits is looked up: so many inputs are one level of logic. Pairs of these
+// numbers are added, then pairs of sums, and so on. The adders are written bit by bit: synthesis makes no carry chains
+// of them, which take longer than look-up tables for so few bits.
 module count_action_ones #(
   parameter int Bits = 2,
   parameter int Width = 2
@@ -10,14 +11,23 @@ module count_action_ones #(
   output logic [Width-1:0] ones_o
 );
 
-  // Sum n is of the sums 2 * n and 2 * n + 1; those from Leaves on are the bits.
-  localparam int Leaves = 1 << $clog2(Bits);
+  // Sum n is of the sums 2 * n and 2 * n + 1; those from Leaves on are the groups.
+  localparam int Groups = (Bits + 5) / 6;
+  localparam int Leaves = 1 << $clog2(Groups);
 
   logic [Width-1:0] sums[2*Leaves];
 
   for (genvar i = 0; i < Leaves; i++) begin : gen_leaves
-    if (i < Bits) begin : gen_bit
-      assign sums[Leaves+i] = {{(Width - 1) {1'b0}}, bits_i[i]};
+    if (i < Groups) begin : gen_group
+      localparam int First = i * Bits / Groups;
+      localparam int Size = (i + 1) * Bits / Groups - First;
+      logic [Width-1:0] ones[1<<Size];
+
+      assign ones[0] = '0;
+      for (genvar n = 1; n < (1 << Size); n++) begin : gen_ones
+        assign ones[n] = ones[n/2] + (n % 2 == 1 ? {{(Width - 1) {1'b0}}, 1'b1} : '0);
+      end
+      assign sums[Leaves+i] = ones[bits_i[First+:Size]];
     end else begin : gen_none
       assign sums[Leaves+i] = '0;
     end

@@ -2,6 +2,9 @@
 //
 // A push offers the beats of the streams in mask_i, whose data the driver has written before. The
 // driver leaves those data alone while waiting_o is 1.
+//
+// ready_i comes late in its cycle. Merged with the logic before it, the bits of valid_q would need wider look-up tables.
+(* keep_hierarchy *)
 module portal_source #(
   parameter int Streams = 1
 ) (

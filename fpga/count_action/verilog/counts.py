@@ -65,7 +65,7 @@ def _level(wiring: Wiring, module: Module, count: Count, target: Slice) -> Itera
     """Yield the wires of a level count, two addends of its increment, and its comparison.
 
     The comparison is faster than a sum of the addends. The first addend has the numbers and the constant, if there are
-    any; otherwise each has half of the bits.
+    any; otherwise it has two thirds of the bits, because the second is subtracted from the target meanwhile.
     """
     prefix = wiring.prefix(module.name, count.name)
     single = [
@@ -74,10 +74,10 @@ def _level(wiring: Wiring, module: Module, count: Count, target: Slice) -> Itera
         if find_choice(wiring, module, count, ref) or term(wiring, count, ref).width == 1
     ]
     others = tuple(ref for ref in count.terms if ref not in single)
-    half = 0 if others or count.constant else (len(single) + 1) // 2
+    most = 0 if others or count.constant else (2 * len(single) + 2) // 3
     parts = {
-        "first": (count.constant, (*others, *single[:half])),
-        "second": (0, tuple(single[half:])),
+        "first": (count.constant, (*others, *single[:most])),
+        "second": (0, tuple(single[most:])),
     }
     width = max(increment_width(wiring, *each) for each in parts.values())
     yield from (declare(f"{prefix}_{name}", width) for name in parts)

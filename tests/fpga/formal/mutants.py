@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant("count_action", "base >= target", "base > target", "overshoots", 3),
     Mutant("count_action", "(Carry || !fire_o) && is_full", "(Carry || !fire_o) && 1'b0", "saturates", 3),
     Mutant("count_action_level", "enable_i && !stall_i", "enable_i", "fires", 0),
-    Mutant("count_action_level", "((first | second) & ~target)", "1'b0", "fires", 0),
+    Mutant("count_action_level", "(borrow[i-1] & (second", "(borrow[i-1] | (second", "fires", 0),
     Mutant("count_action_level", "is_reached && (target_i != '0)", "is_reached", "fires", 1),
     Mutant("count_action_level", "first + second >= target", "first + second > target", "fires", 2),
     Mutant(
@@ -119,9 +119,12 @@ MUTANTS = (
     Mutant("count_action_beat", "fire_i || stalled_o", "fire_i || valid_q", "appears"),
     Mutant("count_action_beat", "fire_i || stalled_o", "(fire_i && !valid_q) || stalled_o", "conserves"),
     Mutant("count_action_beat", "= valid_q && !ready_i", "= valid_q", "stalls"),
-    Mutant("count_action_beat", "data_q  <= '0", "data_q  <= '1", "empties"),
+    Mutant("count_action_beat", "data_q <= '0", "data_q <= '1", "empties"),
     Mutant("count_action_beat", "data_q <= data_i", "data_q <= {data_i[Width-2:0], 1'b0}", "data"),
     Mutant("count_action_beat", "if (fire_i) data_q", "if (fire_i || ready_i) data_q", "keeps"),
+    Mutant("count_action_beat", "fired_q ? offered_q", "fired_q && ready_i ? offered_q", "data", 0),
+    Mutant("count_action_beat", "data_q  <= data_o", "data_q  <= offered_q", "keeps", 0),
+    Mutant("count_action_beat", "fired_q <= 1'b0", "fired_q <= 1'b1", "empties", 0),
     Mutant("count_action_sum", "if (rst_i || clear_i) sum_q", "if (rst_i) sum_q", "adds", 0),
     Mutant("count_action_extreme", "key > best_key)", "key >= best_key)", "chooses", 0),
     Mutant("count_action_extreme", "key < best_key", "key > best_key", "keeps", 1),
@@ -130,8 +133,8 @@ MUTANTS = (
     Mutant("count_action_extreme", "{{(Width - 1) {1'b0}}, 1'b1} <<", "{Width{1'b0}} <<", "chooses", 2),
     Mutant("count_action_sum", "SampleSigned &&", "!SampleSigned &&", "terms", 1),
     Mutant("count_action_sum", "fill  = Signed &&", "fill  = !Signed &&", "sums", 0),
-    Mutant("count_action_ones", "genvar i = 0;", "genvar i = 1;", "counts"),
-    Mutant("count_action_ones", "(sums[2*n][i-1] | sums", "(sums[2*n][i-1] & sums", "counts"),
+    Mutant("count_action_ones", "n % 2 == 1", "n == 1", "counts"),
+    Mutant("count_action_ones", "(sums[2*n][i-1] | sums", "(sums[2*n][i-1] & sums", "counts", 0),
     Mutant(
         "count_action_flag", "(set_i || flag_q) && !clear_i", "set_i || (flag_q && !clear_i)", "clears", 0
     ),

@@ -171,10 +171,10 @@ RTL_FAULTS = (
         "unit",
     ),
     RtlFault(
-        "the first bit is not counted",
+        "the last bit of a group is not counted",
         "count_action_ones",
-        "bits_i[i]}",
-        "bits_i[i] && i > 0}",
+        "n % 2 == 1 ?",
+        "n % 2 == 1 && n > 1 ?",
         "unit",
     ),
     RtlFault(

@@ -50,19 +50,19 @@ module synchronized_data_streamer (
   logic [3:0] synchronized_data_streamer_count_second;
   logic [3:0] synchronized_data_streamer_count_first_ones;
   count_action_ones #(
-    .Bits(8),
+    .Bits(11),
     .Width(4)
   ) u_synchronized_data_streamer_count_first_ones (
-    .bits_i(DAC_valid_i[7:0]),
+    .bits_i(DAC_valid_i[10:0]),
     .ones_o(synchronized_data_streamer_count_first_ones)
   );
   assign synchronized_data_streamer_count_first = synchronized_data_streamer_count_first_ones;
   logic [3:0] synchronized_data_streamer_count_second_ones;
   count_action_ones #(
-    .Bits(8),
+    .Bits(5),
     .Width(4)
   ) u_synchronized_data_streamer_count_second_ones (
-    .bits_i(DAC_valid_i[15:8]),
+    .bits_i(DAC_valid_i[15:11]),
     .ones_o(synchronized_data_streamer_count_second_ones)
   );
   assign synchronized_data_streamer_count_second = synchronized_data_streamer_count_second_ones;
