@@ -221,7 +221,8 @@ def _datapath(datapath: Datapath, unread: Collection[str]) -> Iterator[str]:
 
 
 def _sink_unused(bits: Collection[str]) -> Iterator[str]:
-    """Yield the statement that names the bits of ports that nothing reads, if there are any."""
+    """Yield the statements that name the bits of ports that nothing reads, if there are any."""
     if bits:
         yield "// Bits that fill the bytes of AXI-Stream, and tkeep of all but the lowest byte of a lane (R18)."
-        yield f"(* maybe_unused *) wire unused = ^{{{', '.join(bits)}}};"
+        yield "(* maybe_unused *) wire unused;"
+        yield f"assign unused = ^{{{', '.join(bits)}}};"

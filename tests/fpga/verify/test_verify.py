@@ -288,7 +288,7 @@ def test_a_planted_fault_is_found(copy, place):
     found = verify(copy)
     assert not found.ok
     assert fault.file in {each.path for each in found.files if each.verdict != "verified"}
-    if place in HARDWARE and "saturates" not in fault.old:  # no run is long enough for that
+    if place in HARDWARE and "is_full" not in fault.old:  # no run is long enough for that
         shown = [each for each in failing(found) if each.expected is not None]
         assert shown
         assert all(each.expected != each.seen for each in shown)
