@@ -54,7 +54,7 @@ COMMANDS = {
     ),
     "reproduce": (
         "reproduce",
-        "Compute published figures again: serve time and energy of a photonic smartNIC beside other processors.",
+        "Compute the figures of a paper again, and write them beside the published numbers.",
     ),
     "serve": (
         "serve",
