@@ -138,3 +138,9 @@ def find_similar(word: str, known: Iterable[str]) -> str:
     folded = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(word[:100].casefold(), folded, n=1, cutoff=0.66)
     return folded[close[0]] if close else ""
+
+
+def explain_memory_in_formula(name: str) -> tuple[str, str]:
+    """Return the message and the hint for a formula that reads a memory (R25)."""
+    hint = f"Read the word one cycle before, `read {name}[ADDRESS] as NAME`, and write NAME."
+    return f"{quote(name)} is a memory, and a formula cannot read it", hint

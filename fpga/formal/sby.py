@@ -20,7 +20,7 @@ DEPTH = 5
 """Cycles of the induction. Invariants are inductive over one cycle, but a pipeline needs as many as it is long."""
 _MERGE = "wreduce -keepdc; opt_expr -keepdc -fine; opt_merge; opt_clean"
 _MERGES = 10
-"""Passes that give cells the width of their values and merge equal ones, from the inputs on by one operation each time.
+"""Passes that give cells the width of their values and merge equal ones, a few operations from the inputs on each time.
 
 A formula of the design and the same formula of the checks, which computes in 64 bits, become the same signal. A solver
 takes minutes to find two chains of comparisons equal.

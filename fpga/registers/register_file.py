@@ -338,22 +338,12 @@ def _stages(table: RegisterMap) -> Iterator[str]:
             yield f"    {condition}case ({_slice('read_word_q', low, size, bits)})"
             for number, value in enumerate(group):
                 if value:
-                    yield from _arm(f"{size}'h{number:X}", values[-1], value)
+                    yield from _statement(f"      {size}'h{number:X}: {values[-1]} <=", f"{value};")
             yield f"      default: {values[-1]} <= '0;"
             yield "    endcase"
             yield "  end"
             yield ""
     yield "  assign s_axil_rdata = answer_data_q;"
-
-
-def _arm(number: str, name: str, value: str) -> Iterator[str]:
-    """Yield what a stage does for a number, in two lines if it is long."""
-    line = f"      {number}: {name} <= {value};"
-    if len(line) <= _WIDTH:
-        yield line
-    else:
-        yield f"      {number}: {name} <="
-        yield f"        {value};"
 
 
 def _value(register: Register, word: int) -> str:

@@ -166,9 +166,9 @@ def _add_load(
     cycles: int,
     last: int,
 ) -> tuple[int, int]:
-    """Let the cores `first` to `end` - 1 work for more cycles.
+    """Add cycles of work to the cores `first` to `end` - 1.
 
-    Return the number of ranges, and the cycle in which the last core ends, or `last` if that is later.
+    Return the number of ranges, and the cycle in which the last of these cores ends, or `last` if that is later.
     """
     ranges = _cut(begins, free, ranges, first)
     if end < len(free):
@@ -213,8 +213,8 @@ def _simulate(
     most = (first[1:] - first[:-1]).max()
     open_layers = np.zeros((len(models), most), np.int64)
     left = np.zeros(len(models), np.int64)
-    events = [(arrivals[0] + latency[models[0]], 0, 0, -1)]
-    events.pop()
+    events = [(arrivals[0], 0, 0, 0)]  # numba learns the type of an event from one
+    events.clear()
     for request in range(len(models)):
         begin, end = first[models[request]], first[models[request] + 1]
         left[request] = end - begin

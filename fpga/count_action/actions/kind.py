@@ -181,8 +181,6 @@ class Kind:
     """Kind of a `clear` of its output; None if its output cannot be cleared."""
     raises = True
     """True if it can make its output non-zero."""
-    survives = False
-    """True if its state besides the output survives a reset (R12)."""
 
     # Language
 

@@ -102,7 +102,6 @@ class Memory(Kind):
     rules = ("memory",)
     noun = "memory"
     register = "the word at the address that the driver has written"
-    survives = True
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         name, words, width = parts

@@ -23,6 +23,7 @@ from fpga.count_action.diagnostics import (
     Diagnostic,
     Diagnostics,
     did_you_mean,
+    explain_memory_in_formula,
     find_out_of_range,
     make_diagnostic,
     quote,
@@ -187,8 +188,7 @@ class _Parts:
             yield make_diagnostic(at, message, did_you_mean(ref.name, outputs))
             return
         elif self._graph.drivers[ref.module, ref.name][0][1].kind is ActionKind.MEMORY:
-            message = f"{quote(f'{ref.module}.{ref.name}')} is a memory, and a formula cannot read it"
-            yield make_diagnostic(at, message, f"Write `read {ref.name}[ADDRESS] as NAME`, and use NAME.")
+            yield make_diagnostic(at, *explain_memory_in_formula(ref.name))
         source = self._graph.source(ref)
         yield from find_out_of_range(f"index of {ref.name}", ref.index, 0, source.size - 1, at)
         yield from find_out_of_range(f"lane of {ref.name}", ref.lane, 0, max(source.lanes, 1) - 1, at)

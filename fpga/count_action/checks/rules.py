@@ -77,19 +77,15 @@ def _find_shared_level_streams(graph: Graph) -> Diagnostics:
         level = next(((m, c) for m, c in takers if c.kind is CountKind.LEVEL), None)
         if level is None:
             continue
-        others = (taker for taker in takers if taker[0] != level[0])
-        for other, count in others:
+        foreign = next((f"{m.name}.{c.name}" for m, c in takers if m != level[0]), None)
+        if foreign is not None:
+            own = f"{level[0].name}.{level[1].name}"
             message = (
-                f"stream {quote(name)} (bit {index}) is taken by the level count"
-                f" {quote(f'{level[0].name}.{level[1].name}')} and by"
-                f" {quote(f'{other.name}.{count.name}')} of another module (R7)"
+                f"stream {quote(name)} (bit {index}) is taken by the level count {quote(own)}"
+                f" and by {quote(foreign)} of another module (R7)"
             )
-            yield make_diagnostic(
-                level[1].at,
-                message,
-                "Let the other one count what the level count streams, or move both counts into one module (R26).",
-            )
-            break
+            hint = "Let the other one count what the level count streams, or move both counts into one module (R26)."
+            yield make_diagnostic(level[1].at, message, hint)
 
 
 def _find_stream_cycles(graph: Graph) -> Diagnostics:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from fpga.count_action.diagnostics import Refused, Report, quote
+from fpga.count_action.diagnostics import Refused, Report, explain_memory_in_formula, quote
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, names_in, span_of
 from fpga.count_action.elaboration.flat import (
     FlatFormula,
@@ -83,10 +83,7 @@ class FormulaElaborator:
         elif len(operand.parts) == 1 and operand.parts[0].name in self._tables:
             yield self._entry(operand, values)
         elif len(operand.parts) == 1 and operand.parts[0].name in self._memories:
-            name = operand.parts[0].name
-            message = f"{quote(name)} is a memory, and a formula cannot read it"
-            hint = f"Read the word one cycle before, `read {name}[ADDRESS] as NAME`, and write NAME."
-            raise Refused(operand.at, message, hint)
+            raise Refused(operand.at, *explain_memory_in_formula(operand.parts[0].name))
         elif is_signal(operand, values) or operand.plain in self._registers:
             yield flat_reference(operand, values)
         else:

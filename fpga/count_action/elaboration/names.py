@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fpga.count_action.actions import VERBS
-from fpga.count_action.diagnostics import Refused, Report, did_you_mean, make_diagnostic, quote
+from fpga.count_action.diagnostics import (
+    Refused,
+    Report,
+    did_you_mean,
+    explain_memory_in_formula,
+    make_diagnostic,
+    quote,
+)
 from fpga.count_action.elaboration.choices import find_packet_ends
 from fpga.count_action.elaboration.externals import Externals, lane_base
 from fpga.count_action.elaboration.flat import (
@@ -209,11 +216,7 @@ class Names:
             return self.output(reference)
         own = Output(module.name, reference.label)
         if own in self.drivers and VERBS[self.drivers[own].verb].kind is ActionKind.MEMORY:
-            message = f"{quote(reference.name)} is a memory, and a formula cannot read it"
-            hint = (
-                f"Read the word one cycle before, `read {reference.name}[ADDRESS] as NAME`, and write NAME."
-            )
-            raise Refused(reference.at, message, hint)
+            raise Refused(reference.at, *explain_memory_in_formula(reference.name))
         if own in self.drivers and not (
             reference.index is not None and reference.name in self._declared[module.name]
         ):

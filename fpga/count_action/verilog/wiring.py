@@ -212,16 +212,16 @@ class Wiring:
         """Return the condition that the takers of `stream` are ready: a level count fires, or no module stalls (R7)."""
         takers = self.takers.get(stream, {})
         level = [
-            f"({self.fire(*key)} && {self.find_pick_wire(key[0], count, stream)})"
+            f"{self.fire(*key)} && {self.find_pick_wire(key[0], count, stream)}"
             if pick_of(count, stream)
             else self.fire(*key)
             for key, count in takers.items()
             if count.kind is CountKind.LEVEL
         ]
-        if len(level) == 1:
-            return level[0].strip("()")
-        modules = dict.fromkeys(module for module, _ in takers)
-        return any_of(level) if level else " && ".join(f"!{self.stall(each)}" for each in modules) or bit(1)
+        if len(level) > 1:
+            return any_of(f"({each})" if "&&" in each else each for each in level)
+        stalls = dict.fromkeys(f"!{self.stall(module)}" for module, _ in takers)
+        return " && ".join(level or stalls) or bit(1)
 
 
 def _widths(graph: Graph, operand: Operand) -> Iterator[int]:

@@ -25,7 +25,7 @@ from fpga.hdl import find_tool, why_missing
 from fpga.registers import Streams, register_map
 from fpga.registers.build import board_files, build_files, top_sources, write_files
 from fpga.registers.register_file import emit_register_file
-from fpga.registers.top import Top, block_files
+from fpga.registers.top import Top
 
 TOPS = [pytest.param(each, id=each.name.lower()) for each in Streams]
 
@@ -98,17 +98,6 @@ def test_tops_of_random_datapaths_are_taken(random_datapath, tmp_path, streams, 
     assert tool("iverilog").run(["-g2012", "-Wall", "-t", "null", "-s", top, *names], folder=tmp_path) == ""
     arguments = ["--lint-only", "-Wall", "--top-module", top, *names]
     assert "%Warning" not in tool("verilator").run(arguments, folder=tmp_path)
-
-
-@pytest.mark.hdl
-def test_verible_finds_nothing_in_the_portal():
-    tool("verible-verilog-lint").run(list(block_files(Streams.REGISTERS)))
-
-
-@pytest.mark.hdl
-@pytest.mark.parametrize("streams", TOPS)
-def test_verible_finds_nothing_in_the_register_file(built, demo, streams):
-    tool("verible-verilog-lint").run([f"{Top(demo, streams).name}_registers.sv"], folder=built)
 
 
 def test_the_register_file_is_to_be_read(built, demo):

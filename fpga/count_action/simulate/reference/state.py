@@ -143,7 +143,7 @@ def reset_state(datapath: Datapath, before: State | None = None) -> State:
         targets={(module.name, target.name): target.reset for module, target in datapath.targets()},
         memories={
             key: before.memories[key]
-            if before is not None and KINDS[action.kind].survives
+            if before is not None and KINDS[action.kind].array_words(action)
             else KINDS[action.kind].reset(action)
             for key, action in outputs.items()
         },
