@@ -35,6 +35,8 @@ from fpga.count_action.model import (
     SignalKind,
 )
 
+DECLARE_MEMORY = "Declare it in the module: `memory NAME: 256 of 16 bits`."
+"""The hint for a memory that a module does not have."""
 _EXACT = 64
 """Bits of an address in the checks that hold any formula exactly."""
 
@@ -326,13 +328,10 @@ class _Access(Kind):
         memories = [each.output for each in owner.drives(ActionKind.MEMORY)]
         if action.memory not in memories:
             message = f"{quote(owner.name)} has no memory {quote(action.memory)}"
-            yield make_diagnostic(action.at, message, did_you_mean(action.memory, memories) or _DECLARE)
+            yield make_diagnostic(action.at, message, did_you_mean(action.memory, memories) or DECLARE_MEMORY)
         elif len(action.refs) != self.references:
             message = f"this names {len(action.refs)} samples, and needs {self.operands}"
             yield make_diagnostic(action.at, message, "Name one lane, `x.data[1]`, and no range.")
-
-
-_DECLARE = "Declare it in the module: `memory NAME: 256 of 16 bits`."
 
 
 class StoreWord(_Access):

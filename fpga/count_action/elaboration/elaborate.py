@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fpga.count_action.actions import VERBS
-from fpga.count_action.actions.memory import load_inputs
+from fpga.count_action.actions.memory import DECLARE_MEMORY, load_inputs
 from fpga.count_action.defaults import COUNT_WIDTH
 from fpga.count_action.diagnostics import Refused, did_you_mean, quote
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, span_of
@@ -184,9 +184,7 @@ class Elaborator(FormulaElaborator):
         if "memory" in does.words:
             name = does.words["memory"]
             if name not in memories:
-                hint = (
-                    did_you_mean(name, memories) or "Declare it in the module: `memory NAME: 256 of 16 bits`."
-                )
+                hint = did_you_mean(name, memories) or DECLARE_MEMORY
                 raise Refused(does.at, f"there is no memory {quote(name)} in this module", hint)
             width = memories[name].width
         elif does.verb == "store" and does.name is not None and does.name.name in memories:
