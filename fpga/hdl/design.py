@@ -12,6 +12,8 @@ from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Ports, ports_of
 from fpga.count_action.verilog import core_files, emit
 
+_FPGA = Path(__file__).resolve().parents[1]
+
 
 @dataclass(frozen=True)
 class Design:
@@ -48,6 +50,28 @@ def design_of(datapath: Datapath) -> Design:
         (path.name, path.read_text(encoding="ascii")) for path in core_files() if path.stem in used
     )
     return Design(datapath.name, (*blocks, (f"{datapath.name}.sv", top)), ports_of(datapath))
+
+
+def design_of_block(top: str, ports: Ports) -> Design:
+    """Return the design of a hand-written block, with all blocks and library datapaths that it instantiates.
+
+    Raise FileNotFoundError if there is no block `top` in `fpga/rtl`.
+    """
+    from fpga.count_action.load import load
+
+    texts: dict[str, str] = {}
+    pending = [top]
+    while pending:
+        name = pending.pop()
+        block, datapath = _FPGA / "rtl" / f"{name}.sv", _FPGA / "library" / f"{name}.ca"
+        if name in texts:
+            continue
+        if block.exists() or not datapath.exists():
+            texts[name] = block.read_text(encoding="ascii")
+        else:
+            texts[name] = emit(load(datapath).datapath)
+        pending.extend(find_instances(texts[name]) - {"module"})
+    return Design(top, tuple((f"{name}.sv", texts[name]) for name in sorted(texts)), ports)
 
 
 def find_instances(text: str) -> frozenset[str]:

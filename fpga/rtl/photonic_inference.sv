@@ -267,6 +267,7 @@ module photonic_inference #(
     .restart_i(start_o),
     .preamble_i,
     .sent_i(sending_q[1]),
+    .beat_i(1'b1),
     .signs_i(sign_q),
     .keep_i(keep_q),
     .samples_i(adc_i),

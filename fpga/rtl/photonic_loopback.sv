@@ -79,6 +79,8 @@ module photonic_loopback (
     .rst_i,
     .delay_i(optics_delay_i),
     .shift_i(optics_shift_i),
+    .apart_delay_i('0),
+    .apart_shift_i('0),
     .gain_i(optics_gain_i),
     .noise_i(optics_noise_i),
     .seed_i(optics_seed_i),

@@ -1,7 +1,8 @@
 // From converter samples to partial sums: realign, take the magnitudes, give them their signs, add the lanes.
 //
-// Signs and a keep bit per lane are pushed when a beat is sent, and wait here until its light is back. A beat that
-// comes in at cycle t leaves as partial_o at cycle t + 10.
+// Signs and a keep bit per lane are pushed in each cycle that is sent, and wait here until its light is back. A cycle
+// with beat_i 0 is a gap, from which no partial sum comes. A beat that comes in at cycle t leaves as partial_o at
+// cycle t + 10.
 module photonic_mac #(
   parameter bit Published = 1'b0,
   parameter int QueueDepth = 64,
@@ -12,6 +13,7 @@ module photonic_mac #(
   input  logic         restart_i,
   input  logic [7:0]   preamble_i,
   input  logic         sent_i,
+  input  logic         beat_i,
   input  logic [15:0]  signs_i,
   input  logic [15:0]  keep_i,
   input  logic [255:0] samples_i,
@@ -43,11 +45,11 @@ module photonic_mac #(
     .samples_o(samples)
   );
 
-  logic             waiting;
+  logic             waiting, beat;
   logic [Lanes-1:0] signs, keep;
 
   beat_queue #(
-    .Width(2 * Lanes),
+    .Width(2 * Lanes + 1),
     .Depth(QueueDepth),
     .PlaceWidth(QueuePlaceWidth)
   ) u_queue (
@@ -55,10 +57,10 @@ module photonic_mac #(
     .rst_i,
     .clear_i(restart_i),
     .push_i(sent_i),
-    .word_i({keep_i, signs_i}),
+    .word_i({beat_i, keep_i, signs_i}),
     .pop_i(open_o),
     .valid_o(waiting),
-    .word_o({keep, signs})
+    .word_o({beat, keep, signs})
   );
 
   logic [Lanes*8-1:0] magnitudes;
@@ -95,7 +97,7 @@ module photonic_mac #(
 
   always_ff @(posedge clk_i) begin
     if (rst_i || restart_i) valid_q <= '0;
-    else valid_q <= {valid_q[Stages-1:0], open_o && waiting};
+    else valid_q <= {valid_q[Stages-1:0], open_o && waiting && beat};
   end
 
   assign partial_valid_o = valid_q[Stages];

@@ -19,7 +19,7 @@ BITS = """module m { inputs: { stream x of 2 lanes of 8 bits signed; number n of
   targets: { 0x10 } actions: { stream concat(x.data, n, (0)[2:0]), x.data[2] >> 2, x.data[1] << 3 } }"""
 BLOCKS = {path.stem: path for path in core_files()}
 FPGA = core_files()[0].parents[1]
-CONTROLS = ("preamble_control", "photonic_mac_control")
+CONTROLS = ("preamble_control", "photonic_mac_control", "smartnic_control", "packet_outcomes")
 """Modules of the library that hand-written blocks instantiate."""
 
 

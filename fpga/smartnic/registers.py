@@ -1,0 +1,78 @@
+"""Registers of the smartNIC on AXI4-Lite, of which the register file of `smartnic_axi` and the driver are made."""
+
+from __future__ import annotations
+
+import zlib
+
+from fpga.registers.model import Access, Bits, MapBuilder, RegisterMap
+
+IDENTITY = 0x4E49_4301
+"""ID of the smartNIC (0x4E4943), layout 1."""
+TABLES = {"models": 0, "layers": 1, "look_up": 2}
+"""Numbers of the tables of `fpga.smartnic.program` in TABLE_ADDRESS."""
+OUTCOMES = (
+    "received", "ignored", "corrupt", "arp", "ping", "malformed", "unknown_model", "refused", "answered", "late",
+    "failed",
+)  # fmt: skip
+"""The counts of packets, in the order of the count-action module `packet_outcomes`."""
+
+_CONTROL = (
+    Bits("ABORT", 0, 1, "The request in work is refused as failed"),
+    Bits("RESET", 1, 1, "The smartNIC and all registers return to their state after power-on"),
+)
+_SETTINGS = (
+    ("MAC", 48, 0, "Own Ethernet address; its first byte on the wire is the highest"),
+    ("ADDRESS", 32, 0, "Own IPv4 address"),
+    ("PORT", 16, 8500, "UDP port of requests"),
+    ("CYCLES_PER_US", 16, 250, "Clock cycles of a microsecond"),
+    ("HOLD", 1, 0, "1: no further request is begun. Change tables and weights when BUSY is 0"),
+    ("PREAMBLE", 8, 10, "Cycles of the preamble before every layer"),
+    ("LIMIT", 32, 0, "Cycles after which a request fails because light did not come back; 0: none"),
+    ("SPARSITY", 1, 0, "1: products with a factor 0 are 0, whatever the converter reads"),
+    ("BASE", 40, 0, "Byte address of the first word of weights, a multiple of 4096"),
+    ("APART", 8, 0, "Delay of the weights' converter against that of activations: samples 3:0, cycles 7:4"),
+    ("GAIN", 9, 128, "Compensation of the loss of light: 128 times the factor"),
+)
+"""Name, bits, reset value and description of what is written and read."""
+
+
+def smartnic_registers() -> RegisterMap:
+    """Return the registers of the smartNIC. Those of more than 32 bits have two words, the low one first."""
+    builder = MapBuilder()
+    builder.add("ID", access=Access.CONSTANT, reset=IDENTITY, description="smartNIC (0x4E4943), layout 1")
+    builder.add("HASH", access=Access.CONSTANT, reset=_hash(), description="Hash of the names of all registers")
+    builder.add(
+        "CONTROL",
+        access=Access.PULSE,
+        width=len(_CONTROL),
+        fields=_CONTROL,
+        description="Commands that act at once",
+    )
+    builder.add("BUSY", access=Access.READ, width=1, description="1: a packet, request or answer is in work")
+    for name, bits, reset, description in _SETTINGS:
+        words = -(-bits // 32)
+        builder.add(
+            name,
+            access=Access.WRITE,
+            width=32 if words > 1 else bits,
+            words=words,
+            reset=reset,
+            description=description,
+        )
+    builder.add(
+        "TABLE_ADDRESS",
+        access=Access.WRITE,
+        width=14,
+        description="Word of a table: address 11:0, table 13:12 (0 models, 1 layers, 2 look-up)",
+    )
+    builder.add(
+        "TABLE_WORD", access=Access.PUSH, words=4, description="128 bits, low word first, for the word of a table"
+    )
+    for name in OUTCOMES:
+        builder.add("COUNT", name, access=Access.READ, description=f"Packets: {name.replace('_', ' ')}")
+    builder.add("COUNT", "overrun", access=Access.READ, description="Packets lost before the smartNIC: no room")
+    return RegisterMap("smartnic", _hash(), tuple(builder.registers))
+
+
+def _hash() -> int:
+    return zlib.crc32(repr((IDENTITY, _CONTROL, _SETTINGS, TABLES, OUTCOMES)).encode())
