@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fpga.photonic_mac.network import FULL_SCALE, LANES, count_beats
 from fpga.program import ProgramError
@@ -58,26 +59,33 @@ class NicLayer:
     """Value of one step of the next layer's activations; 1 after the last layer."""
     rectified: bool = False
     """Whether negative results become 0."""
+    name: str = ""
+    """For messages; by default the place in the model."""
 
     def __post_init__(self) -> None:
         weights = np.asarray(self.weights)
-        if weights.ndim != 2 or not weights.size:
-            raise ProgramError(f"weights have shape {weights.shape}, not (outputs, inputs).")
-        rows = weights.shape[:1]
-        for name, values in (("bias", self.bias), ("scale", self.scale)):
-            if np.shape(values) != rows:
-                raise ProgramError(f"{name} has shape {np.shape(values)}, not {rows}, one for each row.")
-        if np.abs(weights.astype(np.int64)).max() > FULL_SCALE:
-            raise ProgramError(f"weights are beyond -{FULL_SCALE} .. {FULL_SCALE}.")
-        bias = np.asarray(self.bias, np.int64)
-        scale, step = np.asarray(self.scale, np.float32), np.float32(self.step)
-        if not (_is_normal(scale).all() and _is_normal(np.asarray(step))):
-            raise ProgramError("scales and steps must be positive normal float32.")
+        if reason := next(self._faults(weights), None):
+            raise ProgramError(f"{self.name or 'layer'}: {reason}")
         object.__setattr__(self, "weights", np.ascontiguousarray(weights, np.int16))
-        object.__setattr__(self, "bias", bias.astype(np.int32))
-        object.__setattr__(self, "scale", scale)
-        object.__setattr__(self, "step", step)
-        object.__setattr__(self, "rectified", bool(self.rectified))
+        object.__setattr__(self, "bias", np.asarray(self.bias, np.int32))
+        object.__setattr__(self, "scale", np.asarray(self.scale, np.float32))
+        object.__setattr__(self, "step", np.float32(self.step))
+
+    def _faults(self, weights: NDArray[Any]) -> Iterator[str]:
+        if weights.ndim != 2 or not weights.size:
+            yield f"weights have shape {weights.shape}, not (outputs, inputs)."
+            return
+        for name, values in (("bias", self.bias), ("scale", self.scale)):
+            if np.shape(values) != weights.shape[:1]:
+                yield f"{name} has shape {np.shape(values)}, not {weights.shape[:1]}, one for each row."
+        if np.abs(weights.astype(np.int64)).max() > FULL_SCALE:
+            yield f"weights must be -{FULL_SCALE} to {FULL_SCALE}."
+        if np.abs(np.asarray(self.bias, np.int64)).max() >= SUM_LIMIT:
+            yield f"biases must be less than {SUM_LIMIT} in magnitude."
+        for name, numbers in (("scales", self.scale), ("steps", self.step)):
+            floats = np.asarray(numbers, np.float32)
+            if not ((floats >= _FLOAT.tiny) & (floats <= _FLOAT.max)).all():
+                yield f"{name} must be positive normal float32."
 
     @property
     def outputs(self) -> int:
@@ -142,28 +150,29 @@ class NicModel:
         for place, layer in enumerate(self.layers):
             last = place + 1 == count
             most = SCORES if last else ACTIVATIONS
+            subject = layer.name or f"layer {place}"
             if layer.inputs > ACTIVATIONS:
-                yield f"layer {place} has {layer.inputs} inputs; the NIC takes up to {ACTIVATIONS}."
+                yield f"{subject} has {layer.inputs} inputs; the NIC takes up to {ACTIVATIONS}."
             if layer.outputs > most:
                 kind = "scores" if last else "activations"
-                yield f"layer {place} has {layer.outputs} outputs; the NIC takes up to {most} {kind}."
+                yield f"{subject} has {layer.outputs} outputs; the NIC takes up to {most} {kind}."
             if not last and layer.outputs != self.layers[place + 1].inputs:
                 yield (
-                    f"layer {place} has {layer.outputs} outputs, and layer {place + 1} takes"
+                    f"{subject} has {layer.outputs} outputs, and the next layer takes"
                     f" {self.layers[place + 1].inputs}."
                 )
             if layer.largest.max() >= SUM_LIMIT:
                 row = int(layer.largest.argmax())
                 yield (
-                    f"layer {place}, row {row}: sum and bias may reach {layer.largest[row]}; the NIC takes less"
+                    f"{subject}, row {row}: sum and bias may reach {layer.largest[row]}; the NIC takes less"
                     f" than {SUM_LIMIT}."
                 )
             beyond = layer.largest * layer.scale.astype(np.float64) > float(_FLOAT.max)
             if beyond.any():
                 row = int(beyond.argmax())
-                yield f"layer {place}, row {row}: scale {layer.scale[row]} gives results beyond float32."
+                yield f"{subject}, row {row}: scale {layer.scale[row]} gives results beyond float32."
             if self.published and (layer.bias.any() or (layer.scale != 1).any() or layer.step != 1):
-                yield f"layer {place} is published, so its biases must be 0, its scales and its step 1."
+                yield f"{subject} is published, so its biases must be 0, its scales and its step 1."
         if self.layers[-1].step != 1:
             yield "the step after the last layer must be 1."
 
@@ -292,8 +301,3 @@ def _words(count: int, values: Iterable[int]) -> Words:
     for place, value in enumerate(values):
         table[place] = value & 0xFFFF_FFFF_FFFF_FFFF, value >> 64
     return table
-
-
-def _is_normal(values: ArrayLike) -> NDArray[np.bool_]:
-    numbers = np.asarray(values, np.float32)
-    return np.asarray((numbers >= _FLOAT.tiny) & (numbers <= _FLOAT.max))
