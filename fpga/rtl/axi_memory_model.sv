@@ -2,8 +2,8 @@
 //
 // The first beat of a burst comes latency_i + 2 cycles after its address, or after the burst before it; then a beat comes
 // every cycle, and the next burst follows without a gap. Every refresh_every_i cycles (0: never) no beat comes for
-// refresh_cycles_i cycles, except one that is already at the output. A burst that is not INCR, of beats of 32 bytes, aligned, and
-// inside the memory, has the response SLVERR. Writes come through the back door, a word a cycle.
+// refresh_cycles_i cycles, except one that is already at the output. Bursts are INCR of beats of 32 bytes, aligned, and
+// inside the memory; others have the response SLVERR. write_i writes a word past the port.
 module axi_memory_model #(
   parameter int Words = 262144,
   parameter int AddressBits = 18
@@ -30,13 +30,13 @@ module axi_memory_model #(
 );
 
   // Bursts that wait: {SLVERR, the cycle in which the first beat may leave, beats - 1, first word}.
-  localparam int Width = 41 + AddressBits;
+  localparam int Width = 73 + AddressBits;
 
   logic [255:0]           words_q[Words];
   logic [Width-1:0]       bursts_q[64];
   logic [Width-1:0]       burst;
   logic [5:0]             write_q, read_q;
-  logic [31:0]            now_q, wait_time;
+  logic [63:0]            now_q;
   logic [7:0]             beat_q;
   logic [15:0]            since_q, pause_q;
   logic [35:0]            final_word;
@@ -55,12 +55,11 @@ module axi_memory_model #(
   assign bad = s_axi_arsize_i != 3'd5 || s_axi_arburst_i != 2'd1 || s_axi_araddr_i[4:0] != '0 || final_word >= {4'd0, Words};
 
   always_ff @(posedge clk_i) begin
-    if (take) bursts_q[write_q] <= {bad, now_q + {24'd0, latency_i}, s_axi_arlen_i, s_axi_araddr_i[AddressBits+4:5]};
+    if (take) bursts_q[write_q] <= {bad, now_q + {56'd0, latency_i}, s_axi_arlen_i, s_axi_araddr_i[AddressBits+4:5]};
   end
 
   assign burst      = bursts_q[read_q];
-  assign wait_time  = now_q - burst[AddressBits+8+:32];
-  assign ripe       = write_q != read_q && !wait_time[31];
+  assign ripe       = write_q != read_q && now_q >= burst[AddressBits+8+:64];
   assign load       = ripe && pause_q == '0 && (!valid_q || s_axi_rready_i);
   assign word       = burst[AddressBits-1:0] + {{(AddressBits - 8) {1'b0}}, beat_q};
   assign final_beat = beat_q == burst[AddressBits+:8];
