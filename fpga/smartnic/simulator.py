@@ -7,8 +7,8 @@
     for cycle, frame in nic.receive(): ...
     nic.counters()["answered"]
 
-The loop over cycles is in `harness.cpp`: a call runs millions of cycles. Time in the NIC is in cycles; it passes while a
-method runs it, and stands still in between.
+The loop over cycles is in `harness.cpp`: a call runs millions of cycles. Time in the NIC is in cycles; it passes while
+a method runs it, and stands still in between.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 TOP = "smartnic_loopback"
 COUNTERS = (
-    "received", "ignored", "corrupt", "arp", "ping", "malformed", "unknown_model", "refused", "answered", "late", "failed",
+    "received", "ignored", "corrupt", "arp", "ping", "malformed", "unknown_model", "refused", "answered", "late",
+    "failed",
 )  # fmt: skip
 """Counters of the NIC, in the order of its `counter_select_i`."""
 SIGNALS = (
@@ -57,6 +58,7 @@ _TABLE_WORDS = 1 << 12
 _PAUSE_UNIT = 1 << 16
 
 Words = NDArray[np.uint64]
+AnyWords = NDArray[np.uint64] | NDArray[np.uint8]
 
 
 class SmartNicError(FpgaError, code="fpga.smartnic"):
@@ -210,8 +212,8 @@ class SmartNic:
             )
         self._functions.nic_write_memory(self._alive(), address, len(rows), rows.ctypes.data)
 
-    def write_table(self, table: int, words: Words, address: int = 0) -> None:
-        """Write `uint64[words, 2]`, or `[words]`, into table 0 (models), 1 (layers) or 2 (look-up). Raise SmartNicError."""
+    def write_table(self, table: int, words: AnyWords, address: int = 0) -> None:
+        """Write `uint64[words, 2]`, or `[words]`, into a table: 0 models, 1 layers, 2 look-up. Raise SmartNicError."""
         rows = _rows(words, 2)
         if address < 0 or address + len(rows) > _TABLE_WORDS:
             raise SmartNicError(f"a table has {_TABLE_WORDS} words; {address + len(rows)} do not fit.")
@@ -278,7 +280,7 @@ class SmartNic:
         self._functions.nic_counters(self._alive(), len(values), values.ctypes.data)
         return dict(zip(COUNTERS, values.tolist(), strict=True))
 
-    def hold(self, held: bool = True) -> None:  # noqa: FBT001, FBT002  # nic.hold(), nic.hold(False)
+    def hold(self, held: bool = True) -> None:
         """Begin no further request, or begin them again."""
         self.set_input("hold", int(held))
 
@@ -306,7 +308,7 @@ class SmartNic:
             raise SmartNicError(f"{fault.decode()}, before cycle {self.cycle}.")
 
 
-def _rows(words: Words, columns: int) -> Words:
+def _rows(words: AnyWords, columns: int) -> Words:
     """Return words as contiguous rows of so many 64-bit columns; missing columns are 0. Raise SmartNicError."""
     values = np.asarray(words)
     if values.ndim == 1:

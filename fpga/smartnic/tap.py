@@ -114,7 +114,9 @@ def open_tap(interface: str, address: IPv4Interface, namespace: str | None = Non
     if not re.fullmatch(r"[^\s/%:]+", interface) or interface in (".", ".."):
         raise TapError(f"{interface!r} is not a name for a network device.")
     if len(interface.encode()) > _NAME_BYTES:
-        raise TapError(f"{interface!r} is too long: the name of a network device has up to {_NAME_BYTES} bytes.")
+        raise TapError(
+            f"{interface!r} is too long: the name of a network device has up to {_NAME_BYTES} bytes."
+        )
     host = _host_side(address)
     opened: list[Tap | OSError | TapError] = []
 
