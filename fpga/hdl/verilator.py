@@ -109,16 +109,23 @@ def build(
     ToolMissing (verilator, make, g++) or ToolFailed (errors in the sources).
     """
     hardware = design_of(design) if isinstance(design, Datapath) else design
+    library = build_library(hardware, _harness(hardware), folder, optimise=optimise, timeout_s=timeout_s)
+    return Simulator(hardware, library)
+
+
+def build_library(
+    design: Design, harness: str, folder: Path | None = None, *, optimise: str = "-O3", timeout_s: float = 600
+) -> Path:
+    """Return the shared library of the verilated design (class `Vtop`) and a harness in C++, as `build` does."""
     tool = find_tool("verilator")
     find_tool("make"), find_tool("g++")
-    harness = _harness(hardware)
-    facts = repr((_REVISION, str(tool.path), hardware.digest, harness, optimise))
-    library = (folder or _cache()) / f"{hardware.top}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.so"
+    facts = repr((_REVISION, str(tool.path), design.digest, harness, optimise))
+    library = (folder or _cache()) / f"{design.top}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.so"
     with _lock_library(library):
         if not library.exists():
             with tempfile.TemporaryDirectory(prefix="verilator-") as work:
-                _compile(hardware, harness, library, Path(work), optimise, timeout_s)
-    return Simulator(hardware, library)
+                _compile(design, harness, library, Path(work), optimise, timeout_s)
+    return library
 
 
 @contextmanager

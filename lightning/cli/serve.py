@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -22,6 +22,7 @@ from lightning.errors import ConfigError
 
 if TYPE_CHECKING:
     from lightning.evaluation.result import Provenance
+    from lightning.serving.nic import NicAddress, NicModelFile
 
 Models = Annotated[
     list[Path],
@@ -43,9 +44,25 @@ Name = Annotated[
 MaxBody = Annotated[
     int, typer.Option("--max-body", metavar="MIB", min=1, help="Maximum size of a request body.")
 ]
+Nic = Annotated[
+    str | None,
+    typer.Option(
+        "--nic",
+        metavar="ADDRESS",
+        help="Serve on a simulated smartNIC behind a TAP device, e.g. verilator://nic0?address=10.77.0.2/24.",
+    ),
+]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", metavar="NAME", help="Network namespace of the TAP device.")
+]
 
 LIBRARIES = ("fastapi", "uvicorn", "uvloop", "httptools", "orjson", "prometheus_client")
 """Required libraries, which are checked before any model is loaded."""
+
+NIC_REFUSALS = (
+    "host", "port", "udp", "realtime", "max_body", "noise", "sigma", "mean", "average", "device", "bus", "calibrated",
+)  # fmt: skip
+"""Options that mean nothing with --nic."""
 
 
 def register(app: typer.Typer) -> None:
@@ -54,6 +71,7 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
+    context: typer.Context,
     models: Models,
     host: Host = "127.0.0.1",
     port: Port = 8080,
@@ -68,6 +86,8 @@ def serve(
     device: how.MaybeDevice = None,
     bus: how.Bus = None,
     max_body: MaxBody = 64,
+    nic: Nic = None,
+    namespace: Namespace = None,
     *,
     realtime: Realtime = False,
     calibrated: how.Calibrated = False,
@@ -77,6 +97,11 @@ def serve(
 
     For example: lightning serve lenet.lng --fidelity noisy --udp 8500
     """
+    if nic is not None:
+        _refuse_options(context)
+        return _serve_on_nic(_files_by_model(models, name), nic, namespace, fidelity, seed, as_json=as_json)
+    if namespace is not None:
+        raise ConfigError("a namespace is given, but no smartNIC", hint="Add --nic, or leave --namespace out")
     if realtime and udp is None:
         raise ConfigError("--realtime applies to packets, but no UDP port is open", hint="Add --udp PORT")
     run = how.choose_run(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
@@ -102,6 +127,77 @@ def serve(
             repository.load(each, path)
         server.serve(Infer(repository, limits), opened, udp, ready, realtime=realtime)
     return DONE
+
+
+def _refuse_options(context: typer.Context) -> None:
+    """Raise `ConfigError` for an option that is given and that means nothing with --nic."""
+    for name in NIC_REFUSALS:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(
+                f"{option} is given, but a smartNIC serves neither HTTP nor software's packets",
+                hint=f"Leave {option} out; the keys of --nic set address, port and optics",
+            )
+
+
+def _serve_on_nic(
+    files: Mapping[str, Path],
+    address: str,
+    namespace: str | None,
+    fidelity: str | None,
+    seed: int,
+    *,
+    as_json: bool,
+) -> int:
+    """Serve models on a simulated smartNIC until SIGINT or SIGTERM, and print its counters."""
+    from lightning.serving.nic import load_program, parse_address, serve_nic, stop_on_signals
+
+    where = parse_address(address, seed)
+    noise = _choose_noise(fidelity, where.noise)
+    program, models = load_program(files)
+    ready = partial(_print_nic_ready, where, models, as_json=as_json)
+    with stop_on_signals() as stop:
+        counters = serve_nic(program, where, namespace, ready, stop, noise=noise)
+    if as_json:
+        print(json.dumps({"counters": counters}), flush=True)
+    else:
+        print("counters: " + ", ".join(f"{name} {count}" for name, count in counters.items()), flush=True)
+    return DONE
+
+
+def _choose_noise(fidelity: str | None, noise: bool | None) -> bool:
+    """Return whether the optics have noise: as the fidelity says, or the address. Raises `ConfigError`."""
+    if fidelity is None:
+        return bool(noise)
+    if fidelity not in ("exact", "noisy"):
+        raise ConfigError(
+            f"fidelity {fidelity} is given, but a simulated smartNIC is exact or noisy",
+            hint="Choose one of them, or leave --fidelity out",
+        )
+    if noise is not None and noise != (fidelity == "noisy"):
+        raise ConfigError(
+            f"fidelity {fidelity} contradicts noise={int(noise)} of the smartNIC",
+            hint="Leave one of them out",
+        )
+    return fidelity == "noisy"
+
+
+def _print_nic_ready(where: NicAddress, models: Sequence[NicModelFile], *, as_json: bool) -> None:
+    """Print that the smartNIC is ready, with its models and addresses."""
+    if as_json:
+        document = {
+            "interface": where.interface,
+            "address": str(where.address),
+            "mac": where.mac,
+            "port": where.port,
+            "models": [each.document for each in models],
+        }
+        state = {"ready": True, "nic": document, "seed": where.seed, "pid": os.getpid(), "simulated": True}
+        print(json.dumps(state), flush=True)
+        return
+    names = ", ".join(f"{each.name} (number {each.number})" for each in models)
+    print(f"ready: {names} at {where}  SIMULATED", flush=True)
 
 
 def _files_by_model(paths: Sequence[Path], name: str | None) -> dict[str, Path]:

@@ -13,6 +13,7 @@
 | `http` | the Open Inference Protocol |
 | `packets` | inference packets |
 | `server` | server processes: sockets, signals, shutdown |
+| `nic` | models on a simulated smartNIC behind a TAP device |
 """
 
 from lightning.serving.model_instance import ModelInstance

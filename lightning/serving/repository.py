@@ -88,7 +88,7 @@ class Repository:
         """
         with self._loading:
             model_source = self._source(name, source)
-            model, path = _read(model_source)
+            model, path = read_model(model_source)
             instance = self._open_model(name, model, path)
             with self._guard:
                 self._sources[name] = model_source
@@ -183,11 +183,7 @@ class Repository:
             instance.close()
 
     def _source(self, name: str, source: Source | None) -> Source:
-        if NAME.fullmatch(name) is None:
-            raise ServingError(
-                f"{name!r} is not a valid name for a model",
-                hint="Use letters, digits, dots, dashes and underscores",
-            )
+        check_name(name)
         model_source = source or self._sources.get(name) or self._files().get(name)
         if model_source is None:
             raise self._unknown_model(name)
@@ -206,7 +202,17 @@ class Repository:
         )
 
 
-def _read(source: Source) -> tuple[CompiledModel, Path | None]:
+def check_name(name: str) -> None:
+    """Raise `ServingError` for a name that no model can have."""
+    if NAME.fullmatch(name) is None:
+        raise ServingError(
+            f"{name!r} is not a valid name for a model",
+            hint="Use letters, digits, dots, dashes and underscores",
+        )
+
+
+def read_model(source: Source) -> tuple[CompiledModel, Path | None]:
+    """Return the compiled model of a source, and its file if it has one. Raise `ModelFileError` without the file."""
     if isinstance(source, CompiledModel):
         return source, None
     from lightning.compiler.compilation import load_or_compile

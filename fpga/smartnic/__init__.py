@@ -1,0 +1,47 @@
+"""The photonic smartNIC: dense networks as the words of its memory and tables, and the exact model of its answers.
+
+    program = NicProgram((model,))          the models that the NIC serves, by number
+    pack_memory(program)                    what its memory and its tables hold
+    scores(model, image)                    the answer, bit for bit
+
+docs/reference/photonic-mac.md describes the datapath, docs/reference/inference-packets.md the packets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lightbed.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from fpga.smartnic.program import (
+        NicLayer,
+        NicModel,
+        NicProgram,
+        pack_layers,
+        pack_look_up,
+        pack_memory,
+        pack_models,
+    )
+    from fpga.smartnic.reference import layer_results, scores
+
+__all__ = [
+    "NicLayer",
+    "NicModel",
+    "NicProgram",
+    "layer_results",
+    "pack_layers",
+    "pack_look_up",
+    "pack_memory",
+    "pack_models",
+    "scores",
+]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "program": "NicLayer NicModel NicProgram pack_layers pack_look_up pack_memory pack_models",
+            "reference": "layer_results scores",
+        },
+    )

@@ -1,0 +1,303 @@
+"""Dense networks for the photonic smartNIC, and the words of its memory and tables.
+
+A model is numbered by its place in the program. Weights lie in memory row by row, in the order in which they are sent;
+bias and scale of a row stand in its first word. Integers are little-endian; bit ranges are inclusive.
+
+    memory, 256 bits     [127:0] 16 magnitudes, [143:128] 16 signs (1: not negative),
+                         in the first word of a row [167:144] bias, [199:168] scale
+    models, 128 bits     [31:0] first word in memory, [55:32] words, [71:56] inputs, [79:72] first layer,
+                         [83:80] layers, [84] published, [85] wrap, [127] in service
+    layers, 128 bits     [15:0] outputs, [31:16] beats of a row, [55:32] words, [87:56] step, [88] rectified, [89] last
+    look-up, 8 bits      the first activation of every byte; 256 bytes for each model
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga.photonic_mac.network import FULL_SCALE, LANES, count_beats
+from fpga.program import ProgramError
+
+Words = NDArray[np.uint64]
+Floats = NDArray[np.float32]
+
+MODELS = 16
+LAYERS = 64
+"""Layers of all models of a program."""
+LAYERS_OF_A_MODEL = 15
+ACTIVATIONS = 1024
+"""Inputs of a layer, and outputs of every layer but the last."""
+SCORES = 356
+"""Outputs of the last layer: what one packet holds."""
+ALIGNMENT = 32
+"""Words of memory; every model begins at a multiple."""
+SUM_LIMIT = 1 << 23
+"""Sums with their bias are below it in magnitude, so that float32 holds them exactly."""
+_FLOAT = np.finfo(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class NicLayer:
+    """A dense layer. Arrays are converted to their types; raise ProgramError for shapes and values that do not fit.
+
+    A layer computes `float32(sums + bias) * scale`, in float32.
+    """
+
+    weights: NDArray[np.int16]
+    """(outputs, inputs), -255 .. 255."""
+    bias: NDArray[np.int32]
+    """(outputs,), in units of sums."""
+    scale: Floats
+    """(outputs,), value of one step of a sum."""
+    step: np.float32 = np.float32(1)  # noqa: RUF009  # a number, not a call with a state
+    """Value of one step of the next layer's activations; 1 after the last layer."""
+    rectified: bool = False
+    """Whether negative results become 0."""
+    name: str = ""
+    """For messages; by default the place in the model."""
+
+    def __post_init__(self) -> None:
+        weights = np.asarray(self.weights)
+        if reason := next(self._faults(weights), None):
+            raise ProgramError(f"{self.name or 'layer'}: {reason}")
+        object.__setattr__(self, "weights", np.ascontiguousarray(weights, np.int16))
+        object.__setattr__(self, "bias", np.asarray(self.bias, np.int32))
+        object.__setattr__(self, "scale", np.asarray(self.scale, np.float32))
+        object.__setattr__(self, "step", np.float32(self.step))
+
+    def _faults(self, weights: NDArray[Any]) -> Iterator[str]:
+        if weights.ndim != 2 or not weights.size:
+            yield f"weights have shape {weights.shape}, not (outputs, inputs)."
+            return
+        for name, values in (("bias", self.bias), ("scale", self.scale)):
+            if np.shape(values) != weights.shape[:1]:
+                yield f"{name} has shape {np.shape(values)}, not {weights.shape[:1]}, one for each row."
+        if np.abs(weights.astype(np.int64)).max() > FULL_SCALE:
+            yield f"weights must be -{FULL_SCALE} to {FULL_SCALE}."
+        if np.abs(np.asarray(self.bias, np.int64)).max() >= SUM_LIMIT:
+            yield f"biases must be less than {SUM_LIMIT} in magnitude."
+        for name, numbers in (("scales", self.scale), ("steps", self.step)):
+            floats = np.asarray(numbers, np.float32)
+            if not ((floats >= _FLOAT.tiny) & (floats <= _FLOAT.max)).all():
+                yield f"{name} must be positive normal float32."
+
+    @property
+    def outputs(self) -> int:
+        """Rows of the layer."""
+        return int(self.weights.shape[0])
+
+    @property
+    def inputs(self) -> int:
+        """Terms of a row."""
+        return int(self.weights.shape[1])
+
+    @property
+    def beats(self) -> int:
+        """Words of a row, each sent in one cycle."""
+        return count_beats(self.inputs)
+
+    @property
+    def words(self) -> int:
+        """Words of the layer."""
+        return self.outputs * self.beats
+
+    @cached_property
+    def largest(self) -> NDArray[np.int64]:
+        """(outputs,) the largest magnitude that sum and bias of each row may reach, for any activations."""
+        magnitudes = (np.abs(self.weights.astype(np.int64)) * FULL_SCALE) >> 8
+        bias = self.bias.astype(np.int64)
+        lowest = bias - np.where(self.weights < 0, magnitudes, 0).sum(axis=1)
+        highest = bias + np.where(self.weights > 0, magnitudes, 0).sum(axis=1)
+        return np.asarray(np.maximum(np.abs(lowest), np.abs(highest)))
+
+
+@dataclass(frozen=True, eq=False)
+class NicModel:
+    """A chain of dense layers under a name.
+
+    `published`: activations of later layers are sums, negative ones 0, shifted so that the highest set bit of the
+    largest is bit 7; biases are 0, scales and steps 1. `wrap`: sums wrap to 16 bits, before the bias.
+    Raise ProgramError for a model that the NIC cannot hold; the message has its name.
+    """
+
+    name: str
+    layers: tuple[NicLayer, ...]
+    published: bool = False
+    wrap: bool = False
+    look_up: NDArray[np.uint8] = field(default_factory=lambda: np.arange(256, dtype=np.uint8))
+    """(256,), the first activation of every byte; the byte itself by default."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", tuple(self.layers))
+        table = np.asarray(self.look_up)
+        if table.shape != (256,) or table.min() < 0 or table.max() > FULL_SCALE:
+            raise ProgramError(f"{self.name}: the look-up table must have 256 values from 0 to {FULL_SCALE}.")
+        object.__setattr__(self, "look_up", table.astype(np.uint8))
+        if reason := next(self._faults(), None):
+            raise ProgramError(f"{self.name}: {reason}")
+
+    def _faults(self) -> Iterator[str]:
+        count = len(self.layers)
+        if not 1 <= count <= LAYERS_OF_A_MODEL:
+            yield f"{count} layers; the NIC takes 1 to {LAYERS_OF_A_MODEL} in a model."
+            return
+        for place, layer in enumerate(self.layers):
+            last = place + 1 == count
+            most = SCORES if last else ACTIVATIONS
+            subject = layer.name or f"layer {place}"
+            if layer.inputs > ACTIVATIONS:
+                yield f"{subject} has {layer.inputs} inputs; the NIC takes up to {ACTIVATIONS}."
+            if layer.outputs > most:
+                kind = "scores" if last else "activations"
+                yield f"{subject} has {layer.outputs} outputs; the NIC takes up to {most} {kind}."
+            if not last and layer.outputs != self.layers[place + 1].inputs:
+                yield (
+                    f"{subject} has {layer.outputs} outputs, and the next layer takes"
+                    f" {self.layers[place + 1].inputs}."
+                )
+            if layer.largest.max() >= SUM_LIMIT:
+                row = int(layer.largest.argmax())
+                yield (
+                    f"{subject}, row {row}: sum and bias may reach {layer.largest[row]}; the NIC takes less"
+                    f" than {SUM_LIMIT}."
+                )
+            beyond = layer.largest * layer.scale.astype(np.float64) > float(_FLOAT.max)
+            if beyond.any():
+                row = int(beyond.argmax())
+                yield f"{subject}, row {row}: scale {layer.scale[row]} gives results beyond float32."
+            if self.published and (layer.bias.any() or (layer.scale != 1).any() or layer.step != 1):
+                yield f"{subject} is published, so its biases must be 0, its scales and its step 1."
+        if self.layers[-1].step != 1:
+            yield "the step after the last layer must be 1."
+
+    @property
+    def inputs(self) -> int:
+        """Bytes of an input."""
+        return self.layers[0].inputs
+
+    @property
+    def outputs(self) -> int:
+        """Scores of an answer."""
+        return self.layers[-1].outputs
+
+    @property
+    def words(self) -> int:
+        """Words of all weights."""
+        return sum(layer.words for layer in self.layers)
+
+
+@dataclass(frozen=True, eq=False)
+class NicProgram:
+    """The models that a NIC serves; a model's number is its place. Raise ProgramError for more than the NIC holds."""
+
+    models: tuple[NicModel, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "models", tuple(self.models))
+        if len(self.models) > MODELS:
+            name = self.models[MODELS].name
+            raise ProgramError(f"{name}: it is model {MODELS + 1}; the NIC takes up to {MODELS} models.")
+        layers = 0
+        for model in self.models:
+            layers += len(model.layers)
+            if layers > LAYERS:
+                raise ProgramError(
+                    f"{model.name}: with it there are {layers} layers; the NIC takes {LAYERS}."
+                )
+
+    @cached_property
+    def bases(self) -> tuple[int, ...]:
+        """The first word of every model in memory."""
+        bases, end = [], 0
+        for model in self.models:
+            bases.append(end)
+            end += -(-model.words // ALIGNMENT) * ALIGNMENT
+        return tuple(bases)
+
+    @cached_property
+    def first_layers(self) -> tuple[int, ...]:
+        """The first layer of every model in the layer table."""
+        ends = np.cumsum([0, *(len(model.layers) for model in self.models)])
+        return tuple(int(each) for each in ends[:-1])
+
+    @property
+    def words(self) -> int:
+        """Words of memory, those between models included."""
+        return self.bases[-1] + self.models[-1].words if self.models else 0
+
+
+def pack_memory(program: NicProgram) -> Words:
+    """Return the memory, uint64[words, 4]; 0 between models."""
+    memory = np.zeros((program.words, 4), np.uint64)
+    for base, model in zip(program.bases, program.models, strict=True):
+        place = base
+        for layer in model.layers:
+            memory[place : place + layer.words] = pack_weights(layer)
+            place += layer.words
+    return memory
+
+
+def pack_weights(layer: NicLayer) -> Words:
+    """Return the words of a layer, uint64[words, 4], row by row; unused lanes have weight 0."""
+    spare = layer.beats * LANES - layer.inputs
+    weights = np.pad(layer.weights, ((0, 0), (0, spare))).reshape(-1, LANES)
+    packed = np.zeros((layer.words, 32), np.uint8)
+    packed[:, :LANES] = np.abs(weights)
+    packed[:, 16:18] = np.packbits(weights >= 0, axis=1, bitorder="little")
+    first = packed[:: layer.beats]
+    first[:, 18:21] = layer.bias.astype("<i4").view(np.uint8).reshape(-1, 4)[:, :3]
+    first[:, 21:25] = layer.scale.astype("<f4").view(np.uint8).reshape(-1, 4)
+    return packed.view("<u8").astype(np.uint64)
+
+
+def pack_models(program: NicProgram) -> Words:
+    """Return the model table, uint64[16, 2]; models that are not there are not in service."""
+    return _words(
+        MODELS,
+        (
+            base
+            | model.words << 32
+            | model.inputs << 56
+            | first << 72
+            | len(model.layers) << 80
+            | int(model.published) << 84
+            | int(model.wrap) << 85
+            | 1 << 127
+            for base, first, model in zip(program.bases, program.first_layers, program.models, strict=True)
+        ),
+    )
+
+
+def pack_layers(program: NicProgram) -> Words:
+    """Return the layer table, uint64[64, 2], 0 beyond the last layer."""
+    return _words(
+        LAYERS,
+        (
+            layer.outputs
+            | layer.beats << 16
+            | layer.words << 32
+            | int(np.float32(layer.step).view(np.uint32)) << 56
+            | int(layer.rectified) << 88
+            | int(place == len(model.layers)) << 89
+            for model in program.models
+            for place, layer in enumerate(model.layers, 1)
+        ),
+    )
+
+
+def pack_look_up(program: NicProgram) -> NDArray[np.uint8]:
+    """Return the look-up table, uint8[256 * models]; address is number * 256 + byte."""
+    return np.concatenate([np.zeros(0, np.uint8), *(model.look_up for model in program.models)])
+
+
+def _words(count: int, values: Iterable[int]) -> Words:
+    table = np.zeros((count, 2), np.uint64)
+    for place, value in enumerate(values):
+        table[place] = value & 0xFFFF_FFFF_FFFF_FFFF, value >> 64
+    return table

@@ -1,0 +1,76 @@
+"""Exact model of the smartNIC's answers, in numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fpga.photonic_mac.network import FULL_SCALE
+from fpga.smartnic.program import Floats, NicLayer, NicModel
+
+Integers = NDArray[np.int32]
+
+
+def scores(model: NicModel, image: ArrayLike) -> tuple[Floats, int]:
+    """Return the scores (outputs,) of an image, `inputs` bytes, and its class: the first of the largest scores.
+
+    Raise ValueError for an image of another size or type.
+    """
+    results = layer_results(model, image)[-1]
+    found = float_product(results, model.layers[-1])
+    return found, int(found.argmax())
+
+
+def layer_results(model: NicModel, image: ArrayLike) -> tuple[Integers, ...]:
+    """Return the sums of every layer with their biases, wrapped before with `wrap`. Raise ValueError as `scores`."""
+    pixels = np.asarray(image)
+    if pixels.dtype != np.uint8 or pixels.shape != (model.inputs,):
+        raise ValueError(f"{model.name} takes uint8[{model.inputs}], not {pixels.dtype}{list(pixels.shape)}.")
+    activations = model.look_up[pixels].astype(np.int32)
+    results: list[Integers] = []
+    for place, layer in enumerate(model.layers):
+        if place:
+            activations = _activations(model, model.layers[place - 1], results[-1])
+        sums = _sums(layer, activations)
+        if model.wrap:
+            sums = sums.astype(np.int16).astype(np.int32)
+        results.append(sums + layer.bias)
+    return tuple(results)
+
+
+def _activations(model: NicModel, before: NicLayer, results: Integers) -> Integers:
+    if model.published:
+        return normalise(results)
+    return float_steps(float_product(results, before), before.step)
+
+
+def _sums(layer: NicLayer, activations: Integers) -> Integers:
+    weights = layer.weights.astype(np.int32)
+    products = (np.abs(weights) * activations) >> 8
+    return np.asarray((np.sign(weights) * products).sum(axis=1, dtype=np.int32))
+
+
+def float_product(whole: Integers, layer: NicLayer) -> Floats:
+    """Return float32(whole) * scale of the layer (outputs,); 0 for negative ones if it is rectified."""
+    real = whole.astype(np.float32) * layer.scale
+    return np.asarray(np.where(real < 0, np.float32(0), real) if layer.rectified else real, np.float32)
+
+
+def float_steps(real: Floats, step: np.float32) -> Integers:
+    """Return the activations clip(rint(real / step), 0, 255); quotients are rounded to float32 first."""
+    with np.errstate(over="ignore"):
+        steps = np.rint(real / step)
+    return np.asarray(np.clip(steps, 0, FULL_SCALE), np.int32)
+
+
+def normalise(results: Integers) -> Integers:
+    """Return activations of the published datapath: negative results are 0, others shifted by the largest's bits.
+
+    >>> normalise(np.array([1000, -7, 3], np.int32)).tolist()
+    [250, 0, 0]
+    >>> normalise(np.array([0, 254 * 1024], np.int32)).tolist()
+    [0, 254]
+    """
+    positive = np.maximum(results, 0).astype(np.int64)
+    place = max(int(positive.max()).bit_length() - 1, 0)
+    return np.asarray((positive << 7) >> place, np.int32)

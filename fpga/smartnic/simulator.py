@@ -1,0 +1,348 @@
+"""The smartNIC under Verilator: Ethernet frames in, Ethernet frames out, and the cycles between them.
+
+    nic = SmartNic(Settings(address="10.77.0.2"))
+    nic.load(program)
+    nic.send(frame)
+    nic.run_until_idle()
+    for cycle, frame in nic.receive(): ...
+    nic.counters()["answered"]
+
+The loop over cycles is in `harness.cpp`: a call runs millions of cycles. Time in the NIC is in cycles; it passes while
+a method runs it, and stands still in between.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import weakref
+from dataclasses import dataclass, field
+from functools import cache
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga.count_action.load import load
+from fpga.count_action.ports import Ports
+from fpga.count_action.verilog import emit
+from fpga.errors import FpgaError
+from fpga.hdl import verilator
+from fpga.hdl.design import Design, find_instances
+from fpga.photonic_mac.network import Optics
+
+if TYPE_CHECKING:
+    from fpga.smartnic.program import NicProgram
+
+TOP = "smartnic_loopback"
+COUNTERS = (
+    "received", "ignored", "corrupt", "arp", "ping", "malformed", "unknown_model", "refused", "answered", "late",
+    "failed",
+)  # fmt: skip
+"""Counters of the NIC, in the order of its `counter_select_i`."""
+SIGNALS = (
+    "start", "heading", "sending", "open", "partial_valid", "result_valid", "busy", "rx_valid", "rx_ready", "rx_last",
+    "tx_valid", "tx_ready", "tx_last",
+)  # fmt: skip
+"""Signals of a trace, apart from `layer`."""
+MAX_FRAME_BYTES = 9216
+MEMORY_WORDS = 1 << 18
+IDLE_LIMIT = 50_000_000
+"""Cycles after which `run_until_idle` gives up."""
+
+_ROOM = Path(__file__).resolve().parents[1]
+_MODEL_TABLE, _LAYER_TABLE, _LOOK_UP_TABLE = range(3)
+_TABLE_WORDS = 1 << 12
+_PAUSE_UNIT = 1 << 16
+
+Words = NDArray[np.uint64]
+AnyWords = NDArray[np.uint64] | NDArray[np.uint8]
+
+
+class SmartNicError(FpgaError, code="fpga.smartnic"):
+    """The simulated NIC cannot do what it is told, or broke a rule of its bus."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of a NIC. Raise ValueError for values outside their ranges.
+
+    The defaults of the memory are those of a DDR4 at 250 MHz: 40 cycles to the first word, and every 7.8 us a pause of
+    0.35 us for refresh.
+    """
+
+    mac: str = "02:00:0a:4d:00:02"
+    address: str = "10.77.0.2"
+    port: int = 8500
+    cycles_per_us: int = 250
+    preamble: int = 10
+    """Cycles of preamble before every layer."""
+    limit: int = 1_000_000
+    """Cycles after which a request that does not end has failed."""
+    optics: Optics = field(default_factory=Optics)
+    memory_latency: int = 40
+    memory_refresh_every: int = 1950
+    """0: the memory never pauses."""
+    memory_refresh_cycles: int = 88
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}", self.mac):
+            raise ValueError(f"{self.mac!r} is not a MAC address such as 02:00:00:00:00:02")
+        if int(self.mac[:2], 16) & 1:
+            raise ValueError(f"{self.mac} is the MAC address of a group, not of one device")
+        IPv4Address(self.address)
+        limits = {
+            "port": (1, 65535), "cycles_per_us": (1, 65535), "preamble": (1, 255), "limit": (1, 2**32 - 1),
+            "memory_latency": (0, 255), "memory_refresh_every": (0, 65535), "memory_refresh_cycles": (0, 65535),
+        }  # fmt: skip
+        for name, (least, most) in limits.items():
+            if not least <= getattr(self, name) <= most:
+                raise ValueError(f"{name} must be {least} to {most}, not {getattr(self, name)}")
+        if self.memory_refresh_every and self.memory_refresh_cycles >= self.memory_refresh_every:
+            raise ValueError("memory_refresh_cycles must be less than memory_refresh_every")
+
+    def inputs(self) -> dict[str, int]:
+        """Return the inputs of the NIC that stay the same."""
+        return {
+            "mac": int(self.mac.replace(":", ""), 16),
+            "address": int(IPv4Address(self.address)),
+            "port": self.port,
+            "cycles_per_us": self.cycles_per_us,
+            "preamble": self.preamble,
+            "limit": self.limit,
+            "sparsity": int(self.optics.sparsity),
+            "memory_latency": self.memory_latency,
+            "memory_refresh_every": self.memory_refresh_every,
+            "memory_refresh_cycles": self.memory_refresh_cycles,
+            "optics_delay": self.optics.delay,
+            "optics_shift": self.optics.shift,
+            "optics_gain": self.optics.gain,
+            "optics_noise": int(self.optics.noise),
+            "optics_seed": self.optics.seed,
+        }
+
+
+@cache
+def find_design(top: str = TOP, folder: Path | None = None) -> Design:
+    """Return a top with all modules that it instantiates, from `folder`, the blocks, and the library of modules.
+
+    The ports are not listed in the design: the harness knows them. Raise SmartNicError if there is no such top.
+    """
+    folders = [*([folder] if folder else []), _ROOM / "rtl"]
+    sources: dict[str, str] = {}
+    names = [top]
+    while names:
+        name = names.pop()
+        text = _find_module(name, folders)
+        if name in sources or text is None:
+            continue
+        sources[name] = text
+        names += sorted(find_instances(text))
+    if top not in sources:
+        raise SmartNicError(f"there is no module {top} in {', '.join(map(str, folders))}.")
+    return Design(top, tuple((f"{name}.sv", sources[name]) for name in reversed(sources)), Ports((), ()))
+
+
+def _find_module(name: str, folders: list[Path]) -> str | None:
+    for folder in folders:
+        path = folder / f"{name}.sv"
+        if path.exists():
+            return path.read_text(encoding="ascii")
+    path = _ROOM / "library" / f"{name}.ca"
+    return emit(load(path).datapath) if path.exists() else None
+
+
+class SmartNic:
+    """A verilated NIC with its state, in reset at first. `design` is a top with the ports of `smartnic_loopback`.
+
+    The first use builds a shared library, which takes a minute; then it is in the cache (see `fpga.hdl.verilator`).
+    Raise ToolMissing or ToolFailed, as building does.
+    """
+
+    def __init__(
+        self, settings: Settings | None = None, *, design: Design | None = None, folder: Path | None = None,
+        optimise: str = "-O3",
+    ) -> None:  # fmt: skip
+        harness = (Path(__file__).parent / "harness.cpp").read_text(encoding="ascii")
+        library = verilator.build_library(design or find_design(), harness, folder, optimise=optimise)
+        self.settings = settings or Settings()
+        self._functions = _declare(ctypes.CDLL(str(library)))
+        self._pointer = ctypes.c_void_p(self._functions.nic_new())
+        self._finalizer = weakref.finalize(self, self._functions.nic_delete, self._pointer)
+        for name, value in self.settings.inputs().items():
+            self.set_input(name, value)
+        self.reset()
+
+    @property
+    def cycle(self) -> int:
+        """Cycles since the NIC was made."""
+        return int(self._functions.nic_cycle(self._alive()))
+
+    @property
+    def waiting(self) -> int:
+        """Frames that were sent and that the NIC has not taken whole."""
+        return int(self._functions.nic_waiting(self._alive()))
+
+    def set_input(self, name: str, value: int) -> None:
+        """Set an input of the NIC by its name without `_i`, such as `memory_latency`, from the next cycle on."""
+        if not self._functions.nic_set(self._alive(), name.encode(), value):
+            raise SmartNicError(f"{name!r} is not a setting of the NIC.")
+
+    def load(self, program: NicProgram) -> None:
+        """Write the models of a program into memory and tables, a word a cycle. Frames keep moving meanwhile.
+
+        Raise SmartNicError for a program that is larger than the memory.
+        """
+        from fpga.smartnic.program import pack_layers, pack_look_up, pack_memory, pack_models
+
+        # Numbers enter service at the end, when all that they need is there.
+        self.write_memory(pack_memory(program))
+        self.write_table(_LAYER_TABLE, pack_layers(program))
+        self.write_table(_LOOK_UP_TABLE, pack_look_up(program))
+        self.write_table(_MODEL_TABLE, pack_models(program))
+
+    def write_memory(self, words: Words, address: int = 0) -> None:
+        """Write `uint64[words, 4]` through the back door of the memory, a word a cycle. Raise SmartNicError."""
+        rows = _rows(words, 4)
+        if address < 0 or address + len(rows) > MEMORY_WORDS:
+            raise SmartNicError(
+                f"the memory has {MEMORY_WORDS} words of 32 bytes; {address + len(rows)} do not fit."
+            )
+        self._functions.nic_write_memory(self._alive(), address, len(rows), rows.ctypes.data)
+
+    def write_table(self, table: int, words: AnyWords, address: int = 0) -> None:
+        """Write `uint64[words, 2]`, or `[words]`, into a table: 0 models, 1 layers, 2 look-up. Raise SmartNicError."""
+        rows = _rows(words, 2)
+        if address < 0 or address + len(rows) > _TABLE_WORDS:
+            raise SmartNicError(f"a table has {_TABLE_WORDS} words; {address + len(rows)} do not fit.")
+        self._functions.nic_write_table(self._alive(), table, address, len(rows), rows.ctypes.data)
+
+    def send(self, frame: bytes, *, bad: bool = False, gap: int = 0) -> None:
+        """Queue a frame for the NIC, without its frame check sequence.
+
+        `bad`: the MAC found the frame check wrong. `gap`: idle cycles before the frame. Raise SmartNicError for a frame
+        without bytes, or of more than 9216.
+        """
+        if not 0 < len(frame) <= MAX_FRAME_BYTES:
+            raise SmartNicError(f"a frame has 1 to {MAX_FRAME_BYTES} bytes, not {len(frame)}.")
+        self._functions.nic_send(self._alive(), bytes(frame), len(frame), int(bad), gap)
+
+    def pause(self, receive: float = 0.0, transmit: float = 0.0, seed: int = 1) -> None:
+        """Pause cycles at random from now on: before beats to the NIC, and before it may send. Shares of 1, below 1."""
+        if not (0 <= receive < 1 and 0 <= transmit < 1):
+            raise ValueError(f"shares of pauses are 0 to 1, and not 1, not {receive} and {transmit}")
+        units = (round(share * _PAUSE_UNIT) for share in (receive, transmit))
+        self._functions.nic_pause(self._alive(), *units, seed)
+
+    def run(self, cycles: int) -> None:
+        """Run the NIC for so many cycles. Raise SmartNicError if it breaks a rule of AXI-Stream."""
+        self._functions.nic_run(self._alive(), cycles, None)
+        self._check()
+
+    def run_until_idle(self, limit: int = IDLE_LIMIT) -> bool:
+        """Run until no frame, request or answer is in the NIC; return False if it has work after `limit` cycles.
+
+        Raise SmartNicError if it breaks a rule of AXI-Stream.
+        """
+        idle = self._functions.nic_run_until_idle(self._alive(), limit)
+        self._check()
+        return bool(idle)
+
+    def trace(self, cycles: int) -> dict[str, NDArray[np.uint8]]:
+        """Run for so many cycles, and return `SIGNALS` and `layer`: a value a cycle, before its clock edge."""
+        words = np.zeros(cycles, np.uint32)
+        self._functions.nic_run(self._alive(), cycles, words.ctypes.data)
+        self._check()
+        signals = {name: (words >> place & 1).astype(np.uint8) for place, name in enumerate(SIGNALS)}
+        return {**signals, "layer": (words >> 16).astype(np.uint8)}
+
+    def receive(self) -> list[tuple[int, bytes]]:
+        """Take the frames that the NIC has sent since the last call, each with the cycle of its last beat."""
+        pointer, frames = self._alive(), []
+        while (size := self._functions.nic_size(pointer)) >= 0:
+            frame = ctypes.create_string_buffer(size)
+            cycle = self._functions.nic_receive(pointer, frame)
+            frames.append((int(cycle), frame.raw))
+        return frames
+
+    def arrivals(self) -> list[int]:
+        """Return the cycles of the last beats of the frames that the NIC has taken since the last call."""
+        pointer, cycles = self._alive(), []
+        while (cycle := self._functions.nic_taken(pointer)) >= 0:
+            cycles.append(int(cycle))
+        return cycles
+
+    def counters(self) -> dict[str, int]:
+        """Return the counters of the NIC by name. Reading takes two cycles for each."""
+        values = np.zeros(len(COUNTERS), np.uint32)
+        self._functions.nic_counters(self._alive(), len(values), values.ctypes.data)
+        return dict(zip(COUNTERS, values.tolist(), strict=True))
+
+    def hold(self, held: bool = True) -> None:
+        """Begin no further request, or begin them again."""
+        self.set_input("hold", int(held))
+
+    def abort(self) -> None:
+        """Refuse the request in work with FAILED, in one cycle. All others wait, and are answered."""
+        self.set_input("abort", 1)
+        self.run(1)
+        self.set_input("abort", 0)
+
+    def reset(self) -> None:
+        """Reset the NIC. Frames that wait, or that are in it, are lost; memory and tables are not."""
+        self._functions.nic_reset(self._alive())
+
+    def close(self) -> None:
+        """Free the memory of the model. Closing it again does nothing."""
+        self._finalizer()
+
+    def _alive(self) -> ctypes.c_void_p:
+        if not self._finalizer.alive:
+            raise SmartNicError("the NIC is closed. Make another one.")
+        return self._pointer
+
+    def _check(self) -> None:
+        if fault := self._functions.nic_fault(self._pointer):
+            raise SmartNicError(f"{fault.decode()}, before cycle {self.cycle}.")
+
+
+def _rows(words: AnyWords, columns: int) -> Words:
+    """Return words as contiguous rows of so many 64-bit columns; missing columns are 0. Raise SmartNicError."""
+    values = np.asarray(words)
+    if values.ndim == 1:
+        values = values[:, None]
+    if values.ndim != 2 or values.shape[1] > columns or values.dtype.kind not in "ui":
+        raise SmartNicError(f"words are uint64[words, {columns}], not {values.dtype}{list(values.shape)}.")
+    rows = np.zeros((len(values), columns), np.uint64)
+    rows[:, : values.shape[1]] = values
+    return rows
+
+
+def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
+    """Declare the types of the functions of the harness."""
+    pointer, int64 = ctypes.c_void_p, ctypes.c_int64
+    types: dict[str, tuple[object, ...]] = {
+        "new": (pointer,),
+        "delete": (None, pointer),
+        "set": (ctypes.c_int, pointer, ctypes.c_char_p, ctypes.c_uint64),
+        "pause": (None, pointer, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64),
+        "run": (None, pointer, int64, pointer),
+        "run_until_idle": (ctypes.c_int, pointer, int64),
+        "reset": (None, pointer),
+        "send": (None, pointer, ctypes.c_char_p, int64, ctypes.c_int, int64),
+        "size": (int64, pointer),
+        "receive": (int64, pointer, pointer),
+        "taken": (int64, pointer),
+        "waiting": (int64, pointer),
+        "cycle": (int64, pointer),
+        "fault": (ctypes.c_char_p, pointer),
+        "write_memory": (None, pointer, int64, int64, pointer),
+        "write_table": (None, pointer, ctypes.c_int, int64, int64, pointer),
+        "counters": (None, pointer, ctypes.c_int, pointer),
+    }
+    for name, (result, *arguments) in types.items():
+        function = getattr(library, f"nic_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library

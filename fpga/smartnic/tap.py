@@ -1,0 +1,254 @@
+"""A TAP device of this machine as the wire of a simulated NIC: programs reach it through the kernel, as on a network.
+
+    with open_tap("nic0", IPv4Interface("10.77.0.2/24"), namespace="lab") as tap:
+        serve_tap(nic, tap, stop)
+
+Linux only, with the privilege to make network devices (CAP_NET_ADMIN; CAP_SYS_ADMIN to enter a namespace).
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import errno
+import fcntl
+import os
+import re
+import select
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from ipaddress import IPv4Address, IPv4Interface
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from fpga.errors import FpgaError
+
+if TYPE_CHECKING:
+    from fpga.smartnic.simulator import SmartNic
+
+MIN_FRAME_BYTES = 60
+"""Minimum size of a frame on a wire, without its check: network cards pad shorter ones."""
+_MAX_FRAME_BYTES = 1518
+_BURST_FRAMES = 64
+"""Frames that wait in front of the NIC; others wait in the kernel, which drops them if they are too many."""
+_TURN_CYCLES = 20_000
+"""Cycles between two looks at the device."""
+
+_TUN, _NAMESPACES = Path("/dev/net/tun"), Path("/run/netns")
+_CLONE_NEWNET = 0x40000000
+_TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
+_SIOCGIFCONF, _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8912, 0x8913, 0x8914, 0x1
+_NAME_BYTES = 15
+_ADDRESS_ENTRY = struct.Struct("16s2xH4s16x")
+"""An entry of SIOCGIFCONF: name, port, IPv4 address."""
+
+
+class TapError(FpgaError, code="fpga.tap"):
+    """A TAP device cannot be opened."""
+
+
+class Stop(Protocol):
+    """Something whose file becomes readable when serving should end, such as a socket or a pipe."""
+
+    def fileno(self) -> int:
+        """Return the file descriptor."""
+        ...
+
+
+class Tap:
+    """An open TAP device: whole Ethernet frames, without waiting. As a context manager it closes itself."""
+
+    def __init__(self, file: int, interface: str) -> None:
+        self.interface = interface
+        self._file = file
+
+    def fileno(self) -> int:
+        """Return the file descriptor, which is readable when the host has sent a frame."""
+        return self._file
+
+    def read(self) -> bytes | None:
+        """Return the next frame from the host, padded to 60 bytes; None if there is none. Raise TapError."""
+        try:
+            return os.read(self._file, _MAX_FRAME_BYTES).ljust(MIN_FRAME_BYTES, b"\0")
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise self._gone(error) from error
+
+    def write(self, frame: bytes) -> None:
+        """Give a frame to the host, which drops it if the device is down. Raise TapError."""
+        try:
+            os.write(self._file, frame)
+        except OSError as error:
+            if error.errno not in (errno.EIO, errno.EAGAIN, errno.ENOBUFS, errno.EINVAL):
+                raise self._gone(error) from error
+
+    def close(self) -> None:
+        """Close the device, which disappears if it was made by opening it."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _gone(self, error: OSError) -> TapError:
+        return TapError(f"the TAP device {self.interface} is gone ({os.strerror(error.errno or 0)}).")
+
+
+def open_tap(interface: str, address: IPv4Interface, namespace: str | None = None) -> Tap:
+    """Open a TAP device that leads to `address`, and set it up; make it unless it exists.
+
+    The host gets the last address of the subnet, or the one before if that is the NIC's, unless it has one already.
+    Raise TapError: no privilege, no such namespace, a name that is not valid, a device that another program has open,
+    or a subnet without room for two.
+    """
+    if not re.fullmatch(r"[^\s/%:]+", interface) or interface in (".", ".."):
+        raise TapError(f"{interface!r} is not a name for a network device.")
+    if len(interface.encode()) > _NAME_BYTES:
+        raise TapError(
+            f"{interface!r} is too long: the name of a network device has up to {_NAME_BYTES} bytes."
+        )
+    host = _host_side(address)
+    opened: list[Tap | OSError | TapError] = []
+
+    def run() -> None:
+        # In a thread of its own: it stays in the namespace until it ends, and the others are never there.
+        try:
+            if namespace is not None:
+                _enter(namespace)
+            opened.append(_open(interface, address, host))
+        except (OSError, TapError) as error:
+            opened.append(error)
+
+    thread = threading.Thread(target=run, name="open-tap")
+    thread.start()
+    thread.join()
+    (found,) = opened
+    if isinstance(found, TapError):
+        raise found
+    if isinstance(found, OSError):
+        reason = os.strerror(found.errno or 0)
+        if found.errno in (errno.EPERM, errno.EACCES):
+            reason += ": it takes root, or CAP_NET_ADMIN"
+        raise TapError(f"cannot set up the TAP device {interface}: {reason}.") from found
+    return found
+
+
+def _host_side(address: IPv4Interface) -> IPv4Address:
+    """Return the last host address of the subnet that is not the NIC's.
+
+    >>> _host_side(IPv4Interface("10.77.0.2/24"))
+    IPv4Address('10.77.0.254')
+    >>> _host_side(IPv4Interface("10.77.0.254/24"))
+    IPv4Address('10.77.0.253')
+    """
+    subnet = address.network
+    if subnet.prefixlen > 30:
+        raise TapError(f"{subnet} has no room for the NIC and this host. Use a prefix of at most 30 bits.")
+    if address.ip in (subnet.network_address, subnet.broadcast_address):
+        raise TapError(f"{address.ip} is not the address of a host in {subnet}.")
+    last = subnet.broadcast_address - 1
+    return last - 1 if last == address.ip else last
+
+
+def _enter(namespace: str) -> None:
+    """Move this thread into a named network namespace."""
+    if not namespace or "/" in namespace or namespace in (".", ".."):
+        raise TapError(f"{namespace!r} is not a name of a network namespace.")
+    try:
+        file = os.open(_NAMESPACES / namespace, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise TapError(f"network namespace {namespace} does not exist.") from error
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.setns(file, _CLONE_NEWNET) != 0:
+            reason = os.strerror(ctypes.get_errno())
+            raise TapError(f"cannot enter the network namespace {namespace}: {reason}.")
+    finally:
+        os.close(file)
+
+
+def _open(interface: str, address: IPv4Interface, host: IPv4Address) -> Tap:
+    try:
+        file = os.open(_TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise TapError(f"{_TUN} does not exist: this kernel has no TAP devices.") from error
+    try:
+        request = struct.pack("16sH22x", interface.encode(), _IFF_TAP | _IFF_NO_PI)
+        try:
+            fcntl.ioctl(file, _TUNSETIFF, request)
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                raise TapError(f"another program has the TAP device {interface} open.") from error
+            if error.errno == errno.EINVAL:
+                raise TapError(f"{interface} exists, and is not a TAP device.") from error
+            raise
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ends:
+            if not any(each in address.network for each in _read_addresses(ends)):
+                _add_address(interface, IPv4Interface(f"{host}/{address.network.prefixlen}"))
+            answer = fcntl.ioctl(ends, _SIOCGIFFLAGS, struct.pack("16sH22x", interface.encode(), 0))
+            flags = struct.unpack_from("16xH", answer)[0]
+            fcntl.ioctl(ends, _SIOCSIFFLAGS, struct.pack("16sH22x", interface.encode(), flags | _IFF_UP))
+    except BaseException:
+        os.close(file)
+        raise
+    return Tap(file, interface)
+
+
+def _read_addresses(ends: socket.socket) -> list[IPv4Address]:
+    """Return the IPv4 addresses of all devices in the namespace of this thread."""
+    entries = array.array("B", bytes(1024 * _ADDRESS_ENTRY.size))
+    pointer, size = entries.buffer_info()
+    answer = fcntl.ioctl(ends, _SIOCGIFCONF, struct.pack("i4xP", size, pointer))
+    used = entries.tobytes()[: struct.unpack_from("i", answer)[0]]
+    return [IPv4Address(address) for _, _, address in _ADDRESS_ENTRY.iter_unpack(used)]
+
+
+def _add_address(interface: str, address: IPv4Interface) -> None:
+    """Add an address to a device of the namespace of this thread, beside those that it has. Raise OSError."""
+    family, length = socket.AF_INET, address.network.prefixlen
+    local, broadcast = address.ip.packed, address.network.broadcast_address.packed
+    body = struct.pack("=BBBBI", family, length, 0, 0, socket.if_nametoindex(interface))
+    for kind, value in ((1, local), (2, local), (4, broadcast)):  # IFA_ADDRESS, IFA_LOCAL, IFA_BROADCAST
+        body += struct.pack("=HH4s", 8, kind, value)
+    new_address, request, acknowledge, create, exclusive = 20, 0x1, 0x4, 0x400, 0x200
+    flags = request | acknowledge | create | exclusive
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as kernel:
+        kernel.send(struct.pack("=IHHII", 16 + len(body), new_address, flags, 1, 0) + body)
+        code = struct.unpack_from("=i", kernel.recv(4096), 16)[0]
+    if code:
+        raise OSError(-code, os.strerror(-code))
+
+
+def serve_tap(nic: SmartNic, tap: Tap, stop: Stop, watch: Callable[[], None] | None = None) -> None:
+    """Carry frames between the device and the NIC until `stop` is readable.
+
+    This sleeps while no frame comes. Time in the NIC passes only while it has work. `watch` is called after every turn
+    of at most 20,000 cycles. Raise TapError if the device disappears, and SmartNicError if the NIC breaks a rule.
+    """
+    poll = select.poll()
+    poll.register(tap, select.POLLIN)
+    poll.register(stop, select.POLLIN)
+    idle = True
+    while True:
+        events = dict(poll.poll(None if idle else 0))
+        if stop.fileno() in events:
+            return
+        if tap.fileno() in events:
+            while nic.waiting < _BURST_FRAMES and (frame := tap.read()) is not None:
+                nic.send(frame)
+        idle = nic.run_until_idle(_TURN_CYCLES)
+        for _, frame in nic.receive():
+            tap.write(frame)
+        nic.arrivals()
+        if watch is not None:
+            watch()

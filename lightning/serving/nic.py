@@ -1,0 +1,260 @@
+"""Models on a simulated smartNIC behind a TAP device: its RTL answers the packets, and no software of this process.
+
+The address `verilator://TAP?address=10.77.0.2/24&mac=02:00:00:00:00:02&port=8500` names the device and the NIC. Models
+have the numbers 0, 1, ... in their order. docs/reference/serving.md has the keys.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Interface
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import parse_qsl, urlsplit
+
+from fpga.errors import FpgaError
+from lightning.errors import AddressError, OutOfRange, ServingError, UnknownKey, UnknownScheme
+from lightning.serving.repository import check_name, read_model
+
+if TYPE_CHECKING:
+    from fpga.hdl import Design
+    from fpga.smartnic.program import NicProgram
+    from fpga.smartnic.simulator import Settings
+
+SCHEME = "verilator"
+EXAMPLE = "verilator://nic0?address=10.77.0.2/24"
+DEFAULT_PORT = 8500
+_KEYS = ("address", "mac", "port", "delay", "shift", "noise", "seed", "latency_ns", "preamble")
+_CYCLE_NS = 4
+"""Of the NIC's clock of 250 MHz."""
+_LIMITS = {
+    "port": (1, 65535),
+    "delay": (0, 15),
+    "shift": (0, 15),
+    "noise": (0, 1),
+    "seed": (0, 2**32 - 1),
+    "latency_ns": (0, 255 * _CYCLE_NS),
+    "preamble": (1, 255),
+}
+
+
+class Stop(Protocol):
+    """Something whose file becomes readable when serving should end."""
+
+    def fileno(self) -> int:
+        """Return the file descriptor."""
+        ...
+
+
+@dataclass(frozen=True)
+class NicAddress:
+    """A smartNIC: its TAP device, its addresses, and settings of its optics and memory. None is the default."""
+
+    interface: str
+    address: IPv4Interface
+    mac: str
+    port: int = DEFAULT_PORT
+    seed: int = 0
+    noise: bool | None = None
+    delay: int | None = None
+    shift: int | None = None
+    preamble: int | None = None
+    latency_ns: int | None = None
+
+    def __str__(self) -> str:
+        return f"udp://{self.address.ip}:{self.port} on {self.interface}"
+
+
+def parse_address(text: str, seed: int = 0) -> NicAddress:
+    """Return the NIC at an address; `seed` is that of the optics unless the address has one.
+
+    Raise `AddressError` (`UnknownScheme`), `UnknownKey`, or `OutOfRange`.
+
+    >>> parse_address("verilator://nic0?address=10.77.0.2/24").mac
+    '02:00:0a:4d:00:02'
+    """
+    try:
+        parts = urlsplit(text)
+        pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError as error:
+        raise AddressError(f"{text!r} is not an address of a NIC", hint=f"Write {EXAMPLE}") from error
+    if parts.scheme != SCHEME:
+        raise UnknownScheme(f"{text!r} is not an address of a simulated NIC", hint=f"Write {EXAMPLE}")
+    if not parts.netloc or parts.path.strip("/") or parts.fragment:
+        raise AddressError(f"{text!r} does not name one TAP device", hint=f"Write {EXAMPLE}")
+    values: dict[str, str] = {}
+    for key, value in pairs:
+        if key not in _KEYS:
+            raise UnknownKey(f"a NIC has no key {key!r}", hint=f"Choose {', '.join(_KEYS)}")
+        if key in values:
+            raise AddressError(f"{key} is given twice", hint="Leave one of them out")
+        values[key] = value
+    if "address" not in values:
+        raise AddressError("the NIC has no IPv4 address", hint=f"Write {EXAMPLE}")
+    address = _parse_interface(values["address"])
+    numbers = {key: _parse_number(key, values[key]) for key in _LIMITS if key in values}
+    noise = numbers.pop("noise", None)
+    if "seed" not in numbers:
+        numbers["seed"] = seed
+        _check_range("seed", seed)
+    return NicAddress(
+        parts.netloc,
+        address,
+        _parse_mac(values.get("mac", "02:00:" + address.ip.packed.hex(":"))),
+        noise=None if noise is None else bool(noise),
+        **numbers,
+    )
+
+
+def _parse_interface(text: str) -> IPv4Interface:
+    try:
+        address = IPv4Interface(text)
+    except ValueError as error:
+        raise AddressError(
+            f"{text!r} is not an IPv4 address with a prefix", hint="Write for example 10.77.0.2/24"
+        ) from error
+    subnet = address.network
+    if subnet.prefixlen > 30:
+        raise AddressError(
+            f"{text} has no room for the NIC and this host",
+            hint="Use a prefix of at most 30 bits, such as /24",
+        )
+    if address.ip in (subnet.network_address, subnet.broadcast_address) or address.ip.is_multicast:
+        raise AddressError(f"{address.ip} is not the address of a host in {subnet}", hint=f"Write {EXAMPLE}")
+    return address
+
+
+def _parse_mac(text: str) -> str:
+    digits = text.lower().split(":")
+    if len(digits) != 6 or not all(
+        len(each) == 2 and set(each) <= set("0123456789abcdef") for each in digits
+    ):
+        raise AddressError(f"{text!r} is not a MAC address", hint="Write for example 02:00:00:00:00:02")
+    if int(digits[0], 16) & 1 or set(digits) == {"00"}:
+        raise AddressError(
+            f"{text} is not the MAC address of one device", hint="Write for example 02:00:00:00:00:02"
+        )
+    return ":".join(digits)
+
+
+def _parse_number(key: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise AddressError(f"{key} {text!r} is not a whole number", hint=f"Write for example {key}=1")
+    return _check_range(key, int(text))
+
+
+def _check_range(key: str, value: int) -> int:
+    least, most = _LIMITS[key]
+    if not least <= value <= most:
+        raise OutOfRange(f"{key} {value} is out of range", hint=f"Choose {least} to {most}")
+    return value
+
+
+@dataclass(frozen=True)
+class NicModelFile:
+    """A model that the NIC serves, and the file that it comes from."""
+
+    name: str
+    number: int
+    file: Path
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The model in the ready line."""
+        return {"name": self.name, "number": self.number, "file": str(self.file)}
+
+
+def load_program(files: Mapping[str, Path]) -> tuple[NicProgram, list[NicModelFile]]:
+    """Return the program of the models in these files by name, and the models with their numbers.
+
+    Raise the errors of files and of the compiler, and `ServingError` for more than the NIC holds.
+    """
+    from fpga.smartnic.program import NicProgram
+    from lightning.compiler.smartnic import nic_model
+
+    models = []
+    for name, path in files.items():
+        check_name(name)
+        models.append(nic_model(read_model(path)[0], name))
+    with _as_serving_errors():
+        program = NicProgram(tuple(models))
+    return program, [NicModelFile(name, number, path) for number, (name, path) in enumerate(files.items())]
+
+
+def serve_nic(
+    program: NicProgram,
+    where: NicAddress,
+    namespace: str | None,
+    ready: Callable[[], None],
+    stop: Stop,
+    *,
+    noise: bool = False,
+    design: Design | None = None,
+) -> dict[str, int]:
+    """Serve a program on a simulated NIC until `stop` is readable, and return the counters of the NIC.
+
+    `ready` is called when the NIC can be reached. `design` is another top for tests. Raise `ServingError`: a tool is
+    missing, or the TAP device cannot be opened.
+    """
+    from fpga.smartnic.simulator import SmartNic
+    from fpga.smartnic.tap import open_tap, serve_tap
+
+    with _as_serving_errors(), closing(SmartNic(_settings_of(where, noise=noise), design=design)) as nic:
+        nic.load(program)
+        with open_tap(where.interface, where.address, namespace) as tap:
+            ready()
+            serve_tap(nic, tap, stop)
+        return nic.counters()
+
+
+def _settings_of(where: NicAddress, *, noise: bool) -> Settings:
+    from fpga.photonic_mac.network import Optics
+    from fpga.smartnic.simulator import Settings
+
+    optics = {"delay": where.delay, "shift": where.shift, "seed": where.seed, "noise": noise}
+    latency = None if where.latency_ns is None else -(-where.latency_ns // _CYCLE_NS)
+    others = {"preamble": where.preamble, "memory_latency": latency}
+    return Settings(
+        mac=where.mac,
+        address=str(where.address.ip),
+        port=where.port,
+        optics=Optics(**_given(optics)),
+        **_given(others),
+    )
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+@contextmanager
+def _as_serving_errors() -> Iterator[None]:
+    """Raise errors of the hardware flow and of the NIC as `ServingError`, with the same text."""
+    try:
+        yield
+    except FpgaError as error:
+        what, _, hint = str(error).partition(" Hint: ")
+        raise ServingError(what.rstrip("."), hint=hint.rstrip(".")) from error
+
+
+@contextmanager
+def stop_on_signals(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[socket.socket]:
+    """Yield a socket that is readable once one of the signals has arrived. For the main thread alone."""
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("signals arrive in the main thread")
+    ear, mouth = socket.socketpair()
+    with ear, mouth:
+        mouth.setblocking(False)
+        file_before = signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
+        before = {each: signal.signal(each, lambda *_: None) for each in signals}
+        try:
+            yield ear
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+            signal.set_wakeup_fd(file_before)

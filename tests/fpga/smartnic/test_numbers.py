@@ -1,0 +1,119 @@
+"""The smartNIC's float arithmetic against numpy's float32, bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from libraries import skip_without
+
+import fpga
+from fpga.count_action.ports import Port, Ports
+from fpga.hdl import why_missing
+from fpga.hdl.design import Design
+
+RTL = Path(fpga.__file__).parent / "rtl"
+LATENCY = {"float_product": 7, "float_steps": 14}
+LARGEST = float(np.finfo(np.float32).max)
+SMALLEST = float(np.finfo(np.float32).tiny)
+
+
+def design_of_block(name: str) -> Design:
+    operands = {"float_product": (("whole_i", 24), ("scale_i", 32)), "float_steps": (("real_i", 32), ("step_i", 32))}
+    result = {"float_product": ("product_o", 32), "float_steps": ("steps_o", 8)}[name]
+    inputs = [Port(port, width, place) for place, (port, width) in enumerate((("valid_i", 1), *operands[name]))]
+    outputs = [Port(port, width, place) for place, (port, width) in enumerate((("valid_o", 1), result))]
+    sources = [(f"{each}.sv", (RTL / f"{each}.sv").read_text(encoding="ascii")) for each in ("highest_bit", name)]
+    return Design(name, tuple(sources), Ports(tuple(inputs), tuple(outputs)))
+
+
+def bits(values) -> np.ndarray:
+    return np.ascontiguousarray(values, np.float32).view(np.uint32)
+
+
+def rows_of(name: str, first, second, valid=None) -> np.ndarray:
+    """Return the cycles that send pairs of operands, and then wait for the results."""
+    rows = np.zeros((len(first) + LATENCY[name], 3), np.uint64)
+    rows[: len(first), 0] = 1 if valid is None else valid
+    rows[: len(first), 1] = np.asarray(first) & 0xFFFFFF if name == "float_product" else bits(first)
+    rows[: len(first), 2] = bits(second)
+    return rows
+
+
+def results(run, name: str, first, second) -> np.ndarray:
+    out = run(rows_of(name, first, second))
+    latency = LATENCY[name]
+    assert not out[:latency, 0].any()
+    assert out[latency:, 0].all()
+    return out[latency:, 1].astype(np.uint32)
+
+
+def expected_products(whole, scale) -> np.ndarray:
+    return bits(np.asarray(whole).astype(np.float32) * np.asarray(scale, np.float32))
+
+
+def expected_steps(real, step) -> np.ndarray:
+    with np.errstate(over="ignore", under="ignore"):
+        quotient = np.asarray(real, np.float32) / np.asarray(step, np.float32)
+    return np.clip(np.rint(quotient), 0, 255).astype(np.uint32)
+
+
+def random_scales(random, count, exponents=(-126, 104)) -> np.ndarray:
+    """Return normal floats; a third of them has mantissas near the ends, where roundings carry."""
+    mantissas = random.integers(0, 2**23, count)
+    edge = random.integers(0, 3, count)
+    mantissas = np.where(edge == 1, random.integers(0, 8, count), mantissas)
+    mantissas = np.where(edge == 2, 2**23 - 1 - random.integers(0, 8, count), mantissas)
+    biased = random.integers(exponents[0] + 127, exponents[1] + 128, count)
+    return (biased << 23 | mantissas).astype(np.uint32).view(np.float32)
+
+
+def product_cases(random, count):
+    """Return whole numbers of all sizes, and scales; products are normal, some are ties."""
+    size = random.integers(0, 24, count)
+    whole = random.integers(-(2**23) + 1, 2**23, count) >> size
+    edges = [0, 1, -1, 2, 3, 2**22, 2**23 - 1, -(2**23) + 1, -(2**23)]
+    whole = np.concatenate([whole, np.repeat(edges, 200)])
+    return whole, random_scales(random, len(whole), (-126, 103))
+
+
+def step_cases(random, count):
+    """Return real numbers and steps whose quotients are up to a few last places from n / 2, and others."""
+    step = random_scales(random, count, (-100, 100))
+    halves = random.integers(0, 520, count)
+    near = (halves / 2 * step.astype(np.float64)).astype(np.float32)
+    nudged = (near.view(np.int32) + random.integers(-3, 4, count, np.int32)).view(np.float32)
+    others = np.float32(random.normal(60, 100, count)) * step
+    real = np.where(random.integers(0, 4, count) > 0, np.where(halves > 0, nudged, 0), others)
+    anywhere = random_scales(random, count // 4)
+    return np.concatenate([real, anywhere, -anywhere]).astype(np.float32), np.concatenate(
+        [step, random_scales(random, count // 4), step[: count // 4]]
+    )
+
+
+def step_edges():
+    """Return quotients at and next to every half, for steps that are powers of two and for others."""
+    halves = np.arange(1, 520, dtype=np.float32) / 2
+    around = np.concatenate([np.nextafter(halves, np.float32(0)), halves, np.nextafter(halves, np.float32(1e9))])
+    steps = np.float32([1, 2**-20, 2**90, 3, 1 / 3, 0.1, 1.9999999, SMALLEST * 4, 1e30])
+    real = np.concatenate([around * step for step in steps] + [np.float32([0, -0.0, -1, SMALLEST, LARGEST])])
+    return real, np.concatenate([np.repeat(steps, len(around)), np.float32([1, 1, 1, LARGEST, SMALLEST])])
+
+
+def double_roundings(random, count):
+    """Return operands whose quotient is so near to a half that its float32 is that half.
+
+    Rounding the quotient at once gives another number than rounding it to float32 first, for every other half.
+    `2 * real = odd * step - error` in integers: the lowest bits of the step are such that the error is small, and
+    the real number has 24 bits nevertheless.
+    """
+    odd = 2 * random.integers(64, 255, count) + 1
+    step = random.integers(2**23, 2**24 - 2**9, count)
+    error = 2 * random.integers(0, 8, count) - 7
+    dropped = np.array([int(each).bit_length() for each in odd * step]) - 24  # bits of 2 * real that must be 0
+    inverse = np.array([pow(int(each), -1, 2**9) for each in odd])
+    modulus = 1 << dropped
+    step += (error * inverse - step) % modulus
+    real = (odd * step - error) / 2
+    return real.astype(np.float32), step.astype(np.float32)
