@@ -178,6 +178,9 @@ int nic_set(void *pointer, const char *name, uint64_t value) {
   INPUT(optics_delay);
   INPUT(optics_shift);
   INPUT(optics_gain);
+  INPUT(optics_apart);
+  INPUT(apart);
+  INPUT(gain);
   INPUT(optics_noise);
   INPUT(optics_seed);
 #undef INPUT
