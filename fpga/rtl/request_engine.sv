@@ -86,7 +86,7 @@ module request_engine #(
   localparam logic [7:0] Answered = 8'd0;
   localparam logic [7:0] Late = 8'd3;
   localparam logic [7:0] Failed = 8'd5;
-  localparam int ModelBits = 87;
+  localparam int ModelBits = 88;
   localparam int RequestBits = 256 + 16;
   localparam int AnswerBits = 8 + 96 + 32 + 64 + 32 + 32 + 32 + 9 + 16;
 
@@ -96,7 +96,7 @@ module request_engine #(
 
   always_ff @(posedge clk_i) begin
     if (table_write_i && table_select_i == 2'd0) begin
-      models_q[table_address_i[3:0]] <= {table_data_i[127], table_data_i[85:0]};
+      models_q[table_address_i[3:0]] <= {table_data_i[127], table_data_i[86:0]};
     end
     if (table_write_i && table_select_i == 2'd1) layers_q[table_address_i[5:0]] <= table_data_i[89:0];
   end
@@ -117,7 +117,7 @@ module request_engine #(
   assign incoming = models_q[model_i[3:0]];
 
   always_ff @(posedge clk_i) begin
-    known_o  <= model_i[31:4] == '0 && written_q[model_i[3:0]] && incoming[86];
+    known_o  <= model_i[31:4] == '0 && written_q[model_i[3:0]] && incoming[87];
     inputs_o <= incoming[71:56];
   end
 
@@ -160,7 +160,7 @@ module request_engine #(
   assign beginning      = models_q[begin_model];
   assign may_begin      = full_q[begin_q] && !begun_q[begin_q] && !hold_i && !is_restarting && !fails;
   assign begin_late     = begin_deadline != '0 && now_us_i - begin_arrival > begin_deadline;
-  assign begin_gone     = !beginning[86] || beginning[71:56] != begin_inputs;
+  assign begin_gone     = !beginning[87] || beginning[71:56] != begin_inputs;
   assign begins         = may_begin && (begin_late || begin_gone || job_ready);
 
   // ---- One request is in work
@@ -340,6 +340,7 @@ module request_engine #(
     .run_i(run),
     .published_i(model[84]),
     .wrap_i(model[85]),
+    .perfect_i(model[86]),
     .layers_i(model[83:80]),
     .layer_o,
     .layer_i(layers_q[model[77:72] + {2'd0, layer_o}]),

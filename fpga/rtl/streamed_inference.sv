@@ -7,7 +7,7 @@
 //
 // A sum becomes (sum + bias) * scale, in float32. That is a score after the last layer; before, it is divided by
 // the step of the next layer and rounded to an activation. With published_i the sum itself is kept, and the next
-// layer's activations are shifted so that the largest one has bit 7 set.
+// layer's activations are shifted so that the largest one has bit 7 set, or with perfect_i scaled so that it is 255.
 // fault_o: a count went over its target, or limit_i cycles were not enough (0 is no limit). A reset is due then.
 module streamed_inference #(
   parameter bit Published = 1'b0
@@ -17,6 +17,7 @@ module streamed_inference #(
   input  logic         run_i,
   input  logic         published_i,
   input  logic         wrap_i,
+  input  logic         perfect_i,
   input  logic [3:0]   layers_i,
   output logic [3:0]   layer_o,
   input  logic [89:0]  layer_i,
@@ -54,6 +55,7 @@ module streamed_inference #(
   localparam int Lanes = 16;
   localparam int Width = 20;
   localparam int PlaceWidth = 5;
+  localparam int Reading = 5;  // cycles from a row's address to its activations
 
   // ---- The entry of the layer at work
   logic [15:0] outputs, beats;
@@ -64,15 +66,16 @@ module streamed_inference #(
   assign {last, rectified, step, words, beats, outputs} = layer_i;
 
   // ---- Control: counts, targets and actions
+  logic             factor_ready;
   logic [12:0]      partial;
   logic [10:0]      overshoot, saturated;
-  logic             layer_done, next, late, take, written;
+  logic             layer_done, next, late, word_valid, take, written;
   logic [Width-1:0] result;
   logic [9:0]       result_index;
 
   assign start_o      = run_i || (next && !finished_o);
-  assign take         = sending_o && word_valid_i;
-  assign word_ready_o = sending_o;
+  assign take         = sending_o && word_valid;
+  assign word_ready_o = sending_o && factor_ready;
   assign row_o        = counts_o[32+:6];
   assign result_index = counts_o[72+:10];
   assign layer_o      = counts_o[120+:4];
@@ -86,7 +89,7 @@ module streamed_inference #(
     .clk_i,
     .rst_i,
     .start_i(start_o),
-    .word_i(word_valid_i),
+    .word_i(word_valid),
     .result_i(written),
     .partial_valid_i(partial_valid_o),
     .partial_data_i(partial),
@@ -179,19 +182,34 @@ module streamed_inference #(
     .place_o(highest)
   );
 
+  logic [4:0]  places;
+  logic [53:0] factor;
+
+  perfect_factor u_factor (
+    .clk_i,
+    .rst_i,
+    .start_i(layer_done && perfect_i),
+    .largest_i(largest[Width-1] || largest == '0 ? 20'd1 : largest),
+    .ready_o(factor_ready),
+    .places_o(places),
+    .factor_o(factor)
+  );
+
+  // A word waits for the factor of its activations.
+  assign word_valid = word_valid_i && factor_ready;
+
   // Activations that were rounded already stay as they are.
   always_ff @(posedge clk_i) begin
     if (rst_i || run_i) highest_q <= 5'd7;
     else if (layer_done) highest_q <= published_i ? highest : 5'd7;
   end
 
-  // ---- To the converters: idle, preamble, a gap or a beat, three cycles after heading_o, sending_o and take
-  logic [1:0]         heading_q;
-  logic [2:0]         sending_q, take_q;
-  logic [Lanes*9-1:0] word_q;
-  logic [Lanes*8-1:0] activation_q, weight_q;
+  // ---- To the converters: idle, preamble, a gap or a beat, six cycles after heading_o, sending_o and take
+  logic [Reading-1:0] heading_q;
+  logic [Reading:0]   sending_q, take_q;
+  logic [Lanes*9-1:0] word;
+  logic [Lanes*8-1:0] image, activation_q, weight_q;
   logic [Lanes-1:0]   sign_q, keep_q;
-  logic [143:0]       waiting_q;
   logic [255:0]       sent_weights, samples;
 
   always_ff @(posedge clk_i) begin
@@ -200,48 +218,60 @@ module streamed_inference #(
       sending_q <= '0;
       take_q    <= '0;
     end else begin
-      heading_q <= {heading_q[0], heading_o};
-      sending_q <= {sending_q[1:0], sending_o};
-      take_q    <= {take_q[1:0], take};
+      heading_q <= {heading_q[Reading-2:0], heading_o};
+      sending_q <= {sending_q[Reading-1:0], sending_o};
+      take_q    <= {take_q[Reading-1:0], take};
     end
   end
 
-  always_ff @(posedge clk_i) begin
-    waiting_q <= word_i[143:0];
-    word_q    <= waiting_q;
-  end
+  delay_line #(
+    .Width(Lanes * 9),
+    .Cycles(Reading)
+  ) u_word (
+    .clk_i,
+    .word_i(word_i[143:0]),
+    .word_o(word)
+  );
+
+  delay_line #(
+    .Width(Lanes * 8),
+    .Cycles(Reading - 2)
+  ) u_image (
+    .clk_i,
+    .word_i(image_i),
+    .word_o(image)
+  );
 
   for (genvar i = 0; i < Lanes; i++) begin : gen_lanes
-    logic [7:0] normalised, normalised_q, weight, sent;
+    logic [7:0] scaled, weight, sent;
 
-    normalised_activation #(
-      .Width(Width),
-      .PlaceWidth(PlaceWidth)
-    ) u_activation (
+    scaled_activation u_activation (
+      .clk_i,
+      .perfect_i,
       .result_i(row[i*Width+:Width]),
       .highest_i(highest_q),
-      .activation_o(normalised)
+      .places_i(places),
+      .factor_i(factor),
+      .activation_o(scaled)
     );
 
-    always_ff @(posedge clk_i) normalised_q <= normalised;
-
     // The preamble is light in the first half of a cycle and none in the second.
-    assign sent   = layer_o == '0 ? image_i[i*8+:8] : normalised_q;
-    assign weight = heading_q[1] ? (i < Lanes / 2 ? 8'hFF : 8'h00) : word_q[i*8+:8];
+    assign sent   = layer_o == '0 ? image[i*8+:8] : scaled;
+    assign weight = heading_q[Reading-1] ? (i < Lanes / 2 ? 8'hFF : 8'h00) : word[i*8+:8];
 
     always_ff @(posedge clk_i) begin
-      if (rst_i || !(heading_q[1] || take_q[1])) begin
+      if (rst_i || !(heading_q[Reading-1] || take_q[Reading-1])) begin
         activation_q[i*8+:8] <= '0;
         weight_q[i*8+:8]     <= '0;
       end else begin
-        activation_q[i*8+:8] <= heading_q[1] ? 8'hFF : sent;
+        activation_q[i*8+:8] <= heading_q[Reading-1] ? 8'hFF : sent;
         weight_q[i*8+:8]     <= weight;
       end
     end
 
     always_ff @(posedge clk_i) begin
-      sign_q[i] <= word_q[128+i];
-      keep_q[i] <= !sparsity_i || (word_q[i*8+:8] != '0 && sent != '0);
+      sign_q[i] <= word[128+i];
+      keep_q[i] <= !sparsity_i || (word[i*8+:8] != '0 && sent != '0);
     end
 
     assign dac_activation_o[i*16+:16] = {1'b0, activation_q[i*8+:8], 7'd0};
@@ -273,8 +303,8 @@ module streamed_inference #(
     .rst_i,
     .restart_i(start_o),
     .preamble_i,
-    .sent_i(sending_q[2]),
-    .beat_i(take_q[2]),
+    .sent_i(sending_q[Reading]),
+    .beat_i(take_q[Reading]),
     .signs_i(sign_q),
     .keep_i(keep_q),
     .samples_i(samples),

@@ -11,6 +11,8 @@
 namespace {
 
 constexpr int kBeatBytes = 64;
+constexpr int kCountWords = 7;    // of inference_counts_o
+constexpr int kTargetWords = 6;   // of inference_targets_o
 constexpr int kQuietCycles = 16;  // without work, before the NIC counts as idle
 
 struct Frame {
@@ -38,6 +40,7 @@ struct Nic {
   uint64_t keep = 0;
   bool last = false;
   uint32_t *trace = nullptr;
+  uint32_t *counts = nullptr;         // of the count-action modules, and their targets
 };
 
 uint32_t draw(Nic *nic) {
@@ -132,7 +135,12 @@ void step(Nic *nic) {
   send(nic);
   const bool work = top->busy_o || top->rx_valid_i || top->tx_valid_o || !nic->waiting.empty() || !nic->part.empty();
   nic->quiet = work ? 0 : nic->quiet + 1;
-  if (nic->trace) *nic->trace++ = signals(top);
+  if (nic->trace) {
+    *nic->trace++ = signals(top);
+    std::memcpy(nic->counts, &top->inference_counts_o[0], 4 * kCountWords);
+    std::memcpy(nic->counts + kCountWords, &top->inference_targets_o[0], 4 * kTargetWords);
+    nic->counts += kCountWords + kTargetWords;
+  }
   top->clk_i = 1;
   top->eval();
   // After the edge, so that the NIC sees the beat there; the next one shows before the next edge.
@@ -195,9 +203,10 @@ void nic_pause(void *pointer, uint32_t rx, uint32_t tx, uint64_t seed) {
   nic->random = seed * 0x9e3779b97f4a7c15ULL | 1;
 }
 
-void nic_run(void *pointer, int64_t cycles, uint32_t *trace) {
+void nic_run(void *pointer, int64_t cycles, uint32_t *trace, uint32_t *counts) {
   Nic *nic = nic_of(pointer);
   nic->trace = trace;
+  nic->counts = counts;
   for (int64_t count = 0; count < cycles; ++count) step(nic);
   nic->trace = nullptr;
 }

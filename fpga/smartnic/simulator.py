@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import re
 import weakref
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import IPv4Address
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from fpga.smartnic.program import NicProgram
 
 TOP = "smartnic_loopback"
+CONTROL = "smartnic_control"
+"""The datapath of the library whose counts and targets a trace has."""
 COUNTERS = (
     "received", "ignored", "corrupt", "arp", "ping", "malformed", "unknown_model", "refused", "answered", "late",
     "failed",
@@ -56,6 +59,8 @@ _ROOM = Path(__file__).resolve().parents[1]
 _MODEL_TABLE, _LAYER_TABLE, _LOOK_UP_TABLE = range(3)
 _TABLE_WORDS = 1 << 12
 _PAUSE_UNIT = 1 << 16
+_COUNT_WORDS, _TARGET_WORDS = 7, 6
+"""Words of 32 bits that the harness copies of the counts and targets."""
 
 Words = NDArray[np.uint64]
 AnyWords = NDArray[np.uint64] | NDArray[np.uint8]
@@ -161,6 +166,18 @@ def _find_module(name: str, folders: list[Path]) -> str | None:
     return emit(load(path).datapath) if path.exists() else None
 
 
+@dataclass(frozen=True)
+class Trace:
+    """Signals of the NIC in consecutive cycles: a value a cycle."""
+
+    signals: Mapping[str, NDArray[np.bool_]]
+    layer: NDArray[np.uint8]
+    counts: Mapping[str, NDArray[np.int64]]
+    """By module and accumulating count of `smartnic_control`, such as `sequencer.row`."""
+    targets: Mapping[str, NDArray[np.int64]]
+    """The target of each count that the next commit sets."""
+
+
 class SmartNic:
     """A verilated NIC with its state, in reset at first. `design` is a top with the ports of `smartnic_loopback`.
 
@@ -245,7 +262,7 @@ class SmartNic:
 
     def run(self, cycles: int) -> None:
         """Run the NIC for so many cycles. Raise SmartNicError if it breaks a rule of AXI-Stream."""
-        self._functions.nic_run(self._alive(), cycles, None)
+        self._functions.nic_run(self._alive(), cycles, None, None)
         self._check()
 
     def run_until_idle(self, limit: int = IDLE_LIMIT) -> bool:
@@ -257,13 +274,26 @@ class SmartNic:
         self._check()
         return bool(idle)
 
-    def trace(self, cycles: int) -> dict[str, NDArray[np.uint8]]:
-        """Run for so many cycles, and return `SIGNALS` and `layer`: a value a cycle, before its clock edge."""
+    def trace(self, cycles: int) -> Trace:
+        """Run for so many cycles, and return the signals, counts and targets of each, before its clock edge."""
         words = np.zeros(cycles, np.uint32)
-        self._functions.nic_run(self._alive(), cycles, words.ctypes.data)
+        counts = np.zeros((cycles, _COUNT_WORDS + _TARGET_WORDS), np.uint32)
+        self._functions.nic_run(self._alive(), cycles, words.ctypes.data, counts.ctypes.data)
         self._check()
-        signals = {name: (words >> place & 1).astype(np.uint8) for place, name in enumerate(SIGNALS)}
-        return {**signals, "layer": (words >> 16).astype(np.uint8)}
+        signals = {name: (words >> place & 1).astype(np.bool_) for place, name in enumerate(SIGNALS)}
+        bits = np.unpackbits(counts.view(np.uint8), axis=1, bitorder="little")
+        datapath = load(_ROOM / "library" / f"{CONTROL}.ca").datapath
+        values = _split_bits(bits, ((f"{m.name}.{c.name}", c.width) for m, c in datapath.counts()))
+        targets = _split_bits(
+            bits[:, 32 * _COUNT_WORDS :], ((f"{m.name}.{t.name}", t.width) for m, t in datapath.targets())
+        )
+        shown = {f"{m.name}.{c.name}": f"{m.name}.{c.target}" for m, c in datapath.counts() if c.accumulates}
+        return Trace(
+            signals,
+            (words >> 16).astype(np.uint8),
+            {name: values[name] for name in shown},
+            {name: targets[target] for name, target in shown.items()},
+        )
 
     def receive(self) -> list[tuple[int, bytes]]:
         """Take the frames that the NIC has sent since the last call, each with the cycle of its last beat."""
@@ -298,7 +328,7 @@ class SmartNic:
         self.set_input("abort", 0)
 
     def reset(self) -> None:
-        """Reset the NIC. Frames that wait, or that are in it, are lost; memory and tables are not."""
+        """Reset the NIC. Frames that wait or are in it are lost, and no model is in service until `load`."""
         self._functions.nic_reset(self._alive())
 
     def close(self) -> None:
@@ -313,6 +343,17 @@ class SmartNic:
     def _check(self) -> None:
         if fault := self._functions.nic_fault(self._pointer):
             raise SmartNicError(f"{fault.decode()}, before cycle {self.cycle}.")
+
+
+def _split_bits(
+    bits: NDArray[np.uint8], fields: Iterable[tuple[str, int]]
+) -> dict[str, NDArray[np.int64]]:
+    """Return the fields of rows of bits by name, the first field lowest."""
+    values, low = {}, 0
+    for name, width in fields:
+        values[name] = bits[:, low : low + width].astype(np.int64) @ (1 << np.arange(width))
+        low += width
+    return values
 
 
 def _rows(words: AnyWords, columns: int) -> Words:
@@ -335,7 +376,7 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "delete": (None, pointer),
         "set": (ctypes.c_int, pointer, ctypes.c_char_p, ctypes.c_uint64),
         "pause": (None, pointer, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64),
-        "run": (None, pointer, int64, pointer),
+        "run": (None, pointer, int64, pointer, pointer),
         "run_until_idle": (ctypes.c_int, pointer, int64),
         "reset": (None, pointer),
         "send": (None, pointer, ctypes.c_char_p, int64, ctypes.c_int, int64),

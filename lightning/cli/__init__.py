@@ -56,6 +56,10 @@ COMMANDS = {
         "reproduce",
         "Compute the figures of a paper again, and write them beside the published numbers.",
     ),
+    "trace": (
+        "trace",
+        "Trace a request through the simulated smartNIC, and plot every cycle with the counts of its modules.",
+    ),
     "serve": (
         "serve",
         "Serve models over the network until SIGINT or SIGTERM: Open Inference Protocol over HTTP, and UDP.",

@@ -88,7 +88,7 @@ def _faults(compiled: CompiledModel) -> Iterator[str]:
     if hardware.skip_zeros:
         yield f"{network.name} is compiled with skipped zeros; the smartNIC sends every weight"
     if compiled.perfect_scaling:
-        yield f"{network.name} is compiled with perfect scaling; the smartNIC shifts activations"
+        yield f"{network.name} is compiled with perfect scaling; the smartNIC shifts activations: write a .lng with `lightning compile`"
     if network.preprocessing.layout != "as-is":
         yield f"{network.name} takes images as {network.preprocessing.layout}; the smartNIC does not transpose them"
     elif len(_tables(compiled)) > 1:

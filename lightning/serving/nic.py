@@ -19,12 +19,15 @@ from urllib.parse import parse_qsl, urlsplit
 
 from fpga.errors import FpgaError
 from lightning.errors import AddressError, OutOfRange, ServingError, UnknownKey, UnknownScheme
+from lightning.serving.packets.codec import Kind, Packet, Scores, decode_answer, parse, serialise
 from lightning.serving.repository import check_name, read_model
 
 if TYPE_CHECKING:
     from fpga.hdl import Design
     from fpga.smartnic.program import NicProgram
+    from fpga.smartnic.request_trace import RequestTrace
     from fpga.smartnic.simulator import Settings
+    from lightning.compiler import CompiledModel
 
 SCHEME = "verilator"
 EXAMPLE = "verilator://nic0?address=10.77.0.2/24"
@@ -210,6 +213,31 @@ def serve_nic(
             ready()
             serve_tap(nic, tap, stop)
         return nic.counters()
+
+
+def trace_model(compiled: CompiledModel, name: str, image: bytes) -> RequestTrace:
+    """Return what one request for a model does on a simulated NIC. Raise as `nic_model`, and `ServingError`."""
+    from fpga.smartnic.frames import Endpoint, make_datagram
+    from fpga.smartnic.program import NicProgram
+    from fpga.smartnic.request_trace import trace_request
+    from fpga.smartnic.simulator import Settings, SmartNic
+    from lightning.compiler.smartnic import nic_model
+
+    program = NicProgram((nic_model(compiled, name),))
+    settings = Settings()
+    client = Endpoint("02:00:00:00:00:01", "10.77.0.1", DEFAULT_PORT)
+    packet = serialise(Packet(Kind.REQUEST, 0, 0, image))
+    frame = make_datagram(packet, client, Endpoint(settings.mac, settings.address, settings.port))
+    with _as_serving_errors(), closing(SmartNic(settings)) as nic:
+        nic.load(program)
+        return trace_request(nic, frame)
+
+
+def answer_of(request: RequestTrace) -> Scores:
+    """Return the answer to a request. Raise `PacketError` if it is a refusal."""
+    from fpga.smartnic.frames import payload_of
+
+    return decode_answer(parse(payload_of(request.answer)).payload)
 
 
 def _settings_of(where: NicAddress, *, noise: bool) -> Settings:

@@ -1,0 +1,94 @@
+"""A request on its way through the simulated smartNIC: signals, counts and targets in every cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga.smartnic.simulator import SmartNic, SmartNicError, Trace
+
+_CHUNK = 4096
+_LIMIT = 50_000_000
+"""Cycles without an answer after which the request is given up."""
+
+
+@dataclass(frozen=True)
+class RequestTrace:
+    """A request from the first beat of its frame to the last beat of its answer; cycle 0 is the first."""
+
+    trace: Trace
+    answer: bytes
+    """The frame that the NIC sent."""
+
+    @property
+    def cycles(self) -> int:
+        """Number of cycles."""
+        return len(self.trace.layer)
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """(layers,) the cycles in which a layer starts."""
+        return np.flatnonzero(self.trace.signals["start"])
+
+    def targets(self) -> Mapping[str, NDArray[np.int64]]:
+        """Return the target in force in every cycle, for each count; 0 before the first layer.
+
+        Targets of a layer are committed in the cycle in which it starts, and in force from the next one on.
+        """
+        starts = self.starts
+        place = np.searchsorted(starts, np.arange(self.cycles), side="left") - 1
+        return {
+            name: np.where(place < 0, 0, shadow[starts][np.maximum(place, 0)])
+            for name, shadow in self.trace.targets.items()
+        }
+
+    def fires(self) -> Mapping[str, int]:
+        """Return how often each count reached its target."""
+        targets = self.targets()
+        return {
+            name: int(((count[:-1] == targets[name][:-1] - 1) & (count[1:] == 0)).sum())
+            for name, count in self.trace.counts.items()
+        }
+
+
+def trace_request(nic: SmartNic, frame: bytes) -> RequestTrace:
+    """Send a frame to an idle NIC, and return what happens until its answer has left.
+
+    Raise SmartNicError if no answer comes.
+    """
+    nic.receive()
+    nic.send(frame)
+    parts: list[Trace] = []
+    for _ in range(_LIMIT // _CHUNK):
+        parts.append(nic.trace(_CHUNK))
+        if answers := nic.receive():
+            whole = _join(parts)
+            taken = whole.signals["rx_valid"]
+            left = whole.signals["tx_valid"] & whole.signals["tx_ready"] & whole.signals["tx_last"]
+            first, last = int(np.argmax(taken)), int(np.argmax(left)) + 1
+            return RequestTrace(_cut(whole, slice(first, last)), answers[0][1])
+    raise SmartNicError(f"no answer in {_LIMIT} cycles.")
+
+
+def _join(parts: list[Trace]) -> Trace:
+    def join(rows: list[Mapping[str, NDArray[np.generic]]]) -> dict[str, NDArray[np.generic]]:
+        return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+    return Trace(
+        join([each.signals for each in parts]),  # type: ignore[arg-type]
+        np.concatenate([each.layer for each in parts]),
+        join([each.counts for each in parts]),  # type: ignore[arg-type]
+        join([each.targets for each in parts]),  # type: ignore[arg-type]
+    )
+
+
+def _cut(trace: Trace, part: slice) -> Trace:
+    return Trace(
+        {name: values[part] for name, values in trace.signals.items()},
+        trace.layer[part],
+        {name: values[part] for name, values in trace.counts.items()},
+        {name: values[part] for name, values in trace.targets.items()},
+    )

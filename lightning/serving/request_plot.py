@@ -1,0 +1,108 @@
+"""A picture of a request on the smartNIC: its signals, and the counts of its modules against their targets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpga.smartnic.request_trace import RequestTrace
+from lightning.canvas import FAINT, INK, LIGHT, SERIES, Plot, add_heading, new_figure
+
+_CLOSE = 160
+"""Cycles of the close-ups of the beginning and the end, if the request is longer than three of them."""
+_LANES = (
+    ("frame in", "rx_valid", INK),
+    ("layer starts", "start", INK),
+    ("preamble", "heading", SERIES[0]),
+    ("weights are sent", "sending", LIGHT),
+    ("light is back", "open", LIGHT),
+    ("partial sums", "partial_valid", SERIES[1]),
+    ("sums", "result_valid", SERIES[2]),
+    ("frame out", "tx_valid", INK),
+)
+"""Signals from top to bottom: label, name, colour."""
+
+Bits = npt.NDArray[np.bool_]
+
+
+def plot_request(request: RequestTrace, title: str, device: str) -> Plot:
+    """Plot every cycle of a request. A long one has close-ups of its first and last cycles at its sides."""
+    spans = _spans(request.cycles)
+    targets = request.targets()
+    counts = {name: values for name, values in request.trace.counts.items() if targets[name].any()}
+    figure = new_figure(4.0 + 3.2 * len(spans), 6.8)
+    panels = figure.subplots(
+        1 + len(counts), len(spans), sharex="col", squeeze=False,
+        gridspec_kw={
+            "height_ratios": [0.42 * len(_LANES), *[1] * len(counts)],
+            "width_ratios": [1] if len(spans) == 1 else [1, 1.7, 1],
+        },
+    )  # fmt: skip
+    for column, span in enumerate(spans):
+        _draw_lanes(panels[0][column], request, span, named=column == 0)
+        for row, (name, values) in enumerate(counts.items(), 1):
+            _draw_count(panels[row][column], name, values, targets[name], span, named=column == 0)
+        panels[-1][column].set_xlabel("cycle", color=INK, fontsize=9)
+        panels[-1][column].set_xlim(span.start, span.stop)
+    if len(spans) > 1:
+        for axes, text in zip(panels[0], ("first cycles", "all cycles", "last cycles"), strict=True):
+            axes.set_title(text, fontsize=9, color=INK, loc="left")
+    add_heading(figure, title, device, simulated=True)
+    return figure
+
+
+def _spans(cycles: int) -> list[range]:
+    if cycles <= 3 * _CLOSE:
+        return [range(cycles)]
+    return [range(_CLOSE), range(cycles), range(cycles - _CLOSE, cycles)]
+
+
+def _draw_lanes(axes: Any, request: RequestTrace, span: range, *, named: bool) -> None:
+    for place, (_, name, colour) in enumerate(_LANES):
+        bars = _runs(request.trace.signals[name], span)
+        # A single cycle of many thousands would have no width.
+        thinnest = len(span) / 400
+        axes.broken_barh([(start, max(length, thinnest)) for start, length in bars], (-place, 0.7), color=colour)
+    for start in request.starts:
+        axes.axvline(start, color=FAINT, linewidth=0.7, zorder=0)
+    axes.set_ylim(-len(_LANES) + 0.8, 0.9)
+    axes.set_yticks(
+        [0.35 - place for place in range(len(_LANES))], [label for label, *_ in _LANES] if named else []
+    )
+    _style(axes)
+
+
+def _draw_count(
+    axes: Any, name: str, count: npt.NDArray[np.int64], target: npt.NDArray[np.int64], span: range, *, named: bool
+) -> None:
+    cycles = np.arange(span.start, span.stop)
+    shown, aims = count[span.start : span.stop], np.where(target == 0, np.nan, target)[span.start : span.stop]
+    axes.fill_between(cycles, shown, step="post", color=SERIES[0], alpha=0.35, linewidth=0)
+    axes.step(cycles, shown, where="post", color=SERIES[0], linewidth=0.7)
+    axes.step(cycles, aims, where="post", color=LIGHT, linewidth=0.9, linestyle="--")
+    top = max(int(np.nanmax(target)), int(count.max()), 1)
+    axes.set_ylim(0, 1.15 * top)
+    axes.set_yticks([0, top], ["0", f"{top:,}"] if named else ["", ""])
+    if named:
+        axes.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8, color=INK, labelpad=6)
+    _style(axes)
+
+
+def _style(axes: Any) -> None:
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(FAINT)
+    axes.tick_params(colors=INK, labelsize=8, length=2, color=FAINT)
+
+
+def _runs(signal: Bits, span: range) -> list[tuple[int, int]]:
+    """Return the start and length of each run of ones of a signal inside a span."""
+    part = np.concatenate([[False], signal[span.start : span.stop], [False]]).astype(np.int8)
+    edges = np.flatnonzero(np.diff(part))
+    return [
+        (span.start + int(start), int(stop - start))
+        for start, stop in zip(edges[::2], edges[1::2], strict=True)
+    ]
