@@ -134,7 +134,7 @@ PROVEN = (
     Proven("packet_verdict"),
     Proven(
         "answer_turns",
-        {"Prepare": 3},
+        {"Prepare": 2},
         hidden={"prepare_i": ("prepare_q", "[Prepare-1:0]"), "idle_i": ("idle_q", "")},
     ),
 )
