@@ -123,6 +123,20 @@ PROVEN = (
         {"Width": 4, "IndexWidth": 4},
         hidden={"any_i": ("any_q", "")},
     ),
+    Proven("ones_complement_sum", {"Words": 4, "Width": 4, "CarryBits": 2}),
+    Proven("ones_complement_sum", {"Words": 8, "Width": 3, "CarryBits": 3}),
+    Proven(
+        "frame_extent",
+        {"Bytes": 4, "Places": 2, "Limit": 10, "LengthWidth": 5, "BeatWidth": 2},
+        hidden={"rest_i": ("rest_q", "[LengthWidth-1:0]"), "next_i": ("beat_q", "[BeatWidth-1:0]")},
+    ),
+    Proven("packet_class"),
+    Proven("packet_verdict"),
+    Proven(
+        "answer_turns",
+        {"Prepare": 2},
+        hidden={"prepare_i": ("prepare_q", "[Prepare-1:0]"), "idle_i": ("idle_q", "")},
+    ),
 )
 """Every block that has checks. Data blocks have 4 lanes of 4 bits, to keep the proofs small."""
 

@@ -1,38 +1,47 @@
-// The ones' complement sum of 16-bit words, as the checksums of IPv4, ICMP and UDP need it: three cycles, one sum a cycle.
+// The ones' complement sum of words, as the checksums of IPv4, ICMP and UDP need it: three cycles, one sum a cycle.
 //
-// Word i is words_i[16*i+:16], its high byte first on the wire. The sum of words that are all 0 is 0; every other sum
-// that is 0 modulo 65535 is 0xFFFF. Words is a multiple of 4 and at most 64.
+// Word i is words_i[Width*i+:Width], its high byte first on the wire. The sum of words that are all 0 is 0; every other
+// sum is 1 .. 0xFFFF, and 0xFFFF where the other numbers with this remainder have 0. Words is a multiple of 4, and at
+// most 2 ** CarryBits.
 module ones_complement_sum #(
-  parameter int Words = 32
+  parameter int Words = 32,
+  parameter int Width = 16,
+  parameter int CarryBits = 6
 ) (
-  input  logic                clk_i,
-  input  logic                rst_i,
-  input  logic [Words*16-1:0] words_i,
-  output logic [15:0]         sum_o
+  input  logic                   clk_i,
+  input  logic                   rst_i,
+  input  logic [Words*Width-1:0] words_i,
+  output logic [Width-1:0]       sum_o
 );
 
   localparam int Groups = Words / 4;
+  localparam int GroupBits = Width + 2;
+  localparam int SumBits = Width + CarryBits;
 
   // First cycle: groups of four words. Second: all groups. Third: the carries are added at the low end.
-  logic [17:0] groups_q[Groups];
-  logic [21:0] sums[Groups + 1];
-  logic [21:0] sum_q;
-  logic [16:0] folded;
-  logic [15:0] folded_q;
+  logic [SumBits-1:0] sums[Groups + 1];
+  logic [SumBits-1:0] sum_q;
+  logic [Width:0]     folded;
+  logic [Width-1:0]   folded_q;
 
   for (genvar i = 0; i < Groups; i++) begin : gen_groups
+    logic [4*Width-1:0]   words;
+    logic [GroupBits-1:0] group_q;
+
+    assign words = words_i[4*Width*i+:4*Width];
+
     always_ff @(posedge clk_i) begin
-      if (rst_i) groups_q[i] <= '0;
+      if (rst_i) group_q <= '0;
       else begin
-        groups_q[i] <= {2'd0, words_i[64*i+:16]} + {2'd0, words_i[64*i+16+:16]}
-                     + {2'd0, words_i[64*i+32+:16]} + {2'd0, words_i[64*i+48+:16]};
+        group_q <= {2'd0, words[0+:Width]} + {2'd0, words[Width+:Width]}
+                 + {2'd0, words[2*Width+:Width]} + {2'd0, words[3*Width+:Width]};
       end
     end
-    assign sums[i+1] = sums[i] + {4'd0, groups_q[i]};
+    assign sums[i+1] = sums[i] + {{(SumBits - GroupBits) {1'b0}}, group_q};
   end
 
   assign sums[0] = '0;
-  assign folded  = {1'b0, sum_q[15:0]} + {11'd0, sum_q[21:16]};
+  assign folded  = {1'b0, sum_q[Width-1:0]} + {{(Width + 1 - CarryBits) {1'b0}}, sum_q[SumBits-1:Width]};
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -40,7 +49,7 @@ module ones_complement_sum #(
       folded_q <= '0;
     end else begin
       sum_q    <= sums[Groups];
-      folded_q <= folded[15:0] + {15'd0, folded[16]};
+      folded_q <= folded[Width-1:0] + {{(Width - 1) {1'b0}}, folded[Width]};
     end
   end
 
