@@ -159,6 +159,22 @@ MUTANTS = (
     Mutant("normalised_activation", "raised >> highest_i", "raised >> highest_i[2:0]", "shifts"),
     Mutant("running_maximum", "$signed(sample_i) > $signed", "$signed(sample_i) >= $signed", "keeps"),
     Mutant("running_maximum", "$signed(sample_i) > $signed(largest_q)", "sample_i > largest_q", "rises"),
+    Mutant("float_product", "valid_q[Latency-2:0], valid_i", "valid_q[Latency-2:0], 1'b1", "flows", 0),
+    Mutant("float_product", "zero_6_q || !valid_q[Latency-2]", "zero_6_q", "rests", 0),
+    Mutant("float_product", "rst_i || zero_6_q ||", "rst_i ||", "zero", 0),
+    Mutant(
+        "float_product", "whole_i[Whole-1] ^ scale_i[Mantissa+Exponent-1]", "whole_i[Whole-1]", "signs", 0
+    ),
+    Mutant("float_product", "? -whole_i : whole_i", "? ~whole_i : whole_i", "grows", 0),
+    Mutant("float_product", " + Exponent'(wide_5_q[Wide-1])", "", "nearest", 0),
+    Mutant("float_product", "half && (rest || shifted[Whole])", "half && rest", "even", 0),
+    Mutant("float_product", "half && (rest || shifted[Whole])", "|shifted[Whole-1:0]", "below", 0),
+    Mutant("float_steps", "valid_q[Latency-2:0], valid_i", "valid_q[Latency-2:0], 1'b1", "flows"),
+    Mutant("float_steps", "zero_3_q || !valid_q[Latency-2]", "zero_3_q", "rests"),
+    Mutant("float_steps", "negative || real_i", "real_i", "zero"),
+    Mutant("float_steps", "distance_2_q <= Mantissa'(reach_2_q)", "distance_2_q == '0", "rounds"),
+    Mutant("float_steps", "tie_3_q ? halves_3_q[1] : halves_3_q[0]", "halves_3_q[0]", "rounds"),
+    Mutant("float_steps", "full_3_q || rounded[Bits]", "full_3_q", "clips"),
 )
 
 
@@ -167,7 +183,13 @@ def sources(mutants: Sequence[Mutant] = MUTANTS) -> dict[str, str]:
     blocks = [mutant.proven for mutant in mutants]
     names = {place: f"{mutant.block}_mutant_{place}" for place, mutant in enumerate(mutants)}
     texts = {f"{names[place]}.sv": mutant.text(names[place]) for place, mutant in enumerate(mutants)}
-    return {**texts, **checks_sources(each.block for each in blocks), "proof.sv": proof_text(blocks, names)}
+    used = {
+        f"{name}.sv": (RTL / f"{name}.sv").read_text(encoding="ascii")
+        for each in blocks
+        for name in each.uses
+    }
+    checks = checks_sources(each.block for each in blocks)
+    return {**used, **texts, **checks, "proof.sv": proof_text(blocks, names)}
 
 
 @dataclass(frozen=True)
