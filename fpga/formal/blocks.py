@@ -18,15 +18,14 @@ class Proven:
     """A block, and the parameters for which it is proven.
 
     `hidden` are registers of the block that the checks read: by port of the checks, the path in the block and the
-    range. `extra` are other connections of the checks. `uses` are blocks that the block instantiates. `depth` is the
-    number of cycles of the induction: a pipeline needs more than it is long.
+    range. `extra` are other connections of the checks. `depth` is the number of cycles of the induction: a pipeline
+    needs more than it is long.
     """
 
     block: str
     parameters: Mapping[str, object] = field(default_factory=dict)
     hidden: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     extra: Mapping[str, str] = field(default_factory=dict)
-    uses: tuple[str, ...] = ()
     depth: int = 3
 
     @property
@@ -62,7 +61,7 @@ def _memory(**parameters: object) -> Proven:
 
 
 def _product(**parameters: object) -> Proven:
-    return Proven("float_product", parameters, uses=("highest_bit",), depth=9)
+    return Proven("float_product", parameters, depth=9)
 
 
 def _steps(**parameters: object) -> Proven:
@@ -213,10 +212,10 @@ def _connect(connections: Mapping[str, str]) -> str:
 def proof_sources(proofs: Iterable[Proven]) -> dict[str, str]:
     """Return the files of the proof of these blocks by name, with the top `proof` last."""
     proven = list(proofs)
-    names = [name for each in proven for name in (*each.uses, each.block)]
+    names = list(dict.fromkeys(each.block for each in proven))
     return {
         **{f"{name}.sv": (RTL / f"{name}.sv").read_text(encoding="ascii") for name in names},
-        **checks_sources(each.block for each in proven),
+        **checks_sources(names),
         "proof.sv": proof_text(proven),
     }
 

@@ -29,10 +29,8 @@ def design_of_block(name: str) -> Design:
         Port(port, width, place) for place, (port, width) in enumerate((("valid_i", 1), *operands[name]))
     ]
     outputs = [Port(port, width, place) for place, (port, width) in enumerate((("valid_o", 1), result))]
-    sources = [
-        (f"{each}.sv", (RTL / f"{each}.sv").read_text(encoding="ascii")) for each in ("highest_bit", name)
-    ]
-    return Design(name, tuple(sources), Ports(tuple(inputs), tuple(outputs)))
+    text = (RTL / f"{name}.sv").read_text(encoding="ascii")
+    return Design(name, ((f"{name}.sv", text),), Ports(tuple(inputs), tuple(outputs)))
 
 
 def bits(values) -> np.ndarray:
