@@ -18,13 +18,15 @@ class Proven:
     """A block, and the parameters for which it is proven.
 
     `hidden` are registers of the block that the checks read: by port of the checks, the path in the block and the
-    range. `extra` are other connections of the checks.
+    range. `extra` are other connections of the checks. `depth` is the number of cycles of the induction: a pipeline
+    needs more than it is long.
     """
 
     block: str
     parameters: Mapping[str, object] = field(default_factory=dict)
     hidden: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     extra: Mapping[str, str] = field(default_factory=dict)
+    depth: int = 3
 
     @property
     def title(self) -> str:
@@ -56,6 +58,14 @@ def _extreme(**parameters: object) -> Proven:
 def _memory(**parameters: object) -> Proven:
     hidden = {"watch_i": ("watch", "[AddressWidth-1:0]"), "watched_i": ("watched", "[Width-1:0]")}
     return Proven("count_action_memory", parameters, hidden)
+
+
+def _product(**parameters: object) -> Proven:
+    return Proven("float_product", parameters, depth=9)
+
+
+def _steps(**parameters: object) -> Proven:
+    return Proven("float_steps", parameters, depth=12)
 
 
 _LANES = {"Lanes": 4, "Width": 4}
@@ -137,8 +147,12 @@ PROVEN = (
         {"Prepare": 2},
         hidden={"prepare_i": ("prepare_q", "[Prepare-1:0]"), "idle_i": ("idle_q", "")},
     ),
+    _product(Whole=6, Mantissa=5, Exponent=4),
+    _product(Whole=8, Mantissa=8, Exponent=5),
+    _steps(Bits=4, Mantissa=7, Exponent=4),
+    _steps(Bits=2, Mantissa=4, Exponent=3),
 )
-"""Every block that has checks. Data blocks have 4 lanes of 4 bits, to keep the proofs small."""
+"""Every block that has checks. Data blocks have 4 lanes of 4 bits, and floats few, to keep the proofs small."""
 
 
 @dataclass(frozen=True, slots=True)

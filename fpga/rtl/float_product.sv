@@ -19,7 +19,7 @@ module float_product #(
   localparam int Latency = 7;
   localparam int Fraction = Mantissa - 1;
   localparam int Wide = Whole + Mantissa;
-  localparam int PlaceWidth = $clog2(Whole);
+  localparam int ShiftWidth = $clog2(Whole);
 
   // 1: sign and magnitude.
   logic                sign_1_q;
@@ -34,38 +34,49 @@ module float_product #(
     exponent_1_q  <= scale_i[Fraction+:Exponent];
   end
 
-  // 2: the place of its highest bit.
-  logic                  sign_2_q, zero_2_q;
-  logic [PlaceWidth-1:0] place, place_2_q;
-  logic [Whole-1:0]      magnitude_2_q;
-  logic [Mantissa-1:0]   scale_2_q;
-  logic [Exponent-1:0]   exponent_2_q;
+  // 2 and 3: shifted so that its highest bit is the top one, by halving steps; the larger ones come first.
+  localparam int Early = ShiftWidth / 2;
+  localparam logic [Exponent-1:0] Top = Exponent'(Whole - 1);
 
-  highest_bit #(.Width(Whole), .PlaceWidth(PlaceWidth)) u_place (.word_i(magnitude_1_q), .place_o(place));
+  logic [Whole-1:0]      shifted[ShiftWidth+1];
+  logic [ShiftWidth-1:0] shift;
+
+  logic                  sign_2_q, zero_2_q, sign_3_q, zero_3_q;
+  logic [Whole-1:0]      magnitude_2_q, magnitude_3_q;
+  logic [Early-1:0]      shift_2_q;
+  logic [ShiftWidth-1:0] shift_3_q;
+  logic [Mantissa-1:0]   scale_2_q, scale_3_q;
+  logic [Exponent-1:0]   exponent_2_q, exponent_3_q;
+
+  for (genvar i = 0; i < ShiftWidth; i++) begin : gen_shifts
+    localparam int Distance = 1 << (ShiftWidth - 1 - i);
+    logic [Whole-1:0] magnitude;
+
+    if (i == 0) begin : gen_first
+      assign magnitude = magnitude_1_q;
+    end else if (i == Early) begin : gen_registered
+      assign magnitude = magnitude_2_q;
+    end else begin : gen_next
+      assign magnitude = shifted[i];
+    end
+    assign shift[ShiftWidth-1-i] = magnitude[Whole-1-:Distance] == '0;
+    assign shifted[i+1] = shift[ShiftWidth-1-i] ? magnitude << Distance : magnitude;
+  end
+  assign shifted[0] = '0;
 
   always_ff @(posedge clk_i) begin
     sign_2_q      <= sign_1_q;
     zero_2_q      <= magnitude_1_q == '0;
-    place_2_q     <= place;
-    magnitude_2_q <= magnitude_1_q;
+    magnitude_2_q <= shifted[Early];
+    shift_2_q     <= shift[ShiftWidth-1-:Early];
     scale_2_q     <= scale_1_q;
     exponent_2_q  <= exponent_1_q;
-  end
-
-  // 3: shifted so that this bit is the top one.
-  localparam logic [PlaceWidth-1:0] Top = PlaceWidth'(Whole - 1);
-
-  logic                sign_3_q, zero_3_q;
-  logic [Whole-1:0]    whole_3_q;
-  logic [Mantissa-1:0] scale_3_q;
-  logic [Exponent-1:0] exponent_3_q;
-
-  always_ff @(posedge clk_i) begin
-    sign_3_q     <= sign_2_q;
-    zero_3_q     <= zero_2_q;
-    whole_3_q    <= magnitude_2_q << (Top - place_2_q);
-    scale_3_q    <= scale_2_q;
-    exponent_3_q <= exponent_2_q + Exponent'(place_2_q);
+    sign_3_q      <= sign_2_q;
+    zero_3_q      <= zero_2_q;
+    magnitude_3_q <= shifted[ShiftWidth];
+    shift_3_q     <= {shift_2_q, shift[ShiftWidth-Early-1:0]};
+    scale_3_q     <= scale_2_q;
+    exponent_3_q  <= exponent_2_q;
   end
 
   // 4 and 5: the product; the second register is for the multiplier's own stages.
@@ -76,8 +87,8 @@ module float_product #(
   always_ff @(posedge clk_i) begin
     sign_4_q     <= sign_3_q;
     zero_4_q     <= zero_3_q;
-    wide_4_q     <= Wide'(whole_3_q) * Wide'(scale_3_q);
-    exponent_4_q <= exponent_3_q;
+    wide_4_q     <= Wide'(magnitude_3_q) * Wide'(scale_3_q);
+    exponent_4_q <= exponent_3_q + Top - Exponent'(shift_3_q);
     sign_5_q     <= sign_4_q;
     zero_5_q     <= zero_4_q;
     wide_5_q     <= wide_4_q;
@@ -86,21 +97,21 @@ module float_product #(
 
   // 6: the product of two numbers in [1, 2) is in [1, 4); from 2 on its exponent is one more.
   logic                sign_6_q, zero_6_q, up_6_q;
-  logic [Wide-2:0]     shifted;
+  logic [Wide-2:0]     normal;
   logic                half, rest, up;
   logic [Fraction-1:0] fraction_6_q;
   logic [Exponent-1:0] exponent_6_q;
 
-  assign shifted = wide_5_q[Wide-1] ? wide_5_q[Wide-2:0] : {wide_5_q[Wide-3:0], 1'b0};
-  assign half    = shifted[Whole-1];
-  assign rest    = |shifted[Whole-2:0];
-  assign up      = half && (rest || shifted[Whole]);
+  assign normal = wide_5_q[Wide-1] ? wide_5_q[Wide-2:0] : {wide_5_q[Wide-3:0], 1'b0};
+  assign half    = normal[Whole-1];
+  assign rest    = |normal[Whole-2:0];
+  assign up      = half && (rest || normal[Whole]);
 
   always_ff @(posedge clk_i) begin
     sign_6_q     <= sign_5_q;
     zero_6_q     <= zero_5_q;
     up_6_q       <= up;
-    fraction_6_q <= shifted[Whole+:Fraction];
+    fraction_6_q <= normal[Whole+:Fraction];
     exponent_6_q <= exponent_5_q + Exponent'(wide_5_q[Wide-1]);
   end
 

@@ -185,6 +185,22 @@ MUTANTS = (
     Mutant("answer_turns", "sending_q && ready_i && last_i;", "sending_q && last_i;", "tells"),
     Mutant("answer_turns", "(sending_q && !done)", "sending_q", "offers"),
     Mutant("answer_turns", "(first_q && !ready_i)", "first_q", "firsts"),
+    Mutant("float_product", "valid_q[Latency-2:0], valid_i", "valid_q[Latency-2:0], 1'b1", "flows", 0),
+    Mutant("float_product", "zero_6_q || !valid_q[Latency-2]", "zero_6_q", "rests", 0),
+    Mutant("float_product", "rst_i || zero_6_q ||", "rst_i ||", "zero", 0),
+    Mutant(
+        "float_product", "whole_i[Whole-1] ^ scale_i[Mantissa+Exponent-1]", "whole_i[Whole-1]", "signs", 0
+    ),
+    Mutant("float_product", "? -whole_i : whole_i", "? ~whole_i : whole_i", "grows", 0),
+    Mutant("float_product", " + Exponent'(wide_5_q[Wide-1])", "", "nearest", 0),
+    Mutant("float_product", "half && (rest || normal[Whole])", "half && rest", "even", 0),
+    Mutant("float_product", "half && (rest || normal[Whole])", "|normal[Whole-1:0]", "below", 0),
+    Mutant("float_steps", "valid_q[Latency-2:0], valid_i", "valid_q[Latency-2:0], 1'b1", "flows"),
+    Mutant("float_steps", "zero_3_q || !valid_q[Latency-2]", "zero_3_q", "rests"),
+    Mutant("float_steps", "negative || real_i", "real_i", "zero"),
+    Mutant("float_steps", "distance_2_q <= Mantissa'(reach_2_q)", "distance_2_q == '0", "rounds"),
+    Mutant("float_steps", "tie_3_q ? halves_3_q[1] : halves_3_q[0]", "halves_3_q[0]", "rounds"),
+    Mutant("float_steps", "full_3_q || rounded[Bits]", "full_3_q", "clips"),
 )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from libraries import skip_without
+from needs import needs
 
 import fpga
 from fpga.count_action.ports import Port, Ports
@@ -20,12 +20,17 @@ SMALLEST = float(np.finfo(np.float32).tiny)
 
 
 def design_of_block(name: str) -> Design:
-    operands = {"float_product": (("whole_i", 24), ("scale_i", 32)), "float_steps": (("real_i", 32), ("step_i", 32))}
+    operands = {
+        "float_product": (("whole_i", 24), ("scale_i", 32)),
+        "float_steps": (("real_i", 32), ("step_i", 32)),
+    }
     result = {"float_product": ("product_o", 32), "float_steps": ("steps_o", 8)}[name]
-    inputs = [Port(port, width, place) for place, (port, width) in enumerate((("valid_i", 1), *operands[name]))]
+    inputs = [
+        Port(port, width, place) for place, (port, width) in enumerate((("valid_i", 1), *operands[name]))
+    ]
     outputs = [Port(port, width, place) for place, (port, width) in enumerate((("valid_o", 1), result))]
-    sources = [(f"{each}.sv", (RTL / f"{each}.sv").read_text(encoding="ascii")) for each in ("highest_bit", name)]
-    return Design(name, tuple(sources), Ports(tuple(inputs), tuple(outputs)))
+    text = (RTL / f"{name}.sv").read_text(encoding="ascii")
+    return Design(name, ((f"{name}.sv", text),), Ports(tuple(inputs), tuple(outputs)))
 
 
 def bits(values) -> np.ndarray:
@@ -42,11 +47,42 @@ def rows_of(name: str, first, second, valid=None) -> np.ndarray:
 
 
 def results(run, name: str, first, second) -> np.ndarray:
-    out = run(rows_of(name, first, second))
+    """Return the results, which come a fixed number of cycles after their operands, one a cycle."""
     latency = LATENCY[name]
+    out = run(rows_of(name, first, second))
     assert not out[:latency, 0].any()
     assert out[latency:, 0].all()
     return out[latency:, 1].astype(np.uint32)
+
+
+@pytest.fixture(scope="module")
+@needs("hdl")
+def verilated():
+    """Return `verilated(name, first, second)`: the results of a block under Verilator."""
+    if reason := why_missing("verilator", "make", "g++"):
+        pytest.skip(reason)
+    from fpga.hdl import verilator
+
+    simulators = {name: verilator.build(design_of_block(name), optimise="-O1") for name in LATENCY}
+
+    def run(name, first, second):
+        simulators[name].reset()
+        return results(simulators[name].run, name, first, second)
+
+    yield run
+    for simulator in simulators.values():
+        simulator.close()
+
+
+@pytest.fixture
+@needs("hdl")
+def simulated():
+    """Return `simulated(name, rows)`: the outputs of a block under Icarus."""
+    if reason := why_missing("iverilog", "vvp"):
+        pytest.skip(reason)
+    from fpga.hdl import icarus
+
+    return lambda name, rows: icarus.run(design_of_block(name), rows)
 
 
 def expected_products(whole, scale) -> np.ndarray:
@@ -73,6 +109,8 @@ def product_cases(random, count):
     """Return whole numbers of all sizes, and scales; products are normal, some are ties."""
     size = random.integers(0, 24, count)
     whole = random.integers(-(2**23) + 1, 2**23, count) >> size
+    powers = (1 << random.integers(0, 23, count)) + random.integers(-1, 2, count)
+    whole = np.where(random.integers(0, 4, count) == 0, powers, whole)
     edges = [0, 1, -1, 2, 3, 2**22, 2**23 - 1, -(2**23) + 1, -(2**23)]
     whole = np.concatenate([whole, np.repeat(edges, 200)])
     return whole, random_scales(random, len(whole), (-126, 103))
@@ -95,7 +133,9 @@ def step_cases(random, count):
 def step_edges():
     """Return quotients at and next to every half, for steps that are powers of two and for others."""
     halves = np.arange(1, 520, dtype=np.float32) / 2
-    around = np.concatenate([np.nextafter(halves, np.float32(0)), halves, np.nextafter(halves, np.float32(1e9))])
+    around = np.concatenate(
+        [np.nextafter(halves, np.float32(0)), halves, np.nextafter(halves, np.float32(1e9))]
+    )
     steps = np.float32([1, 2**-20, 2**90, 3, 1 / 3, 0.1, 1.9999999, SMALLEST * 4, 1e30])
     real = np.concatenate([around * step for step in steps] + [np.float32([0, -0.0, -1, SMALLEST, LARGEST])])
     return real, np.concatenate([np.repeat(steps, len(around)), np.float32([1, 1, 1, LARGEST, SMALLEST])])
@@ -111,9 +151,110 @@ def double_roundings(random, count):
     odd = 2 * random.integers(64, 255, count) + 1
     step = random.integers(2**23, 2**24 - 2**9, count)
     error = 2 * random.integers(0, 8, count) - 7
-    dropped = np.array([int(each).bit_length() for each in odd * step]) - 24  # bits of 2 * real that must be 0
+    dropped = (
+        np.array([int(each).bit_length() for each in odd * step]) - 24
+    )  # bits of 2 * real that must be 0
     inverse = np.array([pow(int(each), -1, 2**9) for each in odd])
     modulus = 1 << dropped
     step += (error * inverse - step) % modulus
     real = (odd * step - error) / 2
     return real.astype(np.float32), step.astype(np.float32)
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(20)
+
+
+@pytest.mark.hdl
+@pytest.mark.translates
+def test_products_of_all_sizes(verilated, random):
+    whole, scale = product_cases(random, 200_000)
+    expected = expected_products(whole, scale)
+    assert (verilated("float_product", whole, scale) == expected).all()
+    exact = whole.astype(np.float64) * scale
+    lost = np.abs(expected.view(np.float32) - exact)
+    assert np.count_nonzero(lost) > 100_000  # rounded
+    carries = (expected & 0x7FFFFF == 0) & (lost > 0)
+    assert np.count_nonzero(carries) > 50  # rounded up to a power of two
+
+
+@pytest.mark.hdl
+@pytest.mark.translates
+def test_products_that_are_ties(verilated, random):
+    """A product of 25 bits, odd, is a tie of two floats: 3 times a mantissa of 24 bits, say."""
+    scale = (random.integers(2**22, 2**23, 50_000) * 2 + 1).astype(np.float32)
+    factors = random.choice([3, -3, 5, -7, 12, 2**20 + 1], 50_000)
+    exact = np.abs(factors.astype(np.int64)) * scale.astype(np.int64)
+    beyond = np.array([int(each).bit_length() - 24 for each in exact])
+    ties = exact % (1 << beyond) == 1 << (beyond - 1)
+    assert np.count_nonzero(ties) > 5_000
+    assert (verilated("float_product", factors, scale) == expected_products(factors, scale)).all()
+
+
+@pytest.mark.hdl
+@pytest.mark.translates
+def test_steps_near_halves_and_anywhere(verilated, random):
+    real, step = step_cases(random, 200_000)
+    expected = expected_steps(real, step)
+    assert (verilated("float_steps", real, step) == expected).all()
+    assert len(np.unique(expected)) == 256
+
+
+@pytest.mark.hdl
+@pytest.mark.translates
+def test_steps_next_to_every_half(verilated):
+    real, step = step_edges()
+    assert (verilated("float_steps", real, step) == expected_steps(real, step)).all()
+
+
+@pytest.mark.hdl
+@pytest.mark.translates
+def test_quotients_are_rounded_to_a_float_before_they_are_rounded_to_steps(verilated, random):
+    real, step = double_roundings(random, 50_000)
+    expected = expected_steps(real, step)
+    at_once = np.rint(real.astype(np.float64) / step)
+    assert np.count_nonzero(at_once < expected) > 10_000
+    assert np.count_nonzero(at_once > expected) > 10_000
+    assert (verilated("float_steps", real, step) == expected).all()
+
+
+@pytest.mark.long
+@pytest.mark.hdl
+@pytest.mark.translates
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(20))
+def test_ten_million_numbers_of_each_kind(verilated, seed):
+    random = np.random.default_rng(seed)
+    whole, scale = product_cases(random, 500_000)
+    assert (verilated("float_product", whole, scale) == expected_products(whole, scale)).all()
+    for real, step in (step_cases(random, 400_000), double_roundings(random, 100_000)):
+        assert (verilated("float_steps", real, step) == expected_steps(real, step)).all()
+
+
+@pytest.mark.hdl
+@pytest.mark.translates
+def test_both_blocks_under_icarus(simulated, random):
+    whole, scale = (np.concatenate([each[:300], each[-40:]]) for each in product_cases(random, 300))
+    products = results(lambda rows: simulated("float_product", rows), "float_product", whole, scale)
+    assert (products == expected_products(whole, scale)).all()
+    cases = [
+        step_cases(random, 300),
+        tuple(each[::40] for each in step_edges()),
+        double_roundings(random, 100),
+    ]
+    real, step = (np.concatenate(each) for each in zip(*cases, strict=True))
+    steps = results(lambda rows: simulated("float_steps", rows), "float_steps", real, step)
+    assert (steps == expected_steps(real, step)).all()
+
+
+@pytest.mark.hdl
+@pytest.mark.translates
+@pytest.mark.parametrize("name", LATENCY)
+def test_gaps_stay_gaps_and_their_results_are_0(simulated, random, name):
+    first, second = product_cases(random, 100) if name == "float_product" else step_cases(random, 100)
+    valid = random.integers(0, 2, len(first))
+    out = simulated(name, rows_of(name, first, second, valid))[LATENCY[name] :]
+    expected = (expected_products if name == "float_product" else expected_steps)(first, second)
+    assert (out[:, 0] == valid).all()
+    assert (out[:, 1] == np.where(valid, expected, 0)).all()
