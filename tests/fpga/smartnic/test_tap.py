@@ -14,7 +14,7 @@ from needs import needs
 
 from fpga.smartnic import tap as tap_module
 from fpga.smartnic.simulator import SmartNic, SmartNicError, find_design
-from fpga.smartnic.tap import TapError, open_tap, serve_tap
+from fpga.smartnic.tap import TapError, call_in_namespace, open_tap, serve_tap
 
 HERE = Path(__file__).resolve().parent
 NIC = IPv4Interface("10.77.0.2/24")
@@ -32,20 +32,6 @@ def namespace():
     sh(f"ip netns add {name}")
     yield name
     sh(f"ip netns del {name}")
-
-
-def inside(namespace, function):
-    """Run a function in a thread that is in the namespace; a socket that it makes stays there."""
-    results = []
-
-    def run():
-        tap_module._enter(namespace)
-        results.append(function())
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return results[0]
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +79,7 @@ def client(namespace):
         ends.connect((str(NIC.ip), 8500))
         return ends
 
-    return inside(namespace, connect)
+    return call_in_namespace(namespace, connect)
 
 
 def teach(namespace):
