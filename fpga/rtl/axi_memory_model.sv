@@ -55,7 +55,7 @@ module axi_memory_model #(
   assign bad = s_axi_arsize_i != 3'd5 || s_axi_arburst_i != 2'd1 || s_axi_araddr_i[4:0] != '0 || final_word >= {4'd0, Words};
 
   always_ff @(posedge clk_i) begin
-    if (take) bursts_q[write_q] <= {bad, now_q + {56'd0, latency_i}, s_axi_arlen_i, s_axi_araddr_i[AddressBits+4:5]};
+    if (take) bursts_q[write_q] <= {bad, now_q + {56'd0, latency_i} + 64'd1, s_axi_arlen_i, s_axi_araddr_i[AddressBits+4:5]};
   end
 
   assign burst      = bursts_q[read_q];

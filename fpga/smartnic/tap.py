@@ -22,12 +22,14 @@ from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from fpga.errors import FpgaError
 
 if TYPE_CHECKING:
     from fpga.smartnic.simulator import SmartNic
+
+Result = TypeVar("Result")
 
 MIN_FRAME_BYTES = 60
 """Minimum size of a frame on a wire, without its check: network cards pad shorter ones."""
@@ -118,29 +120,38 @@ def open_tap(interface: str, address: IPv4Interface, namespace: str | None = Non
             f"{interface!r} is too long: the name of a network device has up to {_NAME_BYTES} bytes."
         )
     host = _host_side(address)
-    opened: list[Tap | OSError | TapError] = []
+    try:
+        return call_in_namespace(namespace, lambda: _open(interface, address, host))
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        if error.errno in (errno.EPERM, errno.EACCES):
+            reason += ": it takes root, or CAP_NET_ADMIN"
+        raise TapError(f"cannot set up the TAP device {interface}: {reason}.") from error
+
+
+def call_in_namespace(namespace: str | None, function: Callable[[], Result]) -> Result:
+    """Return what the function returns in a network namespace, where its sockets stay. None: the current one.
+
+    Raise what it raises, and TapError if there is no such namespace, or no privilege to enter it.
+    """
+    results: list[Result] = []
+    errors: list[BaseException] = []
 
     def run() -> None:
         # In a thread of its own: it stays in the namespace until it ends, and the others are never there.
         try:
             if namespace is not None:
                 _enter(namespace)
-            opened.append(_open(interface, address, host))
-        except (OSError, TapError) as error:
-            opened.append(error)
+            results.append(function())
+        except BaseException as error:  # noqa: BLE001  # raised in the other thread
+            errors.append(error)
 
-    thread = threading.Thread(target=run, name="open-tap")
+    thread = threading.Thread(target=run, name="network-namespace")
     thread.start()
     thread.join()
-    (found,) = opened
-    if isinstance(found, TapError):
-        raise found
-    if isinstance(found, OSError):
-        reason = os.strerror(found.errno or 0)
-        if found.errno in (errno.EPERM, errno.EACCES):
-            reason += ": it takes root, or CAP_NET_ADMIN"
-        raise TapError(f"cannot set up the TAP device {interface}: {reason}.") from found
-    return found
+    for error in errors:
+        raise error
+    return results[0]
 
 
 def _host_side(address: IPv4Interface) -> IPv4Address:

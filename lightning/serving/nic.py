@@ -175,15 +175,20 @@ class NicModelFile:
 def load_program(files: Mapping[str, Path]) -> tuple[NicProgram, list[NicModelFile]]:
     """Return the program of the models in these files by name, and the models with their numbers.
 
-    Raise the errors of files and of the compiler, and `ServingError` for more than the NIC holds.
+    An `.npz` is compiled with the datapath's own shifts, where `load_or_compile` would scale activations to 255. Raise
+    the errors of files and of the compiler, and `ServingError` for more than the NIC holds.
     """
     from fpga.smartnic.program import NicProgram
+    from lightning.compiler import Options, load_or_compile
     from lightning.compiler.smartnic import nic_model
 
     models = []
     for name, path in files.items():
         check_name(name)
-        models.append(nic_model(read_model(path)[0], name))
+        model, _ = read_model(path)
+        if model.perfect_scaling and path.suffix == ".npz":
+            model = load_or_compile(path, options=Options(scheme="published"))
+        models.append(nic_model(model, name))
     with _as_serving_errors():
         program = NicProgram(tuple(models))
     return program, [NicModelFile(name, number, path) for number, (name, path) in enumerate(files.items())]

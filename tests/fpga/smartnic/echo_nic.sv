@@ -1,6 +1,7 @@
 // A stand-in for smartnic_loopback with the same ports: frames to its MAC come back, IPv4 with both sides swapped.
 //
-// Tables and memory are counted by their writes: counters 9 and 10. Other frames are ignored. hold_i stops the echo.
+// Other frames are ignored. hold_i stops the echo. Counter 5 counts aborts, 9 words of memory that hold their address,
+// and 10 those of tables, each as often as one more than the number of its table.
 module echo_nic (
   input  logic         clk_i,
   input  logic         rst_i,
@@ -11,6 +12,8 @@ module echo_nic (
   input  logic [7:0]   preamble_i,
   input  logic [31:0]  limit_i,
   input  logic         sparsity_i,
+  input  logic [7:0]   apart_i,
+  input  logic [8:0]   gain_i,
   input  logic         hold_i,
   input  logic         abort_i,
   input  logic         table_write_i,
@@ -25,6 +28,7 @@ module echo_nic (
   input  logic [15:0]  memory_refresh_cycles_i,
   input  logic [3:0]   optics_delay_i,
   input  logic [3:0]   optics_shift_i,
+  input  logic [7:0]   optics_apart_i,
   input  logic [8:0]   optics_gain_i,
   input  logic         optics_noise_i,
   input  logic [31:0]  optics_seed_i,
@@ -48,7 +52,9 @@ module echo_nic (
   output logic         open_o,
   output logic         partial_valid_o,
   output logic         result_valid_o,
-  output logic [5:0]   layer_o
+  output logic [3:0]   layer_o,
+  output logic [199:0] inference_counts_o,
+  output logic [183:0] inference_targets_o
 );
 
   logic [31:0]  counters_q[16];
@@ -108,6 +114,7 @@ module echo_nic (
   always_ff @(posedge clk_i) counter_o <= counters_q[counter_select_i];
 
   assign busy_o = tx_valid_o || !first_q;
-  assign {start_o, heading_o, sending_o, open_o, partial_valid_o, result_valid_o, layer_o} = {5'd0, tx_valid_o, 6'd37};
+  assign {start_o, heading_o, sending_o, open_o, partial_valid_o, result_valid_o, layer_o} = {5'd0, tx_valid_o, 4'd5};
+  assign {inference_counts_o, inference_targets_o} = '0;
 
 endmodule

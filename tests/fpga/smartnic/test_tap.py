@@ -1,0 +1,211 @@
+"""The TAP device of the simulated NIC, in a network namespace of the test; the lane `kernel` has the privilege."""
+
+import os
+import socket
+import subprocess
+import threading
+import time
+from contextlib import closing
+from ipaddress import IPv4Address, IPv4Interface
+from pathlib import Path
+
+import pytest
+from needs import needs
+
+from fpga.smartnic import tap as tap_module
+from fpga.smartnic.simulator import SmartNic, SmartNicError, find_design
+from fpga.smartnic.tap import TapError, call_in_namespace, open_tap, serve_tap
+
+HERE = Path(__file__).resolve().parent
+NIC = IPv4Interface("10.77.0.2/24")
+WAIT_S = 20
+
+
+def sh(command):
+    return subprocess.run(command.split(), check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+@needs("kernel")
+def namespace():
+    name = f"tap{os.getpid()}"
+    sh(f"ip netns add {name}")
+    yield name
+    sh(f"ip netns del {name}")
+
+
+@pytest.fixture(scope="module")
+@needs("hdl", "translates")
+def nic():
+    pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
+    from fpga.hdl import why_missing
+
+    if reason := why_missing("verilator", "make", "g++"):
+        pytest.skip(reason)
+    with closing(SmartNic(design=find_design("echo_nic", HERE), optimise="-O1")) as nic:
+        yield nic
+
+
+class Served:
+    """A NIC behind a TAP device, in a thread."""
+
+    def __init__(self, nic, tap):
+        self._ear, self._mouth = socket.socketpair()
+        self.error = None
+        self._thread = threading.Thread(target=self._run, args=(nic, tap))
+        self._thread.start()
+
+    def _run(self, nic, tap):
+        try:
+            serve_tap(nic, tap, self._ear)
+        except (TapError, SmartNicError) as error:
+            self.error = error
+
+    def join(self):
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
+        self._ear.close()
+        self._mouth.close()
+
+    def stop(self):
+        self._mouth.send(b"x")
+        self.join()
+
+
+def client(namespace):
+    def connect():
+        ends = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        ends.settimeout(WAIT_S)
+        ends.connect((str(NIC.ip), 8500))
+        return ends
+
+    return call_in_namespace(namespace, connect)
+
+
+def teach(namespace):
+    """Tell the kernel the MAC of the stand-in, which does not answer ARP."""
+    sh(f"ip -n {namespace} neigh replace {NIC.ip} lladdr 02:00:0a:4d:00:02 dev nic0")
+
+
+def addresses(namespace, device="nic0"):
+    return [line.split()[3] for line in sh(f"ip -n {namespace} -4 -o addr show dev {device}").splitlines()]
+
+
+def test_datagrams_go_through_and_back(namespace, nic):
+    with open_tap("nic0", NIC, namespace) as tap:
+        served = Served(nic, tap)
+        teach(namespace)
+        before = nic.counters()["answered"]
+        with client(namespace) as ends:
+            for size in (1, 17, 18, 19, 500, 1472):
+                ends.send(bytes([size & 255]) * size)
+                assert ends.recv(4096) == bytes([size & 255]) * size
+            for number in range(300):  # more than wait in front of the NIC
+                ends.send(f"datagram {number}".encode())
+            assert [ends.recv(4096) for _ in range(300)] == [f"datagram {n}".encode() for n in range(300)]
+        served.stop()
+        assert served.error is None
+        assert nic.counters()["answered"] - before == 306
+    assert "nic0" not in sh(f"ip -n {namespace} -br link")
+
+
+def test_time_of_the_nic_stands_still_without_frames(namespace, nic):
+    with open_tap("nic0", NIC, namespace) as tap:
+        served = Served(nic, tap)
+        sh(f"ip -n {namespace} link set nic0 down")  # so that the kernel sends nothing of its own
+        deadline_s = time.monotonic() + WAIT_S
+        cycle = -1
+        while cycle != nic.cycle and time.monotonic() < deadline_s:
+            cycle = nic.cycle
+            time.sleep(0.2)
+        used_s, cycle = time.process_time(), nic.cycle
+        time.sleep(0.5)
+        assert nic.cycle == cycle
+        assert time.process_time() - used_s < 0.1
+        served.stop()
+
+
+def test_the_host_gets_an_address_unless_it_has_one(namespace):
+    with open_tap("nic0", NIC, namespace):
+        assert addresses(namespace) == ["10.77.0.254/24"]
+        sh(f"ip -n {namespace} addr add 10.77.0.1/24 dev nic0")
+        assert addresses(namespace) == ["10.77.0.254/24", "10.77.0.1/24"]
+        with open_tap("nic1", IPv4Interface("10.77.0.3/24"), namespace):
+            assert addresses(namespace, "nic1") == []
+        with open_tap("nic2", IPv4Interface("10.78.0.254/24"), namespace):
+            assert addresses(namespace, "nic2") == ["10.78.0.253/24"]
+
+
+def test_a_device_that_exists_stays_and_keeps_its_address(namespace):
+    sh(f"ip -n {namespace} tuntap add dev nic0 mode tap")
+    sh(f"ip -n {namespace} addr add 192.0.2.1/24 dev nic0")
+    for _ in range(2):
+        with open_tap("nic0", NIC, namespace):
+            assert addresses(namespace) == ["192.0.2.1/24", "10.77.0.254/24"]
+            assert "UP" in sh(f"ip -n {namespace} -br link show dev nic0")
+    assert "nic0" in sh(f"ip -n {namespace} -br link")
+
+
+def test_a_device_in_use_is_refused(namespace):
+    with open_tap("nic0", NIC, namespace):
+        with pytest.raises(TapError, match="another program has the TAP device nic0 open"):
+            open_tap("nic0", NIC, namespace)
+        with pytest.raises(TapError, match="lo exists, and is not a TAP device"):
+            open_tap("lo", NIC, namespace)
+
+
+def test_a_namespace_that_is_not_there(namespace):
+    with pytest.raises(TapError, match="network namespace nowhere does not exist"):
+        open_tap("nic0", NIC, "nowhere")
+    with pytest.raises(TapError, match=r"'\.\./run' is not a name of a network namespace"):
+        open_tap("nic0", NIC, "../run")
+    assert "nic0" not in sh("ip -br link")
+
+
+def test_a_device_that_is_deleted_ends_serving(namespace, nic):
+    sh(f"ip -n {namespace} tuntap add dev nic0 mode tap")
+    with open_tap("nic0", NIC, namespace) as tap:
+        served = Served(nic, tap)
+        sh(f"ip -n {namespace} link del nic0")
+        served.join()
+        assert "the TAP device nic0 is gone" in str(served.error)
+
+
+@pytest.mark.parametrize(
+    ("interface", "address", "reason"),
+    [
+        ("n" * 16, NIC, "too long: the name of a network device has up to 15 bytes"),
+        ("", NIC, "is not a name for a network device"),
+        ("a b", NIC, "is not a name for a network device"),
+        ("nic%d", NIC, "is not a name for a network device"),
+        ("..", NIC, "is not a name for a network device"),
+        ("nic0", IPv4Interface("10.0.0.1/31"), "has no room"),
+        ("nic0", IPv4Interface("10.0.0.255/24"), "not the address of a host"),
+    ],
+)
+def test_names_and_addresses_that_are_not_valid(interface, address, reason):
+    with pytest.raises(TapError, match=reason):
+        open_tap(interface, address)
+
+
+def test_without_privilege(monkeypatch, tmp_path):
+    monkeypatch.setattr(tap_module, "_TUN", tmp_path / "tun")
+    with pytest.raises(TapError, match="this kernel has no TAP devices"):
+        open_tap("nic0", NIC)
+
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(tap_module.os, "open", refuse)
+    with pytest.raises(
+        TapError, match=r"cannot set up the TAP device nic0: .*it takes root, or CAP_NET_ADMIN"
+    ):
+        open_tap("nic0", NIC)
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [("10.77.0.2/24", "10.77.0.254"), ("10.77.0.254/24", "10.77.0.253"), ("192.0.2.1/30", "192.0.2.2")],
+)
+def test_the_side_of_the_host(address, host):
+    assert tap_module._host_side(IPv4Interface(address)) == IPv4Address(host)
