@@ -6,7 +6,7 @@ bias and scale of a row stand in its first word. Integers are little-endian; bit
     memory, 256 bits     [127:0] 16 magnitudes, [143:128] 16 signs (1: not negative),
                          in the first word of a row [167:144] bias, [199:168] scale
     models, 128 bits     [31:0] first word in memory, [55:32] words, [71:56] inputs, [79:72] first layer,
-                         [83:80] layers, [84] published, [85] wrap, [127] in service
+                         [83:80] layers, [84] published, [85] wrap, [86] perfect, [127] in service
     layers, 128 bits     [15:0] outputs, [31:16] beats of a row, [55:32] words, [87:56] step, [88] rectified, [89] last
     look-up, 8 bits      the first activation of every byte; 256 bytes for each model
 """
@@ -121,7 +121,8 @@ class NicModel:
     """A chain of dense layers under a name.
 
     `published`: activations of later layers are sums, negative ones 0, shifted so that the highest set bit of the
-    largest is bit 7; biases are 0, scales and steps 1. `wrap`: sums wrap to 16 bits, before the bias.
+    largest is bit 7, or with `perfect` multiplied so that it is 255; biases are 0, scales and steps 1. `wrap`: sums wrap
+    to 16 bits, before the bias.
     Raise ProgramError for a model that the NIC cannot hold; the message has its name.
     """
 
@@ -131,6 +132,7 @@ class NicModel:
     wrap: bool = False
     look_up: NDArray[np.uint8] = field(default_factory=lambda: np.arange(256, dtype=np.uint8))
     """(256,), the first activation of every byte; the byte itself by default."""
+    perfect: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(self.layers))
@@ -172,6 +174,8 @@ class NicModel:
                 yield f"{subject}, row {row}: scale {layer.scale[row]} gives results beyond float32."
             if self.published and (layer.bias.any() or (layer.scale != 1).any() or layer.step != 1):
                 yield f"{subject} is published, so its biases must be 0, its scales and its step 1."
+        if self.perfect and not self.published:
+            yield "perfect scaling is for published models; others have scales."
         if self.layers[-1].step != 1:
             yield "the step after the last layer must be 1."
 
@@ -267,6 +271,7 @@ def pack_models(program: NicProgram) -> Words:
             | len(model.layers) << 80
             | int(model.published) << 84
             | int(model.wrap) << 85
+            | int(model.perfect) << 86
             | 1 << 127
             for base, first, model in zip(program.bases, program.first_layers, program.models, strict=True)
         ),

@@ -40,7 +40,7 @@ def layer_results(model: NicModel, image: ArrayLike) -> tuple[Integers, ...]:
 
 def _activations(model: NicModel, before: NicLayer, results: Integers) -> Integers:
     if model.published:
-        return normalise(results)
+        return scale_perfectly(results) if model.perfect else normalise(results)
     return float_steps(float_product(results, before), before.step)
 
 
@@ -74,3 +74,13 @@ def normalise(results: Integers) -> Integers:
     positive = np.maximum(results, 0).astype(np.int64)
     place = max(int(positive.max()).bit_length() - 1, 0)
     return np.asarray((positive << 7) >> place, np.int32)
+
+
+def scale_perfectly(results: Integers) -> Integers:
+    """Return activations as the published emulator can: negative results are 0, others times 255 / largest in float64.
+
+    >>> scale_perfectly(np.array([1000, -7, 3], np.int32)).tolist()
+    [255, 0, 1]
+    """
+    positive = np.maximum(results, 0)
+    return np.asarray(np.rint(positive * (FULL_SCALE / max(int(positive.max()), 1))), np.int32)

@@ -41,7 +41,9 @@ def nic_model(compiled: CompiledModel, name: str) -> NicModel:
             for (layer, rectified), step in zip(chain, [*steps, 1.0], strict=True)
         )
         look_up = _look_up(compiled, chain[0][0])
-        return NicModel(name, layers, compiled.shift_normalised, compiled.wrap, look_up)
+        return NicModel(
+            name, layers, compiled.shift_normalised, compiled.wrap, look_up, compiled.perfect_scaling
+        )
     except ProgramError as error:
         reason = str(error).rstrip(".")
         raise CompileError(
@@ -87,8 +89,6 @@ def _faults(compiled: CompiledModel) -> Iterator[str]:
         )
     if hardware.skip_zeros:
         yield f"{network.name} is compiled with skipped zeros; the smartNIC sends every weight"
-    if compiled.perfect_scaling:
-        yield f"{network.name} is compiled with perfect scaling; the smartNIC shifts activations: write a .lng with `lightning compile`"
     if network.preprocessing.layout != "as-is":
         yield f"{network.name} takes images as {network.preprocessing.layout}; the smartNIC does not transpose them"
     elif len(_tables(compiled)) > 1:
