@@ -56,6 +56,10 @@ COMMANDS = {
         "reproduce",
         "Compute the figures of a paper again, and write them beside the published numbers.",
     ),
+    "packets": (
+        "packets",
+        "Print request packets for a model with the exact answers, a JSON line each.",
+    ),
     "trace": (
         "trace",
         "Trace a request through the simulated smartNIC, and plot every cycle with the counts of its modules.",

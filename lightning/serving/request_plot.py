@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpga.smartnic.request_trace import RequestTrace
-from lightning.canvas import FAINT, INK, LIGHT, SERIES, Plot, add_heading, new_figure
+from lightning.canvas import FAINT, INK, LIGHT, SERIES, Plot, add_heading, mark_simulated, new_figure
 
 _CLOSE = 160
 """Cycles of the close-ups of the beginning and the end, if the request is longer than three of them."""
@@ -16,7 +16,7 @@ _LANES = (
     ("frame in", "rx_valid", INK),
     ("layer starts", "start", INK),
     ("preamble", "heading", SERIES[0]),
-    ("weights are sent", "sending", LIGHT),
+    ("sending", "sending", LIGHT),
     ("light is back", "open", LIGHT),
     ("partial sums", "partial_valid", SERIES[1]),
     ("sums", "result_valid", SERIES[2]),
@@ -46,10 +46,11 @@ def plot_request(request: RequestTrace, title: str, device: str) -> Plot:
             _draw_count(panels[row][column], name, values, targets[name], span, named=column == 0)
         panels[-1][column].set_xlabel("cycle", color=INK, fontsize=9)
         panels[-1][column].set_xlim(span.start, span.stop)
+    add_heading(figure, title, device, simulated=len(spans) == 1)
     if len(spans) > 1:
-        for axes, text in zip(panels[0], ("first cycles", "all cycles", "last cycles"), strict=True):
-            axes.set_title(text, fontsize=9, color=INK, loc="left")
-    add_heading(figure, title, device, simulated=True)
+        mark_simulated(panels[0][-1])
+        for axes, text in zip(panels[-1], ("first cycles", "all cycles", "last cycles"), strict=True):
+            axes.set_xlabel(f"cycle ({text})", color=INK, fontsize=9)
     return figure
 
 
@@ -82,9 +83,13 @@ def _draw_count(
     axes.fill_between(cycles, shown, step="post", color=SERIES[0], alpha=0.35, linewidth=0)
     axes.step(cycles, shown, where="post", color=SERIES[0], linewidth=0.7)
     axes.step(cycles, aims, where="post", color=LIGHT, linewidth=0.9, linestyle="--")
-    top = max(int(np.nanmax(target)), int(count.max()), 1)
+    highest, aim = int(count.max()), int(target.max())
+    # A target that is far away, as a limit is, would flatten the count.
+    top = aim if aim < 4 * max(highest, 1) else max(highest, 1)
     axes.set_ylim(0, 1.15 * top)
     axes.set_yticks([0, top], ["0", f"{top:,}"] if named else ["", ""])
+    if named and top != aim:
+        axes.text(0.01, 0.9, f"target {aim:,}", transform=axes.transAxes, fontsize=7, color=LIGHT, va="top")
     if named:
         axes.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8, color=INK, labelpad=6)
     _style(axes)
