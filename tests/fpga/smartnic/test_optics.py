@@ -42,33 +42,39 @@ LOSS = design_of_block("loss_compensator", {"factor_i": 10}, ["samples_i"], ["sa
 @pytest.fixture
 @needs("hdl")
 def simulated():
-    """Return `simulated(design, settings, streams)`: the streams of samples (cycles, 16) that come out."""
+    """Return `simulated(design, settings, streams)`: the streams of samples (cycles, 16) that come out.
+
+    `settings` are numbers, or series of them; with `episode`, a reset comes every so many cycles.
+    """
     if reason := why_missing("iverilog", "vvp"):
         pytest.skip(reason)
     from fpga.hdl import icarus
 
-    def run(design, settings, streams):
+    def run(design, settings, streams, episode=0):
         words = [np.ascontiguousarray(stream, "<u2").view("<u8") for stream in streams]
-        constant = np.broadcast_to(np.array(settings, np.uint64), (len(words[0]), len(settings)))
-        out = icarus.run(design, np.concatenate([constant, *words], axis=1).astype(np.uint64))
+        columns = [np.broadcast_to(np.asarray(each, np.uint64), len(words[0]))[:, None] for each in settings]
+        out = icarus.run(
+            design, np.concatenate([*columns, *words], axis=1).astype(np.uint64), episode=episode
+        )
         return [np.ascontiguousarray(each).view("<u2") for each in np.split(out, out.shape[1] // 4, axis=1)]
 
     return run
 
 
 @pytest.mark.hdl
-@pytest.mark.parametrize(
-    ("delay", "shift"), [(0, 0), (0, 1), (0, 15), (1, 0), (7, 3), (14, 8), (15, 0), (15, 15)]
-)
-def test_weights_come_later_than_activations(simulated, delay, shift):
-    random = np.random.default_rng(delay * 16 + shift)
-    activations, weights = random.integers(1, 2**16, (2, 40, LANES), np.uint16)
-    sent = simulated(DELAY, [delay, shift], [activations, weights])
-    lags = [2 * LANES - shift, (2 + delay) * LANES]  # in samples
-    assert lags[1] - lags[0] == delay * LANES + shift
-    for stream, lag, found in zip((activations, weights), lags, sent, strict=True):
-        expected = np.concatenate([np.zeros(lag, np.uint16), stream.ravel()])[: stream.size]
-        assert (found.ravel() == expected).all()
+def test_weights_come_later_than_activations_by_every_delay_and_shift(simulated):
+    cycles = 24
+    delays, shifts = (each.repeat(cycles) for each in np.divmod(np.arange(256), LANES))
+    activations, weights = np.random.default_rng(1).integers(1, 2**16, (2, 256 * cycles, LANES), np.uint16)
+    sent = simulated(DELAY, [delays, shifts], [activations, weights], episode=cycles)
+    for case in range(256):
+        delay, shift = divmod(case, LANES)
+        lags = [2 * LANES - shift, (2 + delay) * LANES]  # in samples
+        assert lags[1] - lags[0] == delay * LANES + shift
+        part = slice(case * cycles, (case + 1) * cycles)
+        for stream, lag, found in zip((activations[part], weights[part]), lags, sent, strict=True):
+            expected = np.concatenate([np.zeros(lag, np.uint16), stream.ravel()])[: stream.size]
+            assert (found[part].ravel() == expected).all(), (delay, shift)
 
 
 @pytest.mark.hdl
