@@ -1,7 +1,7 @@
-// Weights sent delay_i cycles and shift_i samples later than their activations, for a longer way of the activations' light.
+// Weights leave delay_i cycles and shift_i samples after their activations, whose light has the longer way.
 //
-// As published, weights are delayed by whole cycles, and activations by 16 - shift_i samples. Activations leave one cycle
-// later than that, weights 2 + delay_i cycles later than they come; both are dark until then.
+// As published, weights are delayed by whole cycles, and activations by 16 - shift_i samples. Beyond that activations
+// take one cycle; weights take 2 + delay_i in all. Both are dark until the first ones come.
 module modulator_delay #(
   parameter int Lanes = 16,
   parameter int MaxDelay = 15
