@@ -16,6 +16,7 @@ fpga.Datapath(bus)      the driver: `.load(program)`, `.run(beats)`
 | `bus` | access to the registers: simulators, pins, boards |
 | `program`, `beats`, `stream_portal`, `datapath` | the driver |
 | `photonic_mac` | models of the photonic multiply-accumulate datapath |
+| `smartnic` | programs of the photonic smartNIC, and the exact model of its answers |
 | `cli` | the command `countaction` |
 """
 

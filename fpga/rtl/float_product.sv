@@ -79,7 +79,7 @@ module float_product #(
     exponent_3_q  <= exponent_2_q;
   end
 
-  // 4 and 5: the product; the second register is for the multiplier's own stages.
+  // 4 and 5: the product. The second register lies within the multiplier, which tools split.
   logic                sign_4_q, zero_4_q, sign_5_q, zero_5_q;
   logic [Wide-1:0]     wide_4_q, wide_5_q;
   logic [Exponent-1:0] exponent_4_q, exponent_5_q;
@@ -102,7 +102,7 @@ module float_product #(
   logic [Fraction-1:0] fraction_6_q;
   logic [Exponent-1:0] exponent_6_q;
 
-  assign normal = wide_5_q[Wide-1] ? wide_5_q[Wide-2:0] : {wide_5_q[Wide-3:0], 1'b0};
+  assign normal  = wide_5_q[Wide-1] ? wide_5_q[Wide-2:0] : {wide_5_q[Wide-3:0], 1'b0};
   assign half    = normal[Whole-1];
   assign rest    = |normal[Whole-2:0];
   assign up      = half && (rest || normal[Whole]);

@@ -24,8 +24,8 @@ module float_steps #(
   localparam int LastWidth = $clog2(Places);
   localparam logic [Exponent:0] Beyond = (Exponent + 1)'(Places);
 
-  // 1: the difference of the exponents is that of the quotient, give or take 1, and thus its number of halves' bits.
-  // What is negative or surely below a half is 0, what is surely above 2 ** Bits is full.
+  // The mantissas' quotient is in (1/2, 2), so the exponents say which bits it has: those from place 0 to last, the
+  // half. What is negative or below a half is 0, what is above 2 ** Bits is full.
   logic [Exponent:0]    difference;
   logic                 negative, zero_1_q, full_1_q;
   logic [LastWidth-1:0] last_1_q;
@@ -42,7 +42,7 @@ module float_steps #(
     divisor_1_q <= {1'b1, step_i[Fraction-1:0]};
   end
 
-  // One bit of the quotient a stage, from the highest on; after the last one, all is only passed on.
+  // A bit of the quotient in each stage, from the highest on. The stages behind the last bit only pass all on.
   logic                 zero[Places+1], full[Places+1];
   logic [LastWidth-1:0] last[Places+1];
   logic [Mantissa-1:0]  rest[Places+1], divisor[Places+1];
@@ -90,8 +90,9 @@ module float_steps #(
     assign halves[i+1]  = halves_q;
   end
 
-  // How far the quotient is from an odd number of halves, above or below it, in units of divisor * halves; and how far
-  // it may be to be rounded to it: half of a float's last place, which is 2 ** -Fraction at 1 and twice that at 2.
+  // Twice the quotient is halves + rest / divisor. It is rounded to a float that is an odd number of halves if it is no
+  // farther from it than half of the float's last place, here 2 ** (k - Fraction) for a quotient from 2 ** k on. Distance
+  // and reach are both times the divisor. Below 1 only the half itself is a tie, so the reach is 0.
   logic                zero_2_q, full_2_q;
   logic [Places-1:0]   halves_2_q;
   logic [Mantissa-1:0] distance_2_q;

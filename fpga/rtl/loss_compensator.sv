@@ -1,12 +1,13 @@
-// Light that was lost on its way, made up for: bits [14:7] of each sample times gain_i / 128, 255 at most.
+// Samples as if no light were lost: the light, bits [14:7], times factor_i / 128, at most 255. Two cycles later.
 //
-// A sample comes a cycle later. With gain_i 128 it stays as it is.
+// The published block does not shift back by 7. A loss to gain / 256 needs the factor 32768 / gain; 128 is no loss.
 module loss_compensator #(
   parameter int Lanes = 16
 ) (
   input  logic                clk_i,
-  input  logic [8:0]          gain_i,
-  // Only bits [14:7] of a sample are light.
+  input  logic                rst_i,
+  input  logic [9:0]          factor_i,
+  // Bits [14:7] of a sample are the light.
   // verilator lint_off UNUSEDSIGNAL
   input  logic [Lanes*16-1:0] samples_i,
   // verilator lint_on UNUSEDSIGNAL
@@ -14,14 +15,21 @@ module loss_compensator #(
 );
 
   for (genvar i = 0; i < Lanes; i++) begin : gen_lanes
+    // The lowest 7 bits are below a step of light.
     // verilator lint_off UNUSEDSIGNAL
-    logic [16:0] product;
+    logic [17:0] product_q;
     // verilator lint_on UNUSEDSIGNAL
     logic [7:0]  light_q;
 
-    assign product = {9'd0, samples_i[i*16+7+:8]} * {8'd0, gain_i};
-
-    always_ff @(posedge clk_i) light_q <= product[16:15] == '0 ? product[14:7] : 8'hFF;
+    always_ff @(posedge clk_i) begin
+      if (rst_i) begin
+        product_q <= '0;
+        light_q   <= '0;
+      end else begin
+        product_q <= {10'd0, samples_i[i*16+7+:8]} * {8'd0, factor_i};
+        light_q   <= product_q[17:15] == '0 ? product_q[14:7] : 8'd255;
+      end
+    end
 
     assign samples_o[i*16+:16] = {1'b0, light_q, 7'd0};
   end

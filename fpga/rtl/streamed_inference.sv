@@ -25,7 +25,7 @@ module streamed_inference #(
   input  logic [31:0]  limit_i,
   input  logic         sparsity_i,
   input  logic [7:0]   apart_i,
-  input  logic [8:0]   gain_i,
+  input  logic [9:0]   loss_factor_i,
   input  logic         word_valid_i,
   output logic         word_ready_o,
   // The upper bits of a word are spare.
@@ -210,7 +210,7 @@ module streamed_inference #(
   logic [Lanes*9-1:0] word;
   logic [Lanes*8-1:0] image, activation_q, weight_q;
   logic [Lanes-1:0]   sign_q, keep_q;
-  logic [255:0]       sent_weights, samples;
+  logic [255:0]       sent_activations, sent_weights, samples;
 
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
@@ -274,24 +274,27 @@ module streamed_inference #(
       keep_q[i] <= !sparsity_i || (word[i*8+:8] != '0 && sent != '0);
     end
 
-    assign dac_activation_o[i*16+:16] = {1'b0, activation_q[i*8+:8], 7'd0};
+    assign sent_activations[i*16+:16] = {1'b0, activation_q[i*8+:8], 7'd0};
     assign sent_weights[i*16+:16]     = {1'b0, weight_q[i*8+:8], 7'd0};
   end
 
   // Weights wait for the light of their activations, which has been through the first modulator by then.
-  sample_delay u_apart (
+  modulator_delay u_apart (
     .clk_i,
     .rst_i,
     .delay_i(apart_i[7:4]),
     .shift_i(apart_i[3:0]),
-    .samples_i(sent_weights),
-    .samples_o(dac_weight_o)
+    .activation_i(sent_activations),
+    .weight_i(sent_weights),
+    .activation_o(dac_activation_o),
+    .weight_o(dac_weight_o)
   );
 
   // ---- What comes back
   loss_compensator u_loss (
     .clk_i,
-    .gain_i,
+    .rst_i,
+    .factor_i(loss_factor_i),
     .samples_i(adc_i),
     .samples_o(samples)
   );

@@ -188,7 +188,7 @@ int nic_set(void *pointer, const char *name, uint64_t value) {
   INPUT(optics_gain);
   INPUT(optics_apart);
   INPUT(apart);
-  INPUT(gain);
+  INPUT(loss_factor);
   INPUT(optics_noise);
   INPUT(optics_seed);
 #undef INPUT

@@ -31,7 +31,7 @@ _SETTINGS = (
     ("SPARSITY", 1, 0, "1: products with a factor 0 are 0, whatever the converter reads"),
     ("BASE", 40, 0, "Byte address of the first word of weights, a multiple of 4096"),
     ("APART", 8, 0, "Delay of the weights' converter against that of activations: samples 3:0, cycles 7:4"),
-    ("GAIN", 9, 128, "Compensation of the loss of light: 128 times the factor"),
+    ("LOSS_FACTOR", 10, 128, "Compensation of the loss of light: 128 times the factor"),
 )
 """Name, bits, reset value and description of what is written and read."""
 

@@ -89,7 +89,7 @@ class Settings:
     optics: Optics = field(default_factory=Optics)
     apart: int = 0
     """Delay of the weights' converter against that of activations, in samples. The simulated light has the same."""
-    gain: int = 128
+    loss_factor: int = 128
     """128 times the factor by which the loss of light is made up for."""
     memory_latency: int = 40
     memory_refresh_every: int = 1950
@@ -104,7 +104,7 @@ class Settings:
         IPv4Address(self.address)
         limits = {
             "port": (1, 65535), "cycles_per_us": (1, 65535), "preamble": (1, 255), "limit": (1, 2**32 - 1),
-            "apart": (0, 255), "gain": (1, 511), "memory_latency": (0, 255), "memory_refresh_every": (0, 65535), "memory_refresh_cycles": (0, 65535),
+            "apart": (0, 255), "loss_factor": (1, 1023), "memory_latency": (0, 255), "memory_refresh_every": (0, 65535), "memory_refresh_cycles": (0, 65535),
         }  # fmt: skip
         for name, (least, most) in limits.items():
             if not least <= getattr(self, name) <= most:
@@ -123,7 +123,7 @@ class Settings:
             "limit": self.limit,
             "sparsity": int(self.optics.sparsity),
             "apart": self.apart,
-            "gain": self.gain,
+            "loss_factor": self.loss_factor,
             "optics_apart": self.apart,
             "memory_latency": self.memory_latency,
             "memory_refresh_every": self.memory_refresh_every,

@@ -12,6 +12,7 @@
 | `measured` | the noise of the prototype |
 | `schemes` | the two schemes, `published` and `scaled`: floats as magnitudes of 8 bits |
 | `datapath` | schedule, cycles and memory plan; `program_of` |
+| `smartnic` | `nic_model`: a chain of dense layers for the photonic smartNIC |
 | `lng_file` | the `.lng` file |
 | `explain` | `report`: which nodes are photonic, and what they cost |
 """
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from lightning.compiler.lng_file import load_model, model_hash, save_model
     from lightning.compiler.model import CompiledModel, Geometry, Hardware, LayerWork, PhotonicLayer
     from lightning.compiler.options import Options
+    from lightning.compiler.smartnic import nic_model
 
 __all__ = [
     "CompiledModel",
@@ -53,6 +55,7 @@ __all__ = [
     "load_or_compile",
     "memory_plan",
     "model_hash",
+    "nic_model",
     "program_of",
     "readouts_of",
     "report",
@@ -72,6 +75,7 @@ if not TYPE_CHECKING:
             "model": "CompiledModel Geometry Hardware LayerWork PhotonicLayer",
             "options": "Options",
             "datapath.program": "program_of",
+            "smartnic": "nic_model",
             "datapath.schedule": "cycles_of cycles_of_model readouts_of schedule_of work_of",
         },
     )

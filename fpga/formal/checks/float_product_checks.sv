@@ -52,7 +52,8 @@ module float_product_checks #(
   assign found      = Wide'({1'b1, product_o[Fraction-1:0]}) << higher;
   assign difference = exact > found ? exact - found : found - exact;
   // The largest exponents are left out: the product would be beyond them.
-  assign applies    = valid_q[Latency-1] && {1'b0, scale[Fraction+:Exponent]} + (Exponent + 1)'(Whole) < (Exponent + 1)'(1 << Exponent);
+  assign applies    = valid_q[Latency-1]
+      && {1'b0, scale[Fraction+:Exponent]} + (Exponent + 1)'(Whole) < (Exponent + 1)'(1 << Exponent);
   assign nonzero    = applies && whole != '0;
 
   always_comb begin

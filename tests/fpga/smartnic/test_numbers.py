@@ -19,70 +19,83 @@ LARGEST = float(np.finfo(np.float32).max)
 SMALLEST = float(np.finfo(np.float32).tiny)
 
 
-def design_of_block(name: str) -> Design:
-    operands = {
-        "float_product": (("whole_i", 24), ("scale_i", 32)),
-        "float_steps": (("real_i", 32), ("step_i", 32)),
-    }
-    result = {"float_product": ("product_o", 32), "float_steps": ("steps_o", 8)}[name]
-    inputs = [
-        Port(port, width, place) for place, (port, width) in enumerate((("valid_i", 1), *operands[name]))
-    ]
-    outputs = [Port(port, width, place) for place, (port, width) in enumerate((("valid_o", 1), result))]
-    text = (RTL / f"{name}.sv").read_text(encoding="ascii")
-    return Design(name, ((f"{name}.sv", text),), Ports(tuple(inputs), tuple(outputs)))
+TOP = """module numbers (
+  input  logic        clk_i, rst_i,
+  input  logic        whole_valid_i,
+  input  logic [23:0] whole_i,
+  input  logic [31:0] scale_i,
+  input  logic        real_valid_i,
+  input  logic [31:0] real_i, step_i,
+  output logic        product_valid_o,
+  output logic [31:0] product_o,
+  output logic        steps_valid_o,
+  output logic [7:0]  steps_o
+);
+  float_product u_product (.clk_i, .rst_i, .valid_i(whole_valid_i), .whole_i, .scale_i,
+                           .valid_o(product_valid_o), .product_o);
+  float_steps u_steps (.clk_i, .rst_i, .valid_i(real_valid_i), .real_i, .step_i, .valid_o(steps_valid_o), .steps_o);
+endmodule
+"""
+"""Both blocks, so that one build serves all."""
+INPUTS = {"whole_valid_i": 1, "whole_i": 24, "scale_i": 32, "real_valid_i": 1, "real_i": 32, "step_i": 32}
+OUTPUTS = {"product_valid_o": 1, "product_o": 32, "steps_valid_o": 1, "steps_o": 8}
+
+
+def design() -> Design:
+    blocks = [(f"{name}.sv", (RTL / f"{name}.sv").read_text(encoding="ascii")) for name in LATENCY]
+    inputs, outputs = (
+        tuple(Port(name, width, place) for place, (name, width) in enumerate(widths.items()))
+        for widths in (INPUTS, OUTPUTS)
+    )
+    return Design("numbers", (*blocks, ("numbers.sv", TOP)), Ports(inputs, outputs))
 
 
 def bits(values) -> np.ndarray:
     return np.ascontiguousarray(values, np.float32).view(np.uint32)
 
 
-def rows_of(name: str, first, second, valid=None) -> np.ndarray:
-    """Return the cycles that send pairs of operands, and then wait for the results."""
-    rows = np.zeros((len(first) + LATENCY[name], 3), np.uint64)
-    rows[: len(first), 0] = 1 if valid is None else valid
-    rows[: len(first), 1] = np.asarray(first) & 0xFFFFFF if name == "float_product" else bits(first)
-    rows[: len(first), 2] = bits(second)
-    return rows
-
-
-def results(run, name: str, first, second) -> np.ndarray:
-    """Return the results, which come a fixed number of cycles after their operands, one a cycle."""
-    latency = LATENCY[name]
-    out = run(rows_of(name, first, second))
-    assert not out[:latency, 0].any()
-    assert out[latency:, 0].all()
-    return out[latency:, 1].astype(np.uint32)
+def send(run, name: str, first, second, valid=1) -> np.ndarray:
+    """Return valid and result for every pair of operands, a fixed number of cycles after it; before them is nothing."""
+    latency, block = LATENCY[name], list(LATENCY).index(name)
+    rows = np.zeros((len(first) + latency, len(INPUTS)), np.uint64)
+    operands = rows[: len(first), 3 * block : 3 * block + 3]
+    operands[:, 0] = valid
+    operands[:, 1] = np.asarray(first) & 0xFFFFFF if name == "float_product" else bits(first)
+    operands[:, 2] = bits(second)
+    out = run(rows)[:, 2 * block : 2 * block + 2].astype(np.uint32)
+    assert not out[:latency].any()
+    return out[latency:]
 
 
 @pytest.fixture(scope="module")
 @needs("hdl")
 def verilated():
-    """Return `verilated(name, first, second)`: the results of a block under Verilator."""
+    """Return `verilated(name, first, second)`: the results of a block under Verilator, one a cycle."""
     if reason := why_missing("verilator", "make", "g++"):
         pytest.skip(reason)
     from fpga.hdl import verilator
 
-    simulators = {name: verilator.build(design_of_block(name), optimise="-O1") for name in LATENCY}
+    simulator = verilator.build(design(), optimise="-O1")
 
     def run(name, first, second):
-        simulators[name].reset()
-        return results(simulators[name].run, name, first, second)
+        simulator.reset()
+        found = send(simulator.run, name, first, second)
+        assert found[:, 0].all()
+        return found[:, 1]
 
     yield run
-    for simulator in simulators.values():
-        simulator.close()
+    simulator.close()
 
 
 @pytest.fixture
 @needs("hdl")
 def simulated():
-    """Return `simulated(name, rows)`: the outputs of a block under Icarus."""
+    """Return `simulated(name, first, second, valid)`: valid and results of a block under Icarus."""
     if reason := why_missing("iverilog", "vvp"):
         pytest.skip(reason)
     from fpga.hdl import icarus
 
-    return lambda name, rows: icarus.run(design_of_block(name), rows)
+    return lambda *operands: send(lambda rows: icarus.run(design(), rows), *operands)
 
 
 def expected_products(whole, scale) -> np.ndarray:
@@ -236,16 +249,14 @@ def test_ten_million_numbers_of_each_kind(verilated, seed):
 @pytest.mark.translates
 def test_both_blocks_under_icarus(simulated, random):
     whole, scale = (np.concatenate([each[:300], each[-40:]]) for each in product_cases(random, 300))
-    products = results(lambda rows: simulated("float_product", rows), "float_product", whole, scale)
-    assert (products == expected_products(whole, scale)).all()
+    assert (simulated("float_product", whole, scale)[:, 1] == expected_products(whole, scale)).all()
     cases = [
         step_cases(random, 300),
         tuple(each[::40] for each in step_edges()),
         double_roundings(random, 100),
     ]
     real, step = (np.concatenate(each) for each in zip(*cases, strict=True))
-    steps = results(lambda rows: simulated("float_steps", rows), "float_steps", real, step)
-    assert (steps == expected_steps(real, step)).all()
+    assert (simulated("float_steps", real, step)[:, 1] == expected_steps(real, step)).all()
 
 
 @pytest.mark.hdl
@@ -254,7 +265,7 @@ def test_both_blocks_under_icarus(simulated, random):
 def test_gaps_stay_gaps_and_their_results_are_0(simulated, random, name):
     first, second = product_cases(random, 100) if name == "float_product" else step_cases(random, 100)
     valid = random.integers(0, 2, len(first))
-    out = simulated(name, rows_of(name, first, second, valid))[LATENCY[name] :]
+    out = simulated(name, first, second, valid)
     expected = (expected_products if name == "float_product" else expected_steps)(first, second)
     assert (out[:, 0] == valid).all()
     assert (out[:, 1] == np.where(valid, expected, 0)).all()

@@ -116,6 +116,7 @@ def _weights(row: list[int]) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 @given(programs())
 def test_words_of_memory_and_tables_are_the_program(program):
     for number, model in enumerate(program.models):

@@ -11,8 +11,7 @@ import pytest
 
 import fpga
 from fpga.smartnic import NicProgram, pack_memory, scores
-from lightning.compiler import CompiledModel, Hardware, Options, compile_network
-from lightning.compiler.smartnic import nic_model
+from lightning.compiler import CompiledModel, Hardware, Options, compile_network, nic_model
 from lightning.errors import CompileError
 from lightning.execution import open_executor
 from lightning.networks.network import Network, Node, Preprocessing
