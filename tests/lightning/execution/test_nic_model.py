@@ -44,10 +44,10 @@ def with_biases(model, seed):
     return replace(model, layers=layers)
 
 
-@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize(("wrap", "perfect"), [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("sizes", SIZES)
-def test_published_chains(random_model, sizes, wrap):
-    model = random_model(len(sizes), sizes, wrap=wrap)
+def test_published_chains(random_model, sizes, wrap, perfect):
+    model = random_model(len(sizes), sizes, wrap=wrap, perfect_scaling=perfect)
     assert np.ptp(assert_equal_answers(model, random_images(1, model))) > 0
 
 
@@ -197,9 +197,8 @@ def test_other_hardware_is_refused(random_model, hardware):
     assert "is compiled for" in reason_of(random_model(1, (5, 3), hardware=hardware))
 
 
-def test_skipped_zeros_and_perfect_scaling_are_refused(random_model):
+def test_skipped_zeros_are_refused(random_model):
     assert "skipped zeros" in reason_of(random_model(1, (5, 3), hardware=Hardware(skip_zeros=True)))
-    assert "perfect scaling" in reason_of(random_model(1, (5, 3), perfect_scaling=True))
 
 
 def test_preprocessing_that_differs_per_input_is_refused(random_model):
