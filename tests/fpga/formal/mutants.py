@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fpga.formal.blocks import PROVEN, RTL, Proven, checks_sources, proof_text
+from fpga.formal.blocks import PROVEN, RTL, Proven, checks_sources, part_sources, proof_text
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,18 @@ MUTANTS = (
     Mutant("normalised_activation", "raised >> highest_i", "raised >> highest_i[2:0]", "shifts"),
     Mutant("running_maximum", "$signed(sample_i) > $signed", "$signed(sample_i) >= $signed", "keeps"),
     Mutant("running_maximum", "$signed(sample_i) > $signed(largest_q)", "sample_i > largest_q", "rises"),
+    Mutant("burst_reader", "6'd32 - {1'b0, next_q[4:0]}", "6'd32", "inside"),
+    Mutant("burst_reader", "&& (!arvalid_q || m_axi_arready_i) && !flush_i", "&& !flush_i", "keeps"),
+    Mutant("burst_reader", "if (rst_i) arvalid_q", "if (rst_i || flush_i) arvalid_q", "keeps"),
+    Mutant("burst_reader", "Depth[PlaceWidth:0] - 33", "Depth[PlaceWidth:0] - 32", "room"),
+    Mutant("burst_reader", "else if (arrived && !send)", "else if (arrived)", "counts"),
+    Mutant("burst_reader", "!flush_i && !flushing_q;\n  assign pop", "!flush_i;\n  assign pop", "forgets"),
+    Mutant("burst_reader", "if (rst_i || flush_i) left_q", "if (rst_i) left_q", "forgets"),
+    Mutant("burst_reader", "valid_q   <= read != write_q", "valid_q   <= 1'b1", "full"),
+    Mutant("burst_reader", "else if (bursts_q == '0) flushing_q", "else flushing_q", "fits"),
+    Mutant("burst_reader", "else if (flush_i) flushing_q", "else if (1'b0) flushing_q", "flushes"),
+    Mutant("burst_reader", "if (rst_i) flushing_q <= 1'b0;\n    else if", "if", "resets"),
+    Mutant("burst_reader", "m_axi_rready_o  = 1'b1", "m_axi_rready_o  = !flush_i", "takes_beats"),
 )
 
 
@@ -167,7 +179,9 @@ def sources(mutants: Sequence[Mutant] = MUTANTS) -> dict[str, str]:
     blocks = [mutant.proven for mutant in mutants]
     names = {place: f"{mutant.block}_mutant_{place}" for place, mutant in enumerate(mutants)}
     texts = {f"{names[place]}.sv": mutant.text(names[place]) for place, mutant in enumerate(mutants)}
-    return {**texts, **checks_sources(each.block for each in blocks), "proof.sv": proof_text(blocks, names)}
+    parts = part_sources(each.block for each in blocks)
+    checks = checks_sources(each.block for each in blocks)
+    return {**parts, **texts, **checks, "proof.sv": proof_text(blocks, names)}
 
 
 @dataclass(frozen=True)
