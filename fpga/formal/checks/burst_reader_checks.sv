@@ -77,7 +77,7 @@ module burst_reader_checks #(
       memory: assert (owed_q >= open_q && (open_q != '0 || owed_q == '0));
       limits: assert ({1'b0, owed_q} + {1'b0, pending} < Depth);
       counts: assert (bursts_i == open_q + {{PlaceWidth{1'b0}}, m_axi_arvalid_o});
-      if (m_axi_arvalid_o) inside: assert ({3'd0, m_axi_araddr_o[9:5]} + m_axi_arlen_o <= 8'd31);
+      if (m_axi_arvalid_o) bounds: assert ({3'd0, m_axi_araddr_o[9:5]} + m_axi_arlen_o <= 8'd31);
       if (!flushing_o) fits: assert ({1'b0, ordered_i} == {2'd0, stored} + {1'b0, owed_q} + {1'b0, pending});
       if (!flushing_o) room: assert ({1'b0, ordered_i} < Depth);
       if (word_valid_o) full: assert (stored != '0);

@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant("normalised_activation", "raised >> highest_i", "raised >> highest_i[2:0]", "shifts"),
     Mutant("running_maximum", "$signed(sample_i) > $signed", "$signed(sample_i) >= $signed", "keeps"),
     Mutant("running_maximum", "$signed(sample_i) > $signed(largest_q)", "sample_i > largest_q", "rises"),
-    Mutant("burst_reader", "6'd32 - {1'b0, next_q[4:0]}", "6'd32", "inside"),
+    Mutant("burst_reader", "6'd32 - {1'b0, next_q[4:0]}", "6'd32", "bounds"),
     Mutant("burst_reader", "&& (!arvalid_q || m_axi_arready_i) && !flush_i", "&& !flush_i", "keeps"),
     Mutant("burst_reader", "if (rst_i) arvalid_q", "if (rst_i || flush_i) arvalid_q", "keeps"),
     Mutant("burst_reader", "Depth[PlaceWidth:0] - 33", "Depth[PlaceWidth:0] - 32", "room"),
