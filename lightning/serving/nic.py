@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Interface
 from pathlib import Path
@@ -22,9 +22,8 @@ from lightning.errors import AddressError, OutOfRange, ServingError, UnknownKey,
 from lightning.serving.repository import check_name, read_model
 
 if TYPE_CHECKING:
-    from fpga.hdl import Design
     from fpga.smartnic.program import NicProgram
-    from fpga.smartnic.simulator import Settings
+    from fpga.smartnic.simulator import Settings, SmartNic
 
 SCHEME = "verilator"
 EXAMPLE = "verilator://nic0?address=10.77.0.2/24"
@@ -191,26 +190,29 @@ def load_program(files: Mapping[str, Path]) -> tuple[NicProgram, list[NicModelFi
     return program, [NicModelFile(name, number, path) for number, (name, path) in enumerate(files.items())]
 
 
-def serve_nic(
-    program: NicProgram,
-    where: NicAddress,
-    namespace: str | None,
-    ready: Callable[[], None],
-    stop: Stop,
-    *,
-    noise: bool = False,
-    design: Design | None = None,
-) -> dict[str, int]:
-    """Serve a program on a simulated NIC until `stop` is readable, and return the counters of the NIC.
+def make_nic(program: NicProgram, where: NicAddress, *, noise: bool = False) -> SmartNic:
+    """Return a simulated NIC that holds a program; close it. Raise `ServingError` if a tool is missing or fails.
 
-    `ready` is called when the NIC can be reached. `design` is another top for tests. Raise `ServingError`: a tool is
-    missing, or the TAP device cannot be opened.
+    The first call builds the simulator, which takes a minute.
     """
     from fpga.smartnic.simulator import SmartNic
+
+    with _as_serving_errors():
+        nic = SmartNic(_settings_of(where, noise=noise))
+        nic.load(program)
+        return nic
+
+
+def serve_nic(
+    nic: SmartNic, where: NicAddress, namespace: str | None, ready: Callable[[], None], stop: Stop
+) -> dict[str, int]:
+    """Serve on a simulated NIC until `stop` is readable, and return its counters.
+
+    `ready` is called when the NIC can be reached. Raise `ServingError` if the TAP device cannot be opened.
+    """
     from fpga.smartnic.tap import open_tap, serve_tap
 
-    with _as_serving_errors(), closing(SmartNic(_settings_of(where, noise=noise), design=design)) as nic:
-        nic.load(program)
+    with _as_serving_errors():
         with open_tap(where.interface, where.address, namespace) as tap:
             ready()
             serve_tap(nic, tap, stop)
