@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fpga.hdl.design import find_instances
+
 RTL = Path(__file__).resolve().parents[1] / "rtl"
 CHECKS = Path(__file__).resolve().parent / "checks"
 
@@ -66,6 +68,14 @@ def _product(**parameters: object) -> Proven:
 
 def _steps(**parameters: object) -> Proven:
     return Proven("float_steps", parameters, depth=12)
+
+
+def _reader(**parameters: object) -> Proven:
+    counts = dict.fromkeys(["ordered", "bursts"], "[PlaceWidth:0]")
+    places = dict.fromkeys(["write", "read"], "[PlaceWidth-1:0]")
+    registers = {**counts, **places, "left": "[23:0]"}
+    hidden = {f"{name}_i": (f"{name}_q", bits) for name, bits in registers.items()}
+    return Proven("burst_reader", parameters, hidden)
 
 
 _LANES = {"Lanes": 4, "Width": 4}
@@ -151,6 +161,7 @@ PROVEN = (
     _product(Whole=8, Mantissa=8, Exponent=5),
     _steps(Bits=4, Mantissa=7, Exponent=4),
     _steps(Bits=2, Mantissa=4, Exponent=3),
+    _reader(Depth=64, PlaceWidth=6),
 )
 """Every block that has checks. Data blocks have 4 lanes of 4 bits, and floats few, to keep the proofs small."""
 
@@ -228,10 +239,18 @@ def proof_sources(proofs: Iterable[Proven]) -> dict[str, str]:
     proven = list(proofs)
     names = list(dict.fromkeys(each.block for each in proven))
     return {
+        **part_sources(names),
         **{f"{name}.sv": (RTL / f"{name}.sv").read_text(encoding="ascii") for name in names},
         **checks_sources(names),
         "proof.sv": proof_text(proven),
     }
+
+
+def part_sources(blocks: Iterable[str]) -> dict[str, str]:
+    """Return the files of the blocks that these blocks instantiate, by file name."""
+    texts = ((RTL / f"{block}.sv").read_text(encoding="ascii") for block in dict.fromkeys(blocks))
+    paths = {RTL / f"{name}.sv" for text in texts for name in find_instances(text)}
+    return {path.name: path.read_text(encoding="ascii") for path in sorted(paths) if path.exists()}
 
 
 def checks_sources(blocks: Iterable[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Interface
 from pathlib import Path
@@ -23,10 +23,9 @@ from lightning.serving.packets.codec import Kind, Packet, Scores, decode_answer,
 from lightning.serving.repository import check_name, read_model
 
 if TYPE_CHECKING:
-    from fpga.hdl import Design
     from fpga.smartnic.program import NicProgram
     from fpga.smartnic.request_trace import RequestTrace
-    from fpga.smartnic.simulator import Settings
+    from fpga.smartnic.simulator import Settings, SmartNic
     from lightning.compiler import CompiledModel
 
 SCHEME = "verilator"
@@ -175,45 +174,43 @@ class NicModelFile:
 def load_program(files: Mapping[str, Path]) -> tuple[NicProgram, list[NicModelFile]]:
     """Return the program of the models in these files by name, and the models with their numbers.
 
-    An `.npz` is compiled with the datapath's own shifts, where `load_or_compile` would scale activations to 255. Raise
-    the errors of files and of the compiler, and `ServingError` for more than the NIC holds.
+    Raise the errors of files and of the compiler, and `ServingError` for more than the NIC holds.
     """
     from fpga.smartnic.program import NicProgram
-    from lightning.compiler import Options, load_or_compile
     from lightning.compiler.smartnic import nic_model
 
     models = []
     for name, path in files.items():
         check_name(name)
-        model, _ = read_model(path)
-        if model.perfect_scaling and path.suffix == ".npz":
-            model = load_or_compile(path, options=Options(scheme="published"))
-        models.append(nic_model(model, name))
+        models.append(nic_model(read_model(path)[0], name))
     with _as_serving_errors():
         program = NicProgram(tuple(models))
     return program, [NicModelFile(name, number, path) for number, (name, path) in enumerate(files.items())]
 
 
-def serve_nic(
-    program: NicProgram,
-    where: NicAddress,
-    namespace: str | None,
-    ready: Callable[[], None],
-    stop: Stop,
-    *,
-    noise: bool = False,
-    design: Design | None = None,
-) -> dict[str, int]:
-    """Serve a program on a simulated NIC until `stop` is readable, and return the counters of the NIC.
+def make_nic(program: NicProgram, where: NicAddress, *, noise: bool = False) -> SmartNic:
+    """Return a simulated NIC that holds a program; close it. Raise `ServingError` if a tool is missing or fails.
 
-    `ready` is called when the NIC can be reached. `design` is another top for tests. Raise `ServingError`: a tool is
-    missing, or the TAP device cannot be opened.
+    The first call builds the simulator, which takes a minute.
     """
     from fpga.smartnic.simulator import SmartNic
+
+    with _as_serving_errors():
+        nic = SmartNic(_settings_of(where, noise=noise))
+        nic.load(program)
+        return nic
+
+
+def serve_nic(
+    nic: SmartNic, where: NicAddress, namespace: str | None, ready: Callable[[], None], stop: Stop
+) -> dict[str, int]:
+    """Serve on a simulated NIC until `stop` is readable, and return its counters.
+
+    `ready` is called when the NIC can be reached. Raise `ServingError` if the TAP device cannot be opened.
+    """
     from fpga.smartnic.tap import open_tap, serve_tap
 
-    with _as_serving_errors(), closing(SmartNic(_settings_of(where, noise=noise), design=design)) as nic:
-        nic.load(program)
+    with _as_serving_errors():
         with open_tap(where.interface, where.address, namespace) as tap:
             ready()
             serve_tap(nic, tap, stop)

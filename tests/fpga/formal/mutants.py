@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fpga.formal.blocks import PROVEN, RTL, Proven, checks_sources, proof_text
+from fpga.formal.blocks import PROVEN, RTL, Proven, checks_sources, part_sources, proof_text
 
 
 @dataclass(frozen=True)
@@ -201,6 +201,18 @@ MUTANTS = (
     Mutant("float_steps", "distance_2_q <= Mantissa'(reach_2_q)", "distance_2_q == '0", "rounds"),
     Mutant("float_steps", "tie_3_q ? halves_3_q[1] : halves_3_q[0]", "halves_3_q[0]", "rounds"),
     Mutant("float_steps", "full_3_q || rounded[Bits]", "full_3_q", "clips"),
+    Mutant("burst_reader", "6'd32 - {1'b0, next_q[4:0]}", "6'd32", "bounds"),
+    Mutant("burst_reader", "&& (!arvalid_q || m_axi_arready_i) && !flush_i", "&& !flush_i", "keeps"),
+    Mutant("burst_reader", "if (rst_i) arvalid_q", "if (rst_i || flush_i) arvalid_q", "keeps"),
+    Mutant("burst_reader", "Depth[PlaceWidth:0] - 33", "Depth[PlaceWidth:0] - 32", "room"),
+    Mutant("burst_reader", "else if (arrived && !send)", "else if (arrived)", "counts"),
+    Mutant("burst_reader", "!flush_i && !flushing_q;\n  assign pop", "!flush_i;\n  assign pop", "forgets"),
+    Mutant("burst_reader", "if (rst_i || flush_i) left_q", "if (rst_i) left_q", "forgets"),
+    Mutant("burst_reader", "valid_q   <= read != write_q", "valid_q   <= 1'b1", "full"),
+    Mutant("burst_reader", "else if (bursts_q == '0) flushing_q", "else flushing_q", "fits"),
+    Mutant("burst_reader", "else if (flush_i) flushing_q", "else if (1'b0) flushing_q", "flushes"),
+    Mutant("burst_reader", "if (rst_i) flushing_q <= 1'b0;\n    else if", "if", "resets"),
+    Mutant("burst_reader", "m_axi_rready_o  = 1'b1", "m_axi_rready_o  = !flush_i", "takes_beats"),
 )
 
 
@@ -209,7 +221,9 @@ def sources(mutants: Sequence[Mutant] = MUTANTS) -> dict[str, str]:
     blocks = [mutant.proven for mutant in mutants]
     names = {place: f"{mutant.block}_mutant_{place}" for place, mutant in enumerate(mutants)}
     texts = {f"{names[place]}.sv": mutant.text(names[place]) for place, mutant in enumerate(mutants)}
-    return {**texts, **checks_sources(each.block for each in blocks), "proof.sv": proof_text(blocks, names)}
+    parts = part_sources(each.block for each in blocks)
+    checks = checks_sources(each.block for each in blocks)
+    return {**parts, **texts, **checks, "proof.sv": proof_text(blocks, names)}
 
 
 @dataclass(frozen=True)
