@@ -58,7 +58,7 @@ def checksum(data: bytes) -> int:
     '0x220d'
     """
     padded = data + b"\0" * (len(data) % 2)
-    total = sum(struct.unpack(f">{len(padded) // 2}H", padded))
+    total: int = sum(struct.unpack(f">{len(padded) // 2}H", padded))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total ^ 0xFFFF

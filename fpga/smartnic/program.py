@@ -121,8 +121,8 @@ class NicModel:
     """A chain of dense layers under a name.
 
     `published`: activations of later layers are sums, negative ones 0, shifted so that the highest set bit of the
-    largest is bit 7, or with `perfect` multiplied so that it is 255; biases are 0, scales and steps 1. `wrap`: sums wrap
-    to 16 bits, before the bias.
+    largest is bit 7, or with `perfect` multiplied so that it is 255; biases are 0, scales and steps 1.
+    `wrap`: sums wrap to 16 bits, before the bias.
     Raise ProgramError for a model that the NIC cannot hold; the message has its name.
     """
 

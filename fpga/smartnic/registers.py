@@ -40,7 +40,9 @@ def smartnic_registers() -> RegisterMap:
     """Return the registers of the smartNIC. Those of more than 32 bits have two words, the low one first."""
     builder = MapBuilder()
     builder.add("ID", access=Access.CONSTANT, reset=IDENTITY, description="smartNIC (0x4E4943), layout 1")
-    builder.add("HASH", access=Access.CONSTANT, reset=_hash(), description="Hash of the names of all registers")
+    builder.add(
+        "HASH", access=Access.CONSTANT, reset=_hash(), description="Hash of the names of all registers"
+    )
     builder.add(
         "CONTROL",
         access=Access.PULSE,
@@ -66,11 +68,16 @@ def smartnic_registers() -> RegisterMap:
         description="Word of a table: address 11:0, table 13:12 (0 models, 1 layers, 2 look-up)",
     )
     builder.add(
-        "TABLE_WORD", access=Access.PUSH, words=4, description="128 bits, low word first, for the word of a table"
+        "TABLE_WORD",
+        access=Access.PUSH,
+        words=4,
+        description="128 bits, low word first, for the word of a table",
     )
     for name in OUTCOMES:
         builder.add("COUNT", name, access=Access.READ, description=f"Packets: {name.replace('_', ' ')}")
-    builder.add("COUNT", "overrun", access=Access.READ, description="Packets lost before the smartNIC: no room")
+    builder.add(
+        "COUNT", "overrun", access=Access.READ, description="Packets lost before the smartNIC: no room"
+    )
     return RegisterMap("smartnic", _hash(), tuple(builder.registers))
 
 

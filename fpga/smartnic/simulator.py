@@ -104,7 +104,8 @@ class Settings:
         IPv4Address(self.address)
         limits = {
             "port": (1, 65535), "cycles_per_us": (1, 65535), "preamble": (1, 255), "limit": (1, 2**32 - 1),
-            "apart": (0, 255), "loss_factor": (1, 1023), "memory_latency": (0, 255), "memory_refresh_every": (0, 65535), "memory_refresh_cycles": (0, 65535),
+            "apart": (0, 255), "loss_factor": (1, 1023),
+            "memory_latency": (0, 255), "memory_refresh_every": (0, 65535), "memory_refresh_cycles": (0, 65535),
         }  # fmt: skip
         for name, (least, most) in limits.items():
             if not least <= getattr(self, name) <= most:
@@ -345,9 +346,7 @@ class SmartNic:
             raise SmartNicError(f"{fault.decode()}, before cycle {self.cycle}.")
 
 
-def _split_bits(
-    bits: NDArray[np.uint8], fields: Iterable[tuple[str, int]]
-) -> dict[str, NDArray[np.int64]]:
+def _split_bits(bits: NDArray[np.uint8], fields: Iterable[tuple[str, int]]) -> dict[str, NDArray[np.int64]]:
     """Return the fields of rows of bits by name, the first field lowest."""
     values, low = {}, 0
     for name, width in fields:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,10 +12,15 @@ from lightning.cli import noise_options as how
 from lightning.cli.output import DONE
 from lightning.errors import InputError
 
-Number = Annotated[int, typer.Option("--number", min=0, max=2**32 - 1, help="Number of the model in packets.")]
+Number = Annotated[
+    int, typer.Option("--number", min=0, max=2**32 - 1, help="Number of the model in packets.")
+]
 Requests = Annotated[int, typer.Option("--requests", metavar="N", min=1, help="Number of requests.")]
 Data = Annotated[
-    str, typer.Option("--data", metavar="DATA", help="Inputs: random, digits, mnist:DIR, nsl-kdd:DIR, or FILE.npy.")
+    str,
+    typer.Option(
+        "--data", metavar="DATA", help="Inputs: random, digits, mnist:DIR, nsl-kdd:DIR, or FILE.npy."
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of random inputs.")]
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A .lng, an .onnx, or an .npz of weights.")]
 Image = Annotated[
     Path | None,
-    typer.Option("--image", metavar="FILE", help="An image or .npy of raw bytes (default: random, by --seed)."),
+    typer.Option(
+        "--image", metavar="FILE", help="An image or .npy of raw bytes (default: random, by --seed)."
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of a random input.")]
 Plot = Annotated[Path, typer.Option("--png", metavar="FILE", help="File of the plot (.png, .svg or .pdf).")]
@@ -30,7 +32,12 @@ def register(app: typer.Typer) -> None:
 
 
 def trace(
-    model: Model, image: Image = None, seed: Seed = 0, png: Plot = Path("request.png"), *, as_json: AsJson = False
+    model: Model,
+    image: Image = None,
+    seed: Seed = 0,
+    png: Plot = Path("request.png"),
+    *,
+    as_json: AsJson = False,
 ) -> int:
     """Trace a request through the simulated smartNIC, and plot every cycle with the counts of its modules.
 
@@ -86,7 +93,10 @@ def _counts(request: RequestTrace) -> dict[str, dict[str, Any]]:
     """Return for each count its targets in their order, and how often it reached one."""
     targets, fires = request.targets(), request.fires()
     return {
-        name: {"targets": list(dict.fromkeys(targets[name][targets[name] > 0].tolist())), "fires": fires[name]}
+        name: {
+            "targets": list(dict.fromkeys(targets[name][targets[name] > 0].tolist())),
+            "fires": fires[name],
+        }
         for name in request.trace.counts
         if targets[name].any()
     }

@@ -65,7 +65,9 @@ def _draw_lanes(axes: Any, request: RequestTrace, span: range, *, named: bool) -
         bars = _runs(request.trace.signals[name], span)
         # A single cycle of many thousands would have no width.
         thinnest = len(span) / 400
-        axes.broken_barh([(start, max(length, thinnest)) for start, length in bars], (-place, 0.7), color=colour)
+        axes.broken_barh(
+            [(start, max(length, thinnest)) for start, length in bars], (-place, 0.7), color=colour
+        )
     for start in request.starts:
         axes.axvline(start, color=FAINT, linewidth=0.7, zorder=0)
     axes.set_ylim(-len(_LANES) + 0.8, 0.9)
@@ -76,7 +78,13 @@ def _draw_lanes(axes: Any, request: RequestTrace, span: range, *, named: bool) -
 
 
 def _draw_count(
-    axes: Any, name: str, count: npt.NDArray[np.int64], target: npt.NDArray[np.int64], span: range, *, named: bool
+    axes: Any,
+    name: str,
+    count: npt.NDArray[np.int64],
+    target: npt.NDArray[np.int64],
+    span: range,
+    *,
+    named: bool,
 ) -> None:
     cycles = np.arange(span.start, span.stop)
     shown, aims = count[span.start : span.stop], np.where(target == 0, np.nan, target)[span.start : span.stop]

@@ -49,7 +49,7 @@ def activations(scaling, largest, results):
     rows[0, :2] = 1, largest
     rows[1 + FACTOR_CYCLES : 1 + FACTOR_CYCLES + len(results), 2] = np.asarray(results) & 0xFFFFF
     outputs = scaling.run(rows)
-    assert outputs[1 : FACTOR_CYCLES, 0].sum() == 0
+    assert outputs[1:FACTOR_CYCLES, 0].sum() == 0
     assert outputs[1 + FACTOR_CYCLES :, 0].all()
     return outputs[1 + FACTOR_CYCLES + LATENCY :, 1].astype(np.int64)
 
@@ -61,7 +61,9 @@ def cases(seed, count):
         largest = int(random.integers(1, 1 << int(random.integers(1, 20))))
         if random.random() < 0.6:
             largest = min(30 * int(random.integers(1, 17_000)), (1 << 19) - 1)
-        results = np.concatenate([random.integers(0, largest + 1, 40), -random.integers(0, 1000, 4), [largest, 0]])
+        results = np.concatenate(
+            [random.integers(0, largest + 1, 40), -random.integers(0, 1000, 4), [largest, 0]]
+        )
         halves = (2 * np.arange(255) + 1) * largest
         yield largest, np.concatenate([results, halves[halves % 510 == 0] // 510])
 

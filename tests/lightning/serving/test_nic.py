@@ -251,7 +251,7 @@ def test_programs_talk_to_the_nic(folder, number):
         assert serving.ready["simulated"] is True
         ends = stack.enter_context(serving.client())
         models = [load_or_compile(folder / "small.lng")]
-        models.append(load_or_compile(folder / "digits.npz", options=Options(scheme="published")))
+        models.append(load_or_compile(folder / "digits.npz"))
         for model, compiled in enumerate(models):
             executor = open_executor(compiled, "exact")
             for request in range(20):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import struct
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -129,7 +129,14 @@ def fate(frame: bytes, *, bad: bool = False, models: Mapping[int, int] = MODELS)
         return Fate("arp", (seen[22:28] + MAC + ethertype + answer).ljust(60, b"\0"))
     cannot = source[0] & 1 or seen[26] in (0, 127) or seen[26] >= 224 or seen[26:30] == ADDRESS
     fragment = int.from_bytes(seen[20:22], "big") & 0x3FFF
-    if to != MAC or ethertype != b"\x08\x00" or seen[14] != 0x45 or fragment or seen[30:34] != ADDRESS or cannot:
+    if (
+        to != MAC
+        or ethertype != b"\x08\x00"
+        or seen[14] != 0x45
+        or fragment
+        or seen[30:34] != ADDRESS
+        or cannot
+    ):
         return Fate("ignored")
     total = int.from_bytes(seen[16:18], "big")
     packet = seen[14 : 14 + total]
@@ -157,9 +164,7 @@ def _datagram_fate(client: bytes, datagram: bytes, models: Mapping[int, int]) ->
     magic, version, kind, datatype, code, model, deadline, number, fragment, fragments, length, spare = (
         HEADER.unpack_from(datagram)
     )
-    flaw = find_flaw(
-        magic, version, kind, datatype, code, fragment, fragments, length, spare, len(datagram)
-    )
+    flaw = find_flaw(magic, version, kind, datatype, code, fragment, fragments, length, spare, len(datagram))
     if flaw or kind != Kind.REQUEST:
         is_marked = magic == MAGIC and kind == Kind.REQUEST
         return Fate("malformed", refusal(client, model, number, Code.MALFORMED) if is_marked else b"")
@@ -183,7 +188,9 @@ def datagram_to(client: bytes, datagram: bytes) -> bytes:
 
 
 def _packet(to: bytes, address: bytes, protocol: int, content: bytes) -> bytes:
-    fixed = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(content), 0, 0x4000, 64, protocol, 0) + ADDRESS + address
+    fixed = (
+        struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(content), 0, 0x4000, 64, protocol, 0) + ADDRESS + address
+    )
     header = fixed[:10] + struct.pack(">H", 0xFFFF - ones_sum(fixed)) + fixed[12:]
     return (to + MAC + b"\x08\x00" + header + content).ljust(60, b"\0")
 
@@ -228,7 +235,7 @@ class Seen:
     """What went in, cycle by cycle, for another simulator."""
     outputs: list[Rows] = field(default_factory=list)
     moments: dict[str, list[int]] = field(default_factory=dict)
-    """Cycles: of the last beats of frames (`end`), of requests (`request`), of answers (`answer`), of frames (`sent`)."""
+    """Cycles: of beats (`begin`, `end`), requests (`request`), answers (`answer`) and frames sent (`sent`)."""
 
     @property
     def counts(self) -> Counter[str]:
@@ -252,18 +259,24 @@ class Bench:
     models: Mapping[int, int] = field(default_factory=lambda: MODELS)
     now: int = 0xFFFFFF00
     """Time at the beginning: it wraps soon."""
-    is_clock_stopped: bool = False
+    tick: float = 0.5
+    """Probability that a microsecond passes in a cycle."""
 
     def run(
-        self, frames: Iterable[tuple[bytes, bool]], answer_of=None, *, limit: int = 400_000, keeps: bool = False
+        self,
+        frames: Iterable[tuple[bytes, bool]],
+        answer_of: Callable[[Request, int], Answer] | None = None,
+        *,
+        limit: int = 400_000,
+        keeps: bool = False,
     ) -> Seen:
         """Send frames, each with whether its frame check is wrong, and answer the requests until nothing is left.
 
         Without `answer_of` the engine answers at random.
         """
         answer_of = answer_of or self._random_answer
-        beats = [beat for frame, bad in frames for beat in _beats(frame, bad)]
-        seen = Seen(moments={name: [] for name in ("end", REQUEST, "answer", "sent")})
+        beats = _beats(frames)
+        seen = Seen(moments={name: [] for name in ("begin", "end", REQUEST, "answer", "sent")})
         row = np.zeros((1, PORTS.input_columns), np.uint64)
         inputs = {port.name: slice(port.column, port.column + port.words) for port in PORTS.inputs}
         outputs = {port.name: (port.column, port.words, port.width) for port in PORTS.outputs}
@@ -279,7 +292,17 @@ class Bench:
         answer: Answer | None = None
         place, now, model, word, quiet, was_pending, offering = 0, self.now, 0, 0, 0, False, False
         frame = bytearray()
-        answer_is_new = begins = True
+        answer_is_new = begins = opens = True
+        found = np.zeros((1, PORTS.output_columns), np.uint64)
+
+        def get(name: str) -> int:
+            return int(found[0, outputs[name][0]])
+
+        def get_wide(name: str) -> int:
+            column, words, width = outputs[name]
+            whole = int.from_bytes(found[0, column : column + words].tobytes(), "little")
+            return whole & ((1 << width) - 1)
+
         while quiet < 60:
             assert seen.cycles < limit, "the blocks stand still"
             # What the engine and the wire do in this cycle: a beat that is offered stays.
@@ -316,24 +339,20 @@ class Bench:
                 if answer_is_new:
                     seen.moments["answer"].append(seen.cycles)
                     answer_is_new = False
-                put("score_data_i", int.from_bytes(answer.scores[64 * word : 64 * word + 64], "little"))
+                # Behind the scores there may be anything.
+                scores = answer.scores[64 * word : 64 * word + 64].ljust(64, b"\x5a")
+                put("score_data_i", int.from_bytes(scores, "little"))
             found = self.simulator.run(row)
             if keeps:
                 seen.rows.append(row.copy())
                 seen.outputs.append(found)
-            numbers = found[0].tolist()
-
-            def get(name: str) -> int:
-                return numbers[outputs[name][0]]
-
-            def get_wide(name: str) -> int:
-                column, words, width = outputs[name]
-                return int.from_bytes(found[0, column : column + words].tobytes(), "little") & ((1 << width) - 1)
 
             # What the blocks did in it.
             active = offering
             if offering and get("rx_ready_o"):
+                seen.moments["begin"] += [seen.cycles] if opens else []
                 seen.moments["end"] += [seen.cycles] if last else []
+                opens = last
                 place, offering = place + 1, False
             seen.received += get("received_o")
             if get("image_write_o"):
@@ -370,7 +389,8 @@ class Bench:
                     seen.moments["sent"].append(seen.cycles)
                 keep = get("tx_keep_o")
                 size = keep.bit_length()
-                assert keep == (1 << size) - 1 and (size == 64 or get("tx_last_o"))
+                assert keep == (1 << size) - 1
+                assert size == 64 or get("tx_last_o")
                 beat = get_wide("tx_data_o").to_bytes(64, "little")
                 assert not any(beat[size:])
                 frame += beat[:size]
@@ -379,7 +399,7 @@ class Bench:
                     seen.frames.append((bytes(frame), now))
                     frame = bytearray()
             model, word = get("model_o"), get("score_word_o")
-            now = now if self.is_clock_stopped else (now + self.chance.randrange(2)) % 2**32
+            now = (now + (self.chance.random() < self.tick)) % 2**32
             active = active or bool(get("tx_valid_o")) or bool(tasks) or answer is not None
             quiet = 0 if active or place < len(beats) else quiet + 1
             seen.cycles += 1
@@ -400,16 +420,15 @@ def _words(value: int, words: int) -> Rows:
     return np.frombuffer(value.to_bytes(8 * words, "little"), np.uint64)
 
 
-def _beats(frame: bytes, bad: bool) -> Sequence[tuple[Rows, int, bool, bool]]:
-    starts = range(0, max(len(frame), 1), 64)
-    return [
-        (
-            # Bytes that are not kept are noise.
-            np.frombuffer(frame[start : start + 64].ljust(64, b"\xa5"), np.uint64),
-            (1 << min(len(frame) - start, 64)) - 1,
-            start == starts[-1],
-            # In beats before the last the wire says nothing.
-            bad if start == starts[-1] else bool(start & 64),
-        )
-        for start in starts
-    ]
+def _beats(frames: Iterable[tuple[bytes, bool]]) -> list[tuple[Rows, int, bool, bool]]:
+    """Return data, keep, last and bad of every beat. Bytes that are not kept are still what they were before."""
+    wire, beats = bytearray(64), []
+    for frame, bad in frames:
+        for start in range(0, len(frame), 64):
+            part = frame[start : start + 64]
+            wire[: len(part)] = part
+            is_last = start + 64 >= len(frame)
+            # Before the last beat the wire for the frame check says nothing.
+            says_bad = bad if is_last else bool(start & 64)
+            beats.append((np.frombuffer(bytes(wire), np.uint64), (1 << len(part)) - 1, is_last, says_bad))
+    return beats
