@@ -4,7 +4,7 @@
 // are then read ahead, while the request before it is in work. A request in work ends with its answer; as late if its
 // deadline has passed by then; or as failed after abort_i, without light in time, or after an error of the memory. Then
 // the datapath starts anew when the light and the words that are still on their way have gone; no other request is lost.
-// While hold_i is 1 no further request is begun, so that the tables and the weights can be changed when busy_o is 0.
+// While hold_i is 1 no further request is begun, so that the tables and the weights can be changed when working_o is 0.
 // Tables: 0 models, 1 layers, 2 look-up of input bytes; fpga.smartnic.program has their words.
 module request_engine #(
   parameter bit Published = 1'b0
@@ -57,6 +57,7 @@ module request_engine #(
   output logic         answered_o,
   output logic         late_o,
   output logic         failed_o,
+  output logic         working_o,
   output logic         busy_o,
   output logic         m_axi_arvalid_o,
   input  logic         m_axi_arready_i,
@@ -278,7 +279,8 @@ module request_engine #(
           answer_cycles_o[31:0], answer_scores_o, answer_sum_o} = answers_q[send_q];
   assign answer_cycles_o[63:32] = '0;
 
-  assign busy_o = full_q != '0 || answer_full_q != '0 || is_restarting;
+  assign working_o = begun_q != '0 || is_restarting;
+  assign busy_o    = full_q != '0 || answer_full_q != '0 || is_restarting;
 
   // ---- Weights
   logic         word_valid, word_ready;

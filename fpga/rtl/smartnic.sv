@@ -5,7 +5,8 @@
 //
 // A packet has one outcome, which packet_outcomes counts: counts_o has eleven counts of 32 bits, in the order of its
 // text. Weights are read from an AXI4 memory; the converters' streams go to the modulators and come from the detector.
-// busy_o is 0 when nothing is in work, and Quiet cycles have gone by since the last frame.
+// working_o is 1 from the beginning of a request to its end. busy_o is 0 when nothing is in work or waits, and Quiet cycles
+// have gone by since the last frame.
 module smartnic #(
   parameter bit Published = 1'b0
 ) (
@@ -28,6 +29,7 @@ module smartnic #(
   input  logic [11:0]  table_address_i,
   input  logic [127:0] table_data_i,
   output logic [351:0] counts_o,
+  output logic         working_o,
   output logic         busy_o,
   input  logic         rx_valid_i,
   output logic         rx_ready_o,
@@ -193,6 +195,7 @@ module smartnic #(
     .answered_o(answered),
     .late_o(late),
     .failed_o(failed),
+    .working_o,
     .busy_o(engine_busy),
     .m_axi_arvalid_o,
     .m_axi_arready_i,

@@ -222,6 +222,16 @@ int nic_run_until_idle(void *pointer, int64_t limit) {
   return 0;
 }
 
+// Return 1 when no request has begun that has not ended, 0 after `limit` cycles.
+int nic_run_until_unoccupied(void *pointer, int64_t limit) {
+  Nic *nic = nic_of(pointer);
+  for (int64_t count = 0; count < limit; ++count) {
+    step(nic);
+    if (!nic->top->working_o) return 1;
+  }
+  return 0;
+}
+
 // Reset the NIC. Frames that wait or are on their way are lost; those that it has sent stay.
 void nic_reset(void *pointer) {
   Nic *nic = nic_of(pointer);

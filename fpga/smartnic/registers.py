@@ -20,12 +20,16 @@ _CONTROL = (
     Bits("ABORT", 0, 1, "The request in work is refused as failed"),
     Bits("RESET", 1, 1, "The smartNIC and all registers return to their state after power-on"),
 )
+_STATUS = (
+    Bits("BUSY", 0, 1, "A packet, request or answer is in the smartNIC"),
+    Bits("WORKING", 1, 1, "A request has begun and not ended"),
+)
 _SETTINGS = (
     ("MAC", 48, 0, "Own Ethernet address; its first byte on the wire is the highest"),
     ("ADDRESS", 32, 0, "Own IPv4 address"),
     ("PORT", 16, 8500, "UDP port of requests"),
     ("CYCLES_PER_US", 16, 250, "Clock cycles of a microsecond"),
-    ("HOLD", 1, 0, "1: no further request is begun. Change tables and weights when BUSY is 0"),
+    ("HOLD", 1, 0, "1: no further request is begun. Change tables and weights when WORKING is 0"),
     ("PREAMBLE", 8, 10, "Cycles of the preamble before every layer"),
     ("LIMIT", 32, 0, "Cycles after which a request fails because light did not come back; 0: none"),
     ("SPARSITY", 1, 0, "1: products with a factor 0 are 0, whatever the converter reads"),
@@ -50,7 +54,13 @@ def smartnic_registers() -> RegisterMap:
         fields=_CONTROL,
         description="Commands that act at once",
     )
-    builder.add("BUSY", access=Access.READ, width=1, description="1: a packet, request or answer is in work")
+    builder.add(
+        "STATUS",
+        access=Access.READ,
+        width=len(_STATUS),
+        fields=_STATUS,
+        description="What is in work",
+    )
     for name, bits, reset, description in _SETTINGS:
         words = -(-bits // 32)
         builder.add(

@@ -328,6 +328,20 @@ class SmartNic:
         self.run(1)
         self.set_input("abort", 0)
 
+    def reload(self, program: NicProgram, limit: int = IDLE_LIMIT) -> None:
+        """Load another program between two requests: those that wait are answered by it, or refused with FAILED.
+
+        Raise SmartNicError if the request in work does not end within `limit` cycles, or for a program that is too
+        large.
+        """
+        self.hold()
+        try:
+            if not self._functions.nic_run_until_unoccupied(self._alive(), limit):
+                raise SmartNicError(f"the request in work did not end in {limit} cycles.")
+            self.load(program)
+        finally:
+            self.hold(held=False)
+
     def reset(self) -> None:
         """Reset the NIC. Frames that wait or are in it are lost, and no model is in service until `load`."""
         self._functions.nic_reset(self._alive())
@@ -377,6 +391,7 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "pause": (None, pointer, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64),
         "run": (None, pointer, int64, pointer, pointer),
         "run_until_idle": (ctypes.c_int, pointer, int64),
+        "run_until_unoccupied": (ctypes.c_int, pointer, int64),
         "reset": (None, pointer),
         "send": (None, pointer, ctypes.c_char_p, int64, ctypes.c_int, int64),
         "size": (int64, pointer),

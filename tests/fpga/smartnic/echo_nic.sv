@@ -45,6 +45,7 @@ module echo_nic (
   output logic         tx_last_o,
   input  logic [3:0]   counter_select_i,
   output logic [31:0]  counter_o,
+  output logic         working_o,
   output logic         busy_o,
   output logic         start_o,
   output logic         heading_o,
@@ -114,6 +115,7 @@ module echo_nic (
   always_ff @(posedge clk_i) counter_o <= counters_q[counter_select_i];
 
   assign busy_o = tx_valid_o || !first_q;
+  assign working_o = busy_o;
   assign {start_o, heading_o, sending_o, open_o, partial_valid_o, result_valid_o, layer_o} = {5'd0, tx_valid_o, 4'd5};
   assign {inference_counts_o, inference_targets_o} = '0;
 

@@ -1,0 +1,324 @@
+"""The whole smartNIC with simulated light and memory: frames in, answers out, and each is checked.
+
+`witnesses.packet_ends.fate` says what has to become of a frame, `fpga.smartnic.reference` what the answer is.
+"""
+
+import gzip
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from libraries import skip_without
+from needs import needs
+from witnesses.packet_ends import ADDRESS, MAC, PORT, REQUEST, fate
+
+from fpga.hdl import why_missing
+from lightning.serving.packets.codec import Code, Kind, decode_answer, parse
+
+pytestmark = [pytest.mark.hdl, pytest.mark.translates]
+
+KINDS = ("ignored", "corrupt", "arp", "ping", "malformed", "unknown_model", "refused", REQUEST)
+
+
+@pytest.fixture(scope="module")
+@needs("hdl")
+def make_nic():
+    skip_without("lark", "scapy")
+    if reason := why_missing("verilator", "make", "g++"):
+        pytest.skip(reason)
+    from fpga.smartnic.simulator import Settings, SmartNic
+
+    def make(**settings):
+        address = ".".join(map(str, ADDRESS))
+        return SmartNic(Settings(mac=MAC.hex(":"), address=address, port=PORT, **settings), optimise="-O2")
+
+    return make
+
+
+@pytest.fixture
+def frames():
+    from witnesses.wire_frames import Frames, Scapy
+
+    def make(program, seed=1):
+        return Frames(Scapy(), seed, {number: model.inputs for number, model in enumerate(program.models)})
+
+    return make
+
+
+def chain(name, seed, *sizes, published=False, **options):
+    """Return a model with weights at random; `scaled` ones have biases, scales and steps."""
+    from fpga.smartnic.program import NicLayer, NicModel
+
+    draw = np.random.default_rng(seed)
+    layers = []
+    for place, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        last = place == len(sizes) - 2
+        weights = draw.integers(-255, 256, (outputs, inputs))
+        if published:
+            layers.append(NicLayer(weights, np.zeros(outputs, int), np.ones(outputs)))
+            continue
+        bias, scale = draw.integers(-9000, 9000, outputs), draw.uniform(1e-4, 1e-2, outputs)
+        step = 1 if last else draw.uniform(0.02, 0.2)
+        layers.append(NicLayer(weights, bias, scale.astype(np.float32), np.float32(step), not last))
+    return NicModel(name, tuple(layers), published, **options)
+
+
+def small_program():
+    from fpga.smartnic.program import NicProgram
+
+    return NicProgram((chain("published", 1, 40, 16, 10, published=True), chain("scaled", 2, 50, 20, 4)))
+
+
+def check(nic, program, sent):
+    """Check the outcome of every frame, every answer, and the counters. Return the outcomes by name, and refusals."""
+    from fpga.smartnic.frames import payload_of
+    from fpga.smartnic.reference import scores
+
+    models = {number: model.inputs for number, model in enumerate(program.models)}
+    fates = [fate(frame, bad=bad, models=models) for frame, bad in sent]
+    requests = {each.request.number: each.request for each in fates if each.request}
+    assert len(requests) == sum(each.outcome == REQUEST for each in fates)
+    replies, failed = Counter(), []
+    for _, frame in nic.receive():
+        packet = parse(payload_of(frame)) if frame[23:24] == b"\x11" and frame[12:14] == b"\x08\x00" else None
+        if packet is None or packet.request not in requests or packet.code not in {0, Code.LATE, Code.FAILED}:
+            replies[without_time(frame)] += 1
+            continue
+        request = requests.pop(packet.request)
+        if packet.kind is Kind.REFUSAL:
+            failed.append(packet.code)
+            continue
+        answer = decode_answer(packet.payload)
+        model = program.models[request.model]
+        expected, chosen = scores(model, np.frombuffer(request.payload, np.uint8))
+        assert (packet.model, answer.chosen) == (request.model, chosen)
+        assert answer.scores.tolist() == expected.tolist()
+        assert frame[:6] + frame[30:34] + frame[36:38] == request.client
+    assert not requests  # every one was answered or refused, once
+    assert replies == Counter(without_time(each.reply) for each in fates if each.reply)
+    counters = nic.counters()
+    assert counters.pop("received") == len(sent) == sum(counters.values())
+    outcomes = Counter(each.outcome for each in fates)
+    asked = outcomes.pop(REQUEST, 0)
+    assert counters["answered"] + counters["late"] + counters["failed"] == asked
+    assert {name: counters[name] for name in KINDS[:-1]} == {name: outcomes[name] for name in KINDS[:-1]}
+    return Counter({**outcomes, REQUEST: asked}), failed
+
+
+def without_time(frame):
+    """Return a frame whose time and checksum, which follow from when it was sent, are 0."""
+    if frame[12:14] != b"\x08\x00" or frame[23] != 17:
+        return frame
+    return frame[:40] + b"\0\0" + frame[42:54] + b"\0\0\0\0" + frame[58:]
+
+
+def send_traffic(nic, made, count, chance, kinds=None):
+    """Send frames at random with gaps at random. Return them, each with whether its frame check was wrong."""
+    sent = []
+    for _ in range(count):
+        frame, bad = made.any() if kinds is None else (chance.choice(kinds)(), False)
+        sent.append((frame, bad))
+        nic.send(frame, bad=bad, gap=chance.choice([0, 0, 0, 1, 7, chance.randrange(400)]))
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("count", "seed"), [(500, 1), *(pytest.param(2500, seed, marks=pytest.mark.long) for seed in range(2, 6))]
+)
+def test_every_packet_has_its_answer_or_its_outcome(make_nic, frames, count, seed):
+    program, chance = small_program(), random.Random(seed)
+    latency, pauses = [(0, 0), (13, 0.3), (40, 0), (25, 0.6), (7, 0.1)][seed % 5]
+    optics = optics_with(chance)
+    nic = make_nic(memory_latency=latency, apart=chance.randrange(256), optics=optics)
+    nic.load(program)
+    nic.pause(pauses, pauses / 2, seed)
+    sent = send_traffic(nic, frames(program, seed), count, chance)
+    assert nic.run_until_idle()
+    outcomes, failed = check(nic, program, sent)
+    assert failed == []
+    assert all(outcomes[kind] >= count / 60 for kind in KINDS)
+
+
+def optics_with(chance):
+    from fpga.photonic_mac import Optics
+
+    return Optics(delay=chance.randrange(16), shift=chance.randrange(16))
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.long)])
+def test_an_abort_costs_the_request_in_work_alone(make_nic, frames, count):
+    program, chance = small_program(), random.Random(count)
+    nic = make_nic()
+    nic.load(program)
+    made = frames(program)
+    sent = send_traffic(nic, made, count, chance, [made.request, made.request, made.ping])
+    aborts = 0
+    while nic.waiting:
+        nic.run(chance.randrange(1, 500))
+        nic.abort()
+        aborts += 1
+    assert nic.run_until_idle()
+    _, failed = check(nic, program, sent)
+    assert set(failed) == {Code.FAILED}
+    assert count / 20 < len(failed) <= aborts
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(600, marks=pytest.mark.long)])
+def test_another_program_comes_between_two_requests(make_nic, frames, count):
+    from dataclasses import replace
+
+    from fpga.smartnic.program import NicProgram
+
+    chance = random.Random(count)
+    first = NicProgram((chain("one", 3, 33, 9, 5, published=True, perfect=True),))
+    second = NicProgram((replace(first.models[0], perfect=False),))
+    nic = make_nic()
+    nic.load(first)
+    made = frames(first)
+    for turn in range(6):
+        program = (first, second)[turn % 2]
+        sent = send_traffic(nic, made, count, chance, [made.request])
+        # Those of the turn before have been answered: what is asked from here on is answered by this program.
+        nic.reload(program)
+        assert nic.run_until_idle()
+        answers = nic.receive()
+        assert len(answers) == len(sent)
+    assert nic.counters()["answered"] == 6 * count
+    assert nic.counters()["failed"] == 0
+
+
+def test_a_reload_waits_for_the_request_in_work_and_holds_the_others(make_nic, frames):
+    from fpga.smartnic.program import NicProgram
+
+    first = NicProgram((chain("one", 3, 64, 60, 5, published=True),))
+    second = NicProgram((chain("one", 4, 64, 60, 5, published=True),))
+    nic = make_nic()
+    nic.load(first)
+    made = frames(first)
+    sent = [(made.request(), False) for _ in range(3)]
+    for frame, _ in sent:
+        nic.send(frame)
+    nic.run(150)
+    nic.reload(second)  # the first is in work, the second has begun with it: both end; the third waits
+    assert nic.run_until_idle()
+    check_by = {
+        number: request_answer(sent[number][0], first if number < 2 else second) for number in range(3)
+    }
+    got = [decode_answer(parse_answer(frame).payload).scores.tolist() for _, frame in nic.receive()]
+    assert got == [check_by[number] for number in range(3)]
+
+
+def request_answer(frame, program):
+    from fpga.smartnic.reference import scores
+
+    payload = np.frombuffer(frame[74 : 74 + program.models[0].inputs], np.uint8)
+    return scores(program.models[0], payload)[0].tolist()
+
+
+def parse_answer(frame):
+    from fpga.smartnic.frames import payload_of
+
+    return parse(payload_of(frame))
+
+
+def test_light_that_does_not_come_back_fails_a_request_and_then_works_again(make_nic, frames):
+    program = small_program()
+    nic = make_nic(limit=3000)
+    nic.load(program)
+    nic.set_input("optics_gain", 0)
+    made = frames(program)
+    sent = [(made.request(), False) for _ in range(3)]
+    for frame, _ in sent:
+        nic.send(frame)
+    assert nic.run_until_idle()
+    nic.set_input("optics_gain", 256)
+    sent.append((made.request(), False))
+    nic.send(sent[-1][0])
+    assert nic.run_until_idle()
+    _, failed = check(nic, program, sent)
+    assert failed == [Code.FAILED] * 3
+
+
+def test_a_request_that_is_too_late_is_refused_before_or_after_its_run(make_nic, frames):
+    program = small_program()
+    nic = make_nic(cycles_per_us=10)
+    nic.load(program)
+    made = frames(program)
+    # 3 us are 30 cycles: the first is late when it ends, the second before it begins.
+    sent = [
+        (made.request(0, deadline=3), False),
+        (made.request(0, deadline=3), False),
+        (made.request(1, deadline=0), False),
+    ]
+    for frame, _ in sent:
+        nic.send(frame)
+    assert nic.run_until_idle()
+    _, failed = check(nic, program, sent)
+    assert failed == [Code.LATE] * 2
+    assert nic.counters()["late"] == 2
+
+
+def test_loss_of_light_is_made_up_for(make_nic, frames):
+    program = small_program()
+    made = frames(program)
+    frame = made.request(0)
+    from fpga.photonic_mac import Optics
+
+    found = {}
+    for gain, factor in ((256, 128), (128, 128), (128, 256)):
+        nic = make_nic(optics=Optics(gain=gain), loss_factor=factor)
+        nic.load(program)
+        nic.send(frame)
+        assert nic.run_until_idle()
+        found[gain, factor] = decode_answer(parse_answer(nic.receive()[0][1]).payload).scores
+    exact = found[256, 128]
+    assert np.abs(found[128, 256] - exact).max() < np.abs(found[128, 128] - exact).max() / 10
+
+
+@pytest.fixture
+def lenet():
+    """Return LeNet-300-100 with the published weights, and MNIST's test images."""
+    from fpga.photonic_mac import quantise
+    from fpga.smartnic.program import NicLayer, NicModel
+
+    if not os.environ.get("LIGHTBED_DATA"):
+        pytest.skip("needs LIGHTBED_DATA: the folder with mnist/ and lenet/ of the measurements")
+    data = Path(os.environ["LIGHTBED_DATA"])
+    with np.load(data / "lenet" / "lenet_w.npz") as weights:
+        network = quantise([weights[name] for name in ("w1", "w2", "w3")])
+    layers = tuple(NicLayer(each, np.zeros(len(each), int), np.ones(len(each))) for each in network.layers)
+    images = gzip.decompress((data / "mnist" / "t10k-images-idx3-ubyte.gz").read_bytes())
+    return NicModel("lenet", layers, True), np.frombuffer(images, np.uint8, offset=16).reshape(-1, 784)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("count", [6, pytest.param(10_000, marks=pytest.mark.long)])
+def test_lenet_and_a_chain_with_biases_answer_like_the_integer_model(make_nic, frames, lenet, count):
+    from fpga.photonic_mac import Network, layer_results
+    from fpga.smartnic.program import NicProgram
+
+    model, images = lenet
+    program = NicProgram((model, chain("scaled", 5, 60, 30, 10)))
+    nic = make_nic()
+    nic.load(program)
+    made, sent = frames(program), []
+    for number in range(count):
+        frame = made.request(0, payload=images[number % len(images)].tobytes())
+        sent.append((frame, False))
+        nic.send(frame)
+        if number % 10 == 0:
+            sent.append((made.request(1), False))
+            nic.send(sent[-1][0])
+    assert nic.run_until_idle(40_000 * count)
+    outcomes, failed = check(nic, program, sent)
+    assert (outcomes[REQUEST], failed) == (len(sent), [])
+    # The reference is that of the published datapath, too.
+    from fpga.smartnic.reference import scores
+
+    network = Network(tuple(layer.weights.astype(np.int32) for layer in model.layers))
+    first = images[: min(count, 20)]
+    expected = layer_results(network, first)[-1]
+    assert [scores(model, image)[0].tolist() for image in first] == expected.tolist()
