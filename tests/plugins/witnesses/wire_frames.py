@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 
-from witnesses.packet_ends import ADDRESS, MAC, MODELS, PORT, ones_sum
-
 from lightning.serving.packets.codec import HEADER, MAGIC
+from witnesses.packet_ends import ADDRESS, MAC, MODELS, PORT, ones_sum
 
 HOST, HOST_ADDRESS = "02:00:00:00:00:07", "10.1.2.9"
 OURS, OUR_ADDRESS = MAC.hex(":"), ".".join(map(str, ADDRESS))
