@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Ports, ports_of
 from fpga.count_action.verilog import core_files, emit
+from fpga.hdl.tools import HdlError
 
 _FPGA = Path(__file__).resolve().parents[1]
 
@@ -52,26 +54,31 @@ def design_of(datapath: Datapath) -> Design:
     return Design(datapath.name, (*blocks, (f"{datapath.name}.sv", top)), ports_of(datapath))
 
 
-def design_of_block(top: str, ports: Ports) -> Design:
-    """Return the design of a hand-written block, with all blocks and library datapaths that it instantiates.
+def design_of_block(top: str, ports: Ports, given: Mapping[str, str] | None = None) -> Design:
+    """Return the design of a hand-written module, with all blocks and library datapaths that it instantiates.
 
-    Raise FileNotFoundError if there is no block `top` in `fpga/rtl`.
+    `given` are the texts of modules by name that are not in `fpga/rtl`, or replace those there. Raise HdlError for a
+    module that is nowhere.
     """
-    from fpga.count_action.load import load
-
     texts: dict[str, str] = {}
     pending = [top]
     while pending:
         name = pending.pop()
-        block, datapath = _FPGA / "rtl" / f"{name}.sv", _FPGA / "library" / f"{name}.ca"
-        if name in texts:
-            continue
-        if block.exists() or not datapath.exists():
-            texts[name] = block.read_text(encoding="ascii")
-        else:
-            texts[name] = emit(load(datapath).datapath)
-        pending.extend(find_instances(texts[name]) - {"module"})
-    return Design(top, tuple((f"{name}.sv", texts[name]) for name in sorted(texts)), ports)
+        if name not in texts:
+            texts[name] = (given or {}).get(name) or _read_module(name)
+            pending += sorted(find_instances(texts[name]) - {"module"})
+    return Design(top, tuple((f"{name}.sv", texts[name]) for name in reversed(texts)), ports)
+
+
+def _read_module(name: str) -> str:
+    from fpga.count_action.load import load
+
+    block, datapath = _FPGA / "rtl" / f"{name}.sv", _FPGA / "library" / f"{name}.ca"
+    if block.exists():
+        return block.read_text(encoding="ascii")
+    if datapath.exists():
+        return emit(load(datapath).datapath)
+    raise HdlError(f"there is no module {name} in {block.parent} or {datapath.parent}.")
 
 
 def find_instances(text: str) -> frozenset[str]:

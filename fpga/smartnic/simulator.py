@@ -18,7 +18,6 @@ import re
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +27,9 @@ from numpy.typing import NDArray
 
 from fpga.count_action.load import load
 from fpga.count_action.ports import Ports
-from fpga.count_action.verilog import emit
 from fpga.errors import FpgaError
 from fpga.hdl import verilator
-from fpga.hdl.design import Design, find_instances
+from fpga.hdl.design import Design, design_of_block
 from fpga.photonic_mac.network import Optics
 
 if TYPE_CHECKING:
@@ -137,36 +135,6 @@ class Settings:
         }
 
 
-@cache
-def find_design(top: str = TOP, folder: Path | None = None) -> Design:
-    """Return a top with all modules that it instantiates, from `folder`, the blocks, and the library of modules.
-
-    The ports are not listed in the design: the harness knows them. Raise SmartNicError if there is no such top.
-    """
-    folders = [*([folder] if folder else []), _ROOM / "rtl"]
-    sources: dict[str, str] = {}
-    names = [top]
-    while names:
-        name = names.pop()
-        text = _find_module(name, folders)
-        if name in sources or text is None:
-            continue
-        sources[name] = text
-        names += sorted(find_instances(text))
-    if top not in sources:
-        raise SmartNicError(f"there is no module {top} in {', '.join(map(str, folders))}.")
-    return Design(top, tuple((f"{name}.sv", sources[name]) for name in reversed(sources)), Ports((), ()))
-
-
-def _find_module(name: str, folders: list[Path]) -> str | None:
-    for folder in folders:
-        path = folder / f"{name}.sv"
-        if path.exists():
-            return path.read_text(encoding="ascii")
-    path = _ROOM / "library" / f"{name}.ca"
-    return emit(load(path).datapath) if path.exists() else None
-
-
 @dataclass(frozen=True)
 class Trace:
     """Signals of the NIC in consecutive cycles: a value a cycle."""
@@ -191,7 +159,9 @@ class SmartNic:
         optimise: str = "-O3",
     ) -> None:  # fmt: skip
         harness = (Path(__file__).parent / "harness.cpp").read_text(encoding="ascii")
-        library = verilator.build_library(design or find_design(), harness, folder, optimise=optimise)
+        library = verilator.build_library(
+            design or design_of_block(TOP, Ports((), ())), harness, folder, optimise=optimise
+        )
         self.settings = settings or Settings()
         self._functions = _declare(ctypes.CDLL(str(library)))
         self._pointer = ctypes.c_void_p(self._functions.nic_new())

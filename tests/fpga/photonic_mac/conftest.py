@@ -45,15 +45,13 @@ class Unit:
     """A block with its parameters as the only thing in a bench; series of inputs in, series of outputs out."""
 
     def __init__(self, icarus, block, parameters, inputs, outputs, clocks, shown_from):
-        from witnesses.mac_hardware import block_design
-
         from fpga.count_action.ports import Port, Ports
+        from fpga.hdl.design import design_of_block
 
         self._icarus = icarus
         self.ports = Ports(*(_placed(Port, widths) for widths in (inputs, outputs)))
-        design = block_design("unit", self.ports)
         text = _wrapper(block, parameters, inputs, outputs, clocks, shown_from)
-        self.design = type(design)("unit", (*design.sources, ("unit.sv", text)), self.ports)
+        self.design = design_of_block("unit", self.ports, {"unit": text})
 
     def run(self, driven: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
         from fpga.count_action.simulate.port_values import put_series, series_of
@@ -91,7 +89,7 @@ def _wrapper(block, parameters, inputs, outputs, clocks, shown_from):
     return (
         f"module unit (\n{ports}\n);\n{made}  logic [31:0] cycle_q;\n"
         "  always_ff @(posedge clk_i) cycle_q <= rst_i ? 32'd0 : cycle_q + 32'd1;\n"
-        f"{shown}  {block} #({given}) u_block ({', '.join(wired)});\nendmodule\n"
+        f"{shown}  {block} #(\n{given}) u_block (\n{', '.join(wired)});\nendmodule\n"
     )
 
 

@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from witnesses.mac_hardware import PORTS, block_design, inference, load_rows, loopback_design, run_rows
+from witnesses.mac_hardware import PORTS, inference, load_rows, loopback_design, run_rows
 
 from fpga.count_action.ports import Ports
+from fpga.hdl.design import design_of_block
 from fpga.hdl.tools import BadOutput
 from fpga.photonic_mac import Network, Optics, Timing, cycles_of, layer_results, total_cycles
 from fpga.photonic_mac.cycles import first_lit, measure_layers
@@ -236,7 +237,7 @@ def test_the_datapath_is_clean(lint, yosys_accepts):
 @pytest.mark.long
 @pytest.mark.hdl
 def test_the_published_detector_is_clean(lint, yosys_accepts):
-    design = block_design("preamble_detector", Ports((), ()))
+    design = design_of_block("preamble_detector", Ports((), ()))
     sources = {name: text.replace("Published = 1'b0", "Published = 1'b1") for name, text in design.sources}
     assert sources["preamble_detector.sv"] != dict(design.sources)["preamble_detector.sv"]
     published = replace(design, sources=tuple(sources.items()))

@@ -8,12 +8,21 @@ import numpy as np
 import pytest
 from needs import needs
 
+from fpga.count_action.ports import Ports
+from fpga.hdl import HdlError
+from fpga.hdl.design import design_of_block
 from fpga.photonic_mac.network import Optics
-from fpga.smartnic.simulator import COUNTERS, Settings, SmartNic, SmartNicError, find_design
+from fpga.smartnic.simulator import COUNTERS, Settings, SmartNic, SmartNicError
 
 HERE = Path(__file__).resolve().parent
 MAC = bytes.fromhex("02000a4d0002")
 OTHER = bytes.fromhex("020000000009")
+
+
+def echo_design(text=None):
+    """Return the stand-in, or a changed text of it, as a design for the harness."""
+    text = text or (HERE / "echo_nic.sv").read_text("ascii")
+    return design_of_block("echo_nic", Ports((), ()), {"echo_nic": text})
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +34,7 @@ def build():
 
     if reason := why_missing("verilator", "make", "g++"):
         pytest.skip(reason)
-    return lambda settings=None: SmartNic(settings, design=find_design("echo_nic", HERE), optimise="-O1")
+    return lambda settings=None: SmartNic(settings, design=echo_design(), optimise="-O1")
 
 
 @pytest.fixture
@@ -173,19 +182,18 @@ def test_settings_out_of_range_are_refused(settings, reason):
 
 
 def test_a_top_that_is_not_there():
-    with pytest.raises(SmartNicError, match="there is no module nowhere"):
-        find_design("nowhere")
+    with pytest.raises(HdlError, match="there is no module nowhere"):
+        design_of_block("nowhere", Ports((), ()))
 
 
 @pytest.mark.hdl
 @pytest.mark.translates
-def test_a_beat_that_goes_away_is_an_error(build, tmp_path):
+def test_a_beat_that_goes_away_is_an_error(build):
     """A fault of the NIC on its bus, planted into the stand-in."""
     text = (HERE / "echo_nic.sv").read_text("ascii")
     faulty = text.replace("if (tx_ready_i) tx_valid_o", "if (first_q) tx_valid_o")
     assert faulty != text
-    (tmp_path / "echo_nic.sv").write_text(faulty)
-    nic = SmartNic(design=find_design("echo_nic", tmp_path), optimise="-O1")
+    nic = SmartNic(design=echo_design(faulty), optimise="-O1")
     nic.pause(transmit=0.9)
     with pytest.raises(SmartNicError, match="a beat at tx went away before it was taken"):
         for _ in range(20):

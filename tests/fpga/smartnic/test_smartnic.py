@@ -7,6 +7,7 @@ import gzip
 import os
 import random
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,7 @@ def chain(name, seed, *sizes, published=False, **options):
 
     draw = np.random.default_rng(seed)
     layers = []
-    for place, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for place, (inputs, outputs) in enumerate(pairwise(sizes)):
         last = place == len(sizes) - 2
         weights = draw.integers(-255, 256, (outputs, inputs))
         if published:

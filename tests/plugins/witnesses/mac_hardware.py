@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import fpga
-from fpga.count_action.load import load
 from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows
-from fpga.count_action.verilog import core_files, emit
-from fpga.hdl.design import Design
+from fpga.hdl.design import Design, design_of_block
 from fpga.photonic_mac.cycles import Timing, Trace, cycles_of, total_cycles
 from fpga.photonic_mac.network import LANES, Integers, Network, Optics, count_beats
 
@@ -26,12 +24,6 @@ IMAGE_ROWS = 64
 MAX_LAYERS = 4
 _MARGIN = 8
 """Cycles that are run beyond the end of an inference."""
-_BLOCKS = (
-    "pairwise_means", "preamble_window", "preamble_match", "preamble_detector", "beat_queue", "signed_products",
-    "adder_tree", "photonic_mac", "word_memory", "activation_memory", "running_maximum", "highest_bit",
-    "normalised_activation", "photonic_inference", "photonic_sample", "photonic_core", "photonic_loopback",
-)  # fmt: skip
-_CONTROLS = ("preamble_control", "photonic_mac_control")
 _INPUTS = {
     "weight_write_i": 1, "weight_address_i": 15, "weight_data_i": 9 * LANES, "image_write_i": 1, "image_row_i": 6,
     "image_data_i": 8 * LANES, "layer_write_i": 1, "layer_address_i": 2, "layer_data_i": 56, "layers_i": 3,
@@ -55,17 +47,9 @@ PORTS = Ports(_placed(_INPUTS), _placed(_OUTPUTS))
 """The ports of `photonic_loopback`."""
 
 
-def block_design(top: str, ports: Ports) -> Design:
-    """Return a hand-written block as the top of a design of its own, e.g. for a unit test."""
-    blocks = [*core_files(), *(_FPGA / "rtl" / f"{name}.sv" for name in _BLOCKS)]
-    sources = [(path.name, path.read_text(encoding="ascii")) for path in blocks]
-    controls = [(f"{name}.sv", emit(load(_FPGA / "library" / f"{name}.ca").datapath)) for name in _CONTROLS]
-    return Design(top, (*sources, *controls), ports)
-
-
 def loopback_design() -> Design:
     """Return the whole datapath with simulated optics."""
-    return block_design("photonic_loopback", PORTS)
+    return design_of_block("photonic_loopback", PORTS)
 
 
 def load_rows(network: Network) -> Rows:
