@@ -18,13 +18,14 @@ class Proven:
     """A block, and the parameters for which it is proven.
 
     `hidden` are registers of the block that the checks read: by port of the checks, the path in the block and the
-    range. `extra` are other connections of the checks.
+    range. `extra` are other connections of the checks, `parts` the blocks that the block instantiates.
     """
 
     block: str
     parameters: Mapping[str, object] = field(default_factory=dict)
     hidden: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     extra: Mapping[str, str] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -137,6 +138,21 @@ PROVEN = (
         {"Prepare": 2},
         hidden={"prepare_i": ("prepare_q", "[Prepare-1:0]"), "idle_i": ("idle_q", "")},
     ),
+    Proven(
+        "packet_request",
+        hidden={
+            **{f"{name}_i": (f"{name}_q", "") for name in ("waits", "first", "last", "begins", "new", "ended")},
+            "take_i": ("take", ""),
+            "line_i": ("ended_line_q", "[4:0]"),
+            "owed_i": ("owed_q", "[4:0]"),
+            "write_i": ("u_replies.write_q", "[3:0]"),
+            "read_i": ("u_replies.read_q", "[3:0]"),
+        },
+        parts=(
+            "packet_class", "frame_extent", "ones_complement_sum", "word_memory", "delay_line", "packet_verdict",
+            "beat_queue",
+        ),  # fmt: skip
+    ),
 )
 """Every block that has checks. Data blocks have 4 lanes of 4 bits, to keep the proofs small."""
 
@@ -213,8 +229,9 @@ def proof_sources(proofs: Iterable[Proven]) -> dict[str, str]:
     """Return the files of the proof of these blocks by name, with the top `proof` last."""
     proven = list(proofs)
     names = list(dict.fromkeys(each.block for each in proven))
+    texts = dict.fromkeys(name for each in proven for name in (*each.parts, each.block))
     return {
-        **{f"{name}.sv": (RTL / f"{name}.sv").read_text(encoding="ascii") for name in names},
+        **{f"{name}.sv": (RTL / f"{name}.sv").read_text(encoding="ascii") for name in texts},
         **checks_sources(names),
         "proof.sv": proof_text(proven),
     }

@@ -5,6 +5,7 @@ What has to become of a frame says `witnesses.packet_ends.fate`; scapy builds fr
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -88,7 +89,11 @@ class Frames:
         return self.datagram(HEADER.pack(*header.values()) + payload, **udp or {})
 
     def ping(self, size=None, **fields):
-        size = self.chance.choice([0, 1, 17, 18, 22, 23, 56, self.chance.randrange(1473)]) if size is None else size
+        size = (
+            self.chance.choice([0, 1, 17, 18, 22, 23, 56, self.chance.randrange(1473)])
+            if size is None
+            else size
+        )
         echo = {"type": 8, "id": self.chance.getrandbits(16), "seq": self.chance.getrandbits(16)} | fields
         return self.packet(self.scapy.ICMP(**echo) / self.chance.randbytes(size))
 
@@ -113,7 +118,9 @@ class Frames:
     def unserved(self):
         """Return a request that is valid, but for no model, or none of this length."""
         served = self.chance.choice([1, 5, 6])
-        return self.request(**self.chance.choice([{"model": self.chance.getrandbits(32)}, {"model": served, "size": 99}]))
+        return self.request(
+            **self.chance.choice([{"model": self.chance.getrandbits(32)}, {"model": served, "size": 99}])
+        )
 
     def foreign(self):
         """Return a frame that is not for us, or that cannot be answered."""
@@ -291,7 +298,9 @@ def test_a_frame_that_was_cut_is_corrupt_and_one_that_is_padded_is_not(bench, fr
     made = frames(4)
     frame = made.request(model=6) if kind == "request" else made.ping(95)
     cut = [(frame[:size], False) for size in range(1, len(frame))]
-    padded = [(frame.ljust(size, b"\x99"), False) for size in [len(frame) + 1, 192, 193, 1514, 1515, 1600, 2100]]
+    padded = [
+        (frame.ljust(size, b"\x99"), False) for size in [len(frame) + 1, 192, 193, 1514, 1515, 1600, 2100]
+    ]
     seen = bench().run(cut + padded)
     assert_right(seen, cut + padded, scapy)
     assert seen.fates[60:] == ["corrupt"] * (len(frame) - 61) + [kind] * 4 + ["corrupt"] * 3
@@ -389,7 +398,7 @@ def test_a_checksum_of_an_answer_that_comes_out_as_0_is_sent_as_0xffff(bench, fr
         assert udp(cycles) == 0xFFFF
         return Answer(request, arrival, 0, 1, cycles, b"\1\2\3\4" * 5)
 
-    seen = bench(is_clock_stopped=True).run(sent, answer_of)
+    seen = bench(tick=0.0).run(sent, answer_of)
     assert [frame[40:42] for frame, _ in seen.frames] == [b"\xff\xff"] * 2
     assert_right(seen, sent, scapy)
 
@@ -418,18 +427,37 @@ def test_a_request_comes_seven_cycles_after_its_frame_and_a_frame_five_after_its
         assert seen.moments["sent"][0] - seen.moments["answer"][0] == 5
 
 
+def test_times_are_counted_from_the_first_beat_of_the_request(bench, frames):
+    made = frames(19)
+    request = made.request(model=2)
+    seen = bench(tick=1.0, gaps=0.3).run([(request, False), (made.request(model=7, size=0), False)])
+    (_, arrival), answered = seen.requests[0], seen.moments["answer"][0]
+    first, second = seen.moments["begin"]
+    assert arrival == 0xFFFFFF00 + first
+    times = {frame[47]: int.from_bytes(frame[54:58], "big") for frame, _ in seen.frames}
+    answers = [kind for kind in times if kind == 2 or seen.answers[0].code]
+    assert [times[kind] for kind in answers] == [answered - first]
+    assert seen.fates == [REQUEST, "unknown_model"]
+
+
 def test_replies_and_answers_take_turns(bench, frames, scapy):
     made = frames(15)
     sent = [(each, False) for _ in range(8) for each in (made.request(model=9), made.ping(40), made.arp())]
     seen = bench(stalls=0.9, buffers=8, patience=0.0).run(sent)
     assert_right(seen, sent, scapy)
-    kinds = ["answer" if frame[12:14] == b"\x08\x00" and frame[23] == 17 else "reply" for frame, _ in seen.frames]
+    kinds = [
+        "answer" if frame[12:14] == b"\x08\x00" and frame[23] == 17 else "reply" for frame, _ in seen.frames
+    ]
     assert kinds[:12] == ["reply", "answer"] * 6 or kinds[:12] == ["answer", "reply"] * 6
 
 
 def test_nothing_is_sent_unasked(bench, frames, scapy):
     made = frames(16)
-    sent = [(made.foreign(), False) for _ in range(60)] + [(made.request(), True), (made.ping(), True), (made.arp(), True)]
+    sent = [(made.foreign(), False) for _ in range(60)] + [
+        (made.request(), True),
+        (made.ping(), True),
+        (made.arp(), True),
+    ]
     seen = bench().run(sent)
     assert_right(seen, sent, scapy)
     assert seen.frames == []
@@ -442,3 +470,57 @@ def test_icarus_sees_what_verilator_sees(bench, frames, icarus):
     outputs = icarus.run(packet_ends_design(), np.concatenate(seen.rows))
     assert len(set(seen.fates)) >= 5
     assert (outputs == np.concatenate(seen.outputs)).all()
+
+
+FAULTS = [
+    ("packet_request", "(!plain_q || free_image)", "1'b1"),
+    ("packet_request", "(!ping_q || echo_used <= EchoLimit)", "1'b1"),
+    ("packet_request", "owed_q < Replies", "1'b1"),
+    ("packet_request", "rx_keep_i[i] ? rx_data_i[8*i+:8] : 8'd0", "rx_data_i[8*i+:8]"),
+    ("packet_request", "needed[i] ? beat_q[511-8*i-:8] : 8'd0", "beat_q[511-8*i-:8]"),
+    ("packet_request", "lost_q      <= cut || too_long", "lost_q      <= cut"),
+    ("packet_request", "fragment >= fragments", "fragment > fragments"),
+    ("packet_request", "&& total_q != 16'd1500", ""),
+    ("packet_request", "(ended_q ? new_q : take)", "take"),
+    ("packet_request", "unsummed || total_sum_q == '1", "total_sum_q == '1"),
+    ("packet_request", "begun_line_q[2] ? 16'd0 : total_sum_q", "total_sum_q"),
+    ("packet_request", "push    = reply || (decided && fields_q[FieldBits-2])", "push    = reply"),
+    ("packet_request", "wrong || lost ||", "lost ||"),
+    ("packet_answer", "message_sum == '1 ? 16'hFFFF : ~message_sum", "~message_sum"),
+    ("packet_answer", "echo_check[15:0] + {15'd0, echo_check[16]}", "echo_check[15:0]"),
+    ("packet_answer", "next && !first ? word_q + 5'd1 : word_q", "next ? word_q + 5'd1 : word_q"),
+    ("packet_answer", "arp_q || total < 11'd46 ?", "arp_q ?"),
+    ("packet_answer", "keep[i] ? sample : 8'd0", "sample"),
+]
+"""Faults in the blocks that no proof is about: block, text and what replaces it."""
+
+
+def run_edges(bench, frames, scapy):
+    """Run the frames that are rare among random ones: long pings that wait, and checksums of 0 and 0xFFFF."""
+    test_pings_do_not_hold_up_requests_while_nothing_is_sent(bench, frames, scapy)
+    test_checksums_at_the_edge(bench, frames, scapy)
+    test_a_checksum_of_an_answer_that_comes_out_as_0_is_sent_as_0xffff(bench, frames, scapy)
+    test_lengths_that_contradict_the_frame_are_corrupt_though_all_checksums_are_right(bench, frames, scapy)
+    made = frames(18)
+    crowd = [(made.ping(size), False) for size in [1472] * 6 + [10] * 40]
+    assert_right(bench(stalls=0.95).run(crowd), crowd, scapy)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("block", "old", "new"), FAULTS)
+def test_a_planted_fault_is_found(verilator, frames, scapy, block, old, new):
+    sound = packet_ends_design()
+    assert dict(sound.sources)[f"{block}.sv"].count(old) == 1
+    sources = [
+        (name, text.replace(old, new) if name == f"{block}.sv" else text) for name, text in sound.sources
+    ]
+    faulty = verilator.build(replace(sound, sources=tuple(sources)), optimise="-O0")
+
+    def bench(seed=1, **options):
+        faulty.reset()
+        return Bench(faulty, random.Random(seed), **options)
+
+    with pytest.raises(AssertionError):
+        for seed, options in enumerate(MIXES):
+            run_random(bench, frames, scapy, seed, 250, **options)
+        run_edges(bench, frames, scapy)

@@ -129,7 +129,14 @@ def fate(frame: bytes, *, bad: bool = False, models: Mapping[int, int] = MODELS)
         return Fate("arp", (seen[22:28] + MAC + ethertype + answer).ljust(60, b"\0"))
     cannot = source[0] & 1 or seen[26] in (0, 127) or seen[26] >= 224 or seen[26:30] == ADDRESS
     fragment = int.from_bytes(seen[20:22], "big") & 0x3FFF
-    if to != MAC or ethertype != b"\x08\x00" or seen[14] != 0x45 or fragment or seen[30:34] != ADDRESS or cannot:
+    if (
+        to != MAC
+        or ethertype != b"\x08\x00"
+        or seen[14] != 0x45
+        or fragment
+        or seen[30:34] != ADDRESS
+        or cannot
+    ):
         return Fate("ignored")
     total = int.from_bytes(seen[16:18], "big")
     packet = seen[14 : 14 + total]
@@ -157,9 +164,7 @@ def _datagram_fate(client: bytes, datagram: bytes, models: Mapping[int, int]) ->
     magic, version, kind, datatype, code, model, deadline, number, fragment, fragments, length, spare = (
         HEADER.unpack_from(datagram)
     )
-    flaw = find_flaw(
-        magic, version, kind, datatype, code, fragment, fragments, length, spare, len(datagram)
-    )
+    flaw = find_flaw(magic, version, kind, datatype, code, fragment, fragments, length, spare, len(datagram))
     if flaw or kind != Kind.REQUEST:
         is_marked = magic == MAGIC and kind == Kind.REQUEST
         return Fate("malformed", refusal(client, model, number, Code.MALFORMED) if is_marked else b"")
@@ -183,7 +188,9 @@ def datagram_to(client: bytes, datagram: bytes) -> bytes:
 
 
 def _packet(to: bytes, address: bytes, protocol: int, content: bytes) -> bytes:
-    fixed = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(content), 0, 0x4000, 64, protocol, 0) + ADDRESS + address
+    fixed = (
+        struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(content), 0, 0x4000, 64, protocol, 0) + ADDRESS + address
+    )
     header = fixed[:10] + struct.pack(">H", 0xFFFF - ones_sum(fixed)) + fixed[12:]
     return (to + MAC + b"\x08\x00" + header + content).ljust(60, b"\0")
 
@@ -228,7 +235,7 @@ class Seen:
     """What went in, cycle by cycle, for another simulator."""
     outputs: list[Rows] = field(default_factory=list)
     moments: dict[str, list[int]] = field(default_factory=dict)
-    """Cycles: of the last beats of frames (`end`), of requests (`request`), of answers (`answer`), of frames (`sent`)."""
+    """Cycles: of the first and last beats of frames (`begin`, `end`), of requests (`request`), of answers (`answer`), of frames (`sent`)."""
 
     @property
     def counts(self) -> Counter[str]:
@@ -252,10 +259,16 @@ class Bench:
     models: Mapping[int, int] = field(default_factory=lambda: MODELS)
     now: int = 0xFFFFFF00
     """Time at the beginning: it wraps soon."""
-    is_clock_stopped: bool = False
+    tick: float = 0.5
+    """Probability that a microsecond passes in a cycle."""
 
     def run(
-        self, frames: Iterable[tuple[bytes, bool]], answer_of=None, *, limit: int = 400_000, keeps: bool = False
+        self,
+        frames: Iterable[tuple[bytes, bool]],
+        answer_of=None,
+        *,
+        limit: int = 400_000,
+        keeps: bool = False,
     ) -> Seen:
         """Send frames, each with whether its frame check is wrong, and answer the requests until nothing is left.
 
@@ -263,7 +276,7 @@ class Bench:
         """
         answer_of = answer_of or self._random_answer
         beats = [beat for frame, bad in frames for beat in _beats(frame, bad)]
-        seen = Seen(moments={name: [] for name in ("end", REQUEST, "answer", "sent")})
+        seen = Seen(moments={name: [] for name in ("begin", "end", REQUEST, "answer", "sent")})
         row = np.zeros((1, PORTS.input_columns), np.uint64)
         inputs = {port.name: slice(port.column, port.column + port.words) for port in PORTS.inputs}
         outputs = {port.name: (port.column, port.words, port.width) for port in PORTS.outputs}
@@ -279,7 +292,7 @@ class Bench:
         answer: Answer | None = None
         place, now, model, word, quiet, was_pending, offering = 0, self.now, 0, 0, 0, False, False
         frame = bytearray()
-        answer_is_new = begins = True
+        answer_is_new = begins = opens = True
         while quiet < 60:
             assert seen.cycles < limit, "the blocks stand still"
             # What the engine and the wire do in this cycle: a beat that is offered stays.
@@ -328,12 +341,16 @@ class Bench:
 
             def get_wide(name: str) -> int:
                 column, words, width = outputs[name]
-                return int.from_bytes(found[0, column : column + words].tobytes(), "little") & ((1 << width) - 1)
+                return int.from_bytes(found[0, column : column + words].tobytes(), "little") & (
+                    (1 << width) - 1
+                )
 
             # What the blocks did in it.
             active = offering
             if offering and get("rx_ready_o"):
+                seen.moments["begin"] += [seen.cycles] if opens else []
                 seen.moments["end"] += [seen.cycles] if last else []
+                opens = last
                 place, offering = place + 1, False
             seen.received += get("received_o")
             if get("image_write_o"):
@@ -379,7 +396,7 @@ class Bench:
                     seen.frames.append((bytes(frame), now))
                     frame = bytearray()
             model, word = get("model_o"), get("score_word_o")
-            now = now if self.is_clock_stopped else (now + self.chance.randrange(2)) % 2**32
+            now = (now + (self.chance.random() < self.tick)) % 2**32
             active = active or bool(get("tx_valid_o")) or bool(tasks) or answer is not None
             quiet = 0 if active or place < len(beats) else quiet + 1
             seen.cycles += 1
