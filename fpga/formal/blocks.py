@@ -143,7 +143,9 @@ PROVEN = (
         hidden={
             **{f"{name}_i": (f"{name}_q", "") for name in ("waits", "first", "last", "begins", "new", "ended")},
             "take_i": ("take", ""),
+            **{f"{name}_i": (f"{name}_q", "") for name in ("plain", "frame_plain", "claimed")},
             "line_i": ("ended_line_q", "[4:0]"),
+            "plains_i": ("plain_line_q", "[4:0]"),
             "owed_i": ("owed_q", "[4:0]"),
             "write_i": ("u_replies.write_q", "[3:0]"),
             "read_i": ("u_replies.read_q", "[3:0]"),

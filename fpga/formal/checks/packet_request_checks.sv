@@ -43,6 +43,10 @@ module packet_request_checks (
   input logic         new_i,
   input logic         ended_i,
   input logic [4:0]   line_i,
+  input logic [4:0]   plains_i,
+  input logic         plain_i,
+  input logic         frame_plain_i,
+  input logic         claimed_i,
   input logic [4:0]   owed_i,
   input logic [3:0]   write_i,
   input logic [3:0]   read_i
@@ -51,10 +55,13 @@ module packet_request_checks (
   // The frame of which a beat was taken, but not yet the last.
   logic       known_q = 1'b0;
   logic       reset_q, open_q, held_q;
-  logic [5:0] ended_q;
+  logic [5:0] ended_q, plain_q;
   logic [4:0] decided;
   logic [3:0] waiting;
+  logic [5:0] hopes;
 
+  // Frames on their way that may be requests.
+  assign hopes   = ended_q & plain_q;
   assign waiting = write_i - read_i;
   assign decided = {4'd0, open_q} + {4'd0, ended_q[0]} + {4'd0, ended_q[1]} + {4'd0, ended_q[2]}
                  + {4'd0, ended_q[3]} + {4'd0, ended_q[4]} + {4'd0, ended_q[5]};
@@ -66,9 +73,12 @@ module packet_request_checks (
     if (rst_i) begin
       open_q  <= 1'b0;
       ended_q <= '0;
+      plain_q <= '0;
     end else begin
       if (take_i) open_q <= !last_i;
       ended_q <= {ended_q[4:0], take_i && last_i};
+      if (take_i) plain_q[0] <= plain_i;
+      plain_q[5:1] <= plain_q[4:0];
     end
   end
 
@@ -82,13 +92,20 @@ module packet_request_checks (
       if (!waits_i) between: assert (begins_i == !open_q);
       ends: assert ({line_i, new_i && ended_i} == ended_q);
       // One outcome or a request for each, and at no other time.
-      if (!held_q) decides: assert (ended_q[5] == (outcome_o != '0 || asks));
-      if (!held_q) either: assert (!(outcome_o != '0 && asks));
+      decides: assert (ended_q[5] == (outcome_o != '0 || asks));
+      either: assert (!(outcome_o != '0 && asks));
       if (!ended_q[5]) quiet: assert (outcome_o == '0 && !asks);
       once: assert ((outcome_o & (outcome_o - 1'b1)) == '0);
       // Each frame that is not decided has a place in the queue of replies, and so has each reply that waits.
       owes: assert (owed_i == decided + {1'b0, waiting});
       fits: assert (owed_i <= 5'd15);
+      // The image belongs to one frame: the one that is read, one that waits for its verdict, or a request.
+      plains: assert ({plains_i, frame_plain_i} == plain_q);
+      if (open_q) same: assert (plain_i == plain_q[0]);
+      claims: assert (claimed_i == ((open_q && plain_q[0]) || hopes != '0 || held_q));
+      if (open_q && plain_q[0]) alone: assert (hopes == '0 && !held_q);
+      sole: assert ((hopes & (hopes - 1'b1)) == '0 && !(hopes != '0 && held_q));
+      if (asks) asked: assert (hopes[5]);
       if (waiting == '0) unasked: assert (!reply_valid_o);
     end
   end

@@ -297,13 +297,13 @@ def test_no_bit_may_be_wrong(bench, frames, scapy, kind):
 def test_a_frame_that_was_cut_is_corrupt_and_one_that_is_padded_is_not(bench, frames, scapy, kind):
     made = frames(4)
     frame = made.request(model=6) if kind == "request" else made.ping(95)
-    cut = [(frame[:size], False) for size in range(1, len(frame))]
+    cut = [(frame, False)] + [(frame[:size], False) for size in range(1, len(frame))]
     padded = [
         (frame.ljust(size, b"\x99"), False) for size in [len(frame) + 1, 192, 193, 1514, 1515, 1600, 2100]
     ]
     seen = bench().run(cut + padded)
     assert_right(seen, cut + padded, scapy)
-    assert seen.fates[60:] == ["corrupt"] * (len(frame) - 61) + [kind] * 4 + ["corrupt"] * 3
+    assert seen.fates[61:] == ["corrupt"] * (len(frame) - 61) + [kind] * 4 + ["corrupt"] * 3
 
 
 def test_lengths_that_contradict_the_frame_are_corrupt_though_all_checksums_are_right(bench, frames, scapy):
@@ -430,14 +430,16 @@ def test_a_request_comes_seven_cycles_after_its_frame_and_a_frame_five_after_its
 def test_times_are_counted_from_the_first_beat_of_the_request(bench, frames):
     made = frames(19)
     request = made.request(model=2)
-    seen = bench(tick=1.0, gaps=0.3).run([(request, False), (made.request(model=7, size=0), False)])
+    sent = [(request, False), (made.request(model=7, size=0), False)]
+    seen = bench(tick=1.0, gaps=0.3).run(sent, lambda request, arrival: Answer(request, arrival, scores=bytes(4)))
     (_, arrival), answered = seen.requests[0], seen.moments["answer"][0]
     first, second = seen.moments["begin"]
     assert arrival == 0xFFFFFF00 + first
     times = {frame[47]: int.from_bytes(frame[54:58], "big") for frame, _ in seen.frames}
-    answers = [kind for kind in times if kind == 2 or seen.answers[0].code]
-    assert [times[kind] for kind in answers] == [answered - first]
     assert seen.fates == [REQUEST, "unknown_model"]
+    assert times[2] == answered - first
+    # A refusal is chosen eight cycles after the frame's last beat, unless an answer is being sent.
+    assert times[3] == seen.moments["end"][1] + 8 - second
 
 
 def test_replies_and_answers_take_turns(bench, frames, scapy):
@@ -484,7 +486,7 @@ FAULTS = [
     ("packet_request", "(ended_q ? new_q : take)", "take"),
     ("packet_request", "unsummed || total_sum_q == '1", "total_sum_q == '1"),
     ("packet_request", "begun_line_q[2] ? 16'd0 : total_sum_q", "total_sum_q"),
-    ("packet_request", "push    = reply || (decided && fields_q[FieldBits-2])", "push    = reply"),
+    ("packet_request", "push    = reply || (decided && fields_q[FieldBits-1])", "push    = reply"),
     ("packet_request", "wrong || lost ||", "lost ||"),
     ("packet_answer", "message_sum == '1 ? 16'hFFFF : ~message_sum", "~message_sum"),
     ("packet_answer", "echo_check[15:0] + {15'd0, echo_check[16]}", "echo_check[15:0]"),
@@ -501,6 +503,7 @@ def run_edges(bench, frames, scapy):
     test_checksums_at_the_edge(bench, frames, scapy)
     test_a_checksum_of_an_answer_that_comes_out_as_0_is_sent_as_0xffff(bench, frames, scapy)
     test_lengths_that_contradict_the_frame_are_corrupt_though_all_checksums_are_right(bench, frames, scapy)
+    test_a_frame_that_was_cut_is_corrupt_and_one_that_is_padded_is_not(bench, frames, scapy, "request")
     made = frames(18)
     crowd = [(made.ping(size), False) for size in [1472] * 6 + [10] * 40]
     assert_right(bench(stalls=0.95).run(crowd), crowd, scapy)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import struct
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -265,7 +265,7 @@ class Bench:
     def run(
         self,
         frames: Iterable[tuple[bytes, bool]],
-        answer_of=None,
+        answer_of: Callable[[Request, int], Answer] | None = None,
         *,
         limit: int = 400_000,
         keeps: bool = False,
@@ -275,7 +275,7 @@ class Bench:
         Without `answer_of` the engine answers at random.
         """
         answer_of = answer_of or self._random_answer
-        beats = [beat for frame, bad in frames for beat in _beats(frame, bad)]
+        beats = _beats(frames)
         seen = Seen(moments={name: [] for name in ("begin", "end", REQUEST, "answer", "sent")})
         row = np.zeros((1, PORTS.input_columns), np.uint64)
         inputs = {port.name: slice(port.column, port.column + port.words) for port in PORTS.inputs}
@@ -387,7 +387,8 @@ class Bench:
                     seen.moments["sent"].append(seen.cycles)
                 keep = get("tx_keep_o")
                 size = keep.bit_length()
-                assert keep == (1 << size) - 1 and (size == 64 or get("tx_last_o"))
+                assert keep == (1 << size) - 1
+                assert size == 64 or get("tx_last_o")
                 beat = get_wide("tx_data_o").to_bytes(64, "little")
                 assert not any(beat[size:])
                 frame += beat[:size]
@@ -417,16 +418,15 @@ def _words(value: int, words: int) -> Rows:
     return np.frombuffer(value.to_bytes(8 * words, "little"), np.uint64)
 
 
-def _beats(frame: bytes, bad: bool) -> Sequence[tuple[Rows, int, bool, bool]]:
-    starts = range(0, max(len(frame), 1), 64)
-    return [
-        (
-            # Bytes that are not kept are noise.
-            np.frombuffer(frame[start : start + 64].ljust(64, b"\xa5"), np.uint64),
-            (1 << min(len(frame) - start, 64)) - 1,
-            start == starts[-1],
-            # In beats before the last the wire says nothing.
-            bad if start == starts[-1] else bool(start & 64),
-        )
-        for start in starts
-    ]
+def _beats(frames: Iterable[tuple[bytes, bool]]) -> list[tuple[Rows, int, bool, bool]]:
+    """Return data, keep, last and bad of every beat. Bytes that are not kept are still what they were before."""
+    wire, beats = bytearray(64), []
+    for frame, bad in frames:
+        for start in range(0, len(frame), 64):
+            part = frame[start : start + 64]
+            wire[: len(part)] = part
+            is_last = start + 64 >= len(frame)
+            # Before the last beat the wire for the frame check says nothing.
+            says_bad = bad if is_last else bool(start & 64)
+            beats.append((np.frombuffer(bytes(wire), np.uint64), (1 << len(part)) - 1, is_last, says_bad))
+    return beats
