@@ -185,6 +185,10 @@ MUTANTS = (
     Mutant("answer_turns", "sending_q && ready_i && last_i;", "sending_q && last_i;", "tells"),
     Mutant("answer_turns", "(sending_q && !done)", "sending_q", "offers"),
     Mutant("answer_turns", "(first_q && !ready_i)", "first_q", "firsts"),
+    Mutant("packet_request", "{4'd0, take && first_q}", "{4'd0, take}", "owes"),
+    Mutant("packet_request", ".valid_i(ended_line_q[3])", ".valid_i(new_q)", "quiet"),
+    Mutant("packet_request", "image_ready_i && !claimed_q", "image_ready_i", "alone"),
+    Mutant("packet_request", "take && first_q && plain_q", "take && first_q", "claims"),
 )
 
 
@@ -193,6 +197,8 @@ def sources(mutants: Sequence[Mutant] = MUTANTS) -> dict[str, str]:
     blocks = [mutant.proven for mutant in mutants]
     names = {place: f"{mutant.block}_mutant_{place}" for place, mutant in enumerate(mutants)}
     texts = {f"{names[place]}.sv": mutant.text(names[place]) for place, mutant in enumerate(mutants)}
+    parts = {part: (RTL / f"{part}.sv").read_text(encoding="ascii") for each in blocks for part in each.parts}
+    texts |= {f"{part}.sv": text for part, text in parts.items()}
     return {**texts, **checks_sources(each.block for each in blocks), "proof.sv": proof_text(blocks, names)}
 
 
