@@ -60,6 +60,7 @@ def _memory(**parameters: object) -> Proven:
 
 
 _LANES = {"Lanes": 4, "Width": 4}
+_FLAGS = ("waits", "first", "last", "begins", "new", "ended", "plain", "frame_plain", "claimed")
 
 PROVEN = (
     Proven("count_action", {"Width": 16, "IncrementWidth": 5, "TargetWidth": 16}),
@@ -141,9 +142,8 @@ PROVEN = (
     Proven(
         "packet_request",
         hidden={
-            **{f"{name}_i": (f"{name}_q", "") for name in ("waits", "first", "last", "begins", "new", "ended")},
             "take_i": ("take", ""),
-            **{f"{name}_i": (f"{name}_q", "") for name in ("plain", "frame_plain", "claimed")},
+            **{f"{name}_i": (f"{name}_q", "") for name in _FLAGS},
             "line_i": ("ended_line_q", "[4:0]"),
             "plains_i": ("plain_line_q", "[4:0]"),
             "owed_i": ("owed_q", "[4:0]"),
@@ -151,9 +151,14 @@ PROVEN = (
             "read_i": ("u_replies.read_q", "[3:0]"),
         },
         parts=(
-            "packet_class", "frame_extent", "ones_complement_sum", "word_memory", "delay_line", "packet_verdict",
+            "packet_class",
+            "frame_extent",
+            "ones_complement_sum",
+            "word_memory",
+            "delay_line",
+            "packet_verdict",
             "beat_queue",
-        ),  # fmt: skip
+        ),
     ),
 )
 """Every block that has checks. Data blocks have 4 lanes of 4 bits, to keep the proofs small."""

@@ -223,7 +223,7 @@ def without_time(frame):
 
 
 def assert_checksums(frame, scapy):
-    """What scapy computes is what the frame has."""
+    """Check that the frame has the checksums that scapy computes."""
     parsed = scapy.Ether(frame)
     if scapy.IP not in parsed:
         assert parsed[scapy.ARP].op == 2
@@ -350,7 +350,7 @@ def test_small_frames_are_received_one_a_cycle(bench, frames, scapy):
 
 def test_pings_of_every_length_come_back(bench, frames, scapy):
     made = frames(9)
-    sizes = [*range(0, 90), 1471, 1472, 1472, 1472, 1470]
+    sizes = [*range(90), 1471, 1472, 1472, 1472, 1470]
     sent = [(made.ping(size), False) for size in sizes]
     seen = bench(stalls=0.2).run(sent)
     assert_right(seen, sent, scapy)
@@ -431,7 +431,9 @@ def test_times_are_counted_from_the_first_beat_of_the_request(bench, frames):
     made = frames(19)
     request = made.request(model=2)
     sent = [(request, False), (made.request(model=7, size=0), False)]
-    seen = bench(tick=1.0, gaps=0.3).run(sent, lambda request, arrival: Answer(request, arrival, scores=bytes(4)))
+    seen = bench(tick=1.0, gaps=0.3).run(
+        sent, lambda request, arrival: Answer(request, arrival, scores=bytes(4))
+    )
     (_, arrival), answered = seen.requests[0], seen.moments["answer"][0]
     first, second = seen.moments["begin"]
     assert arrival == 0xFFFFFF00 + first

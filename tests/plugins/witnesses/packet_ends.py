@@ -235,7 +235,7 @@ class Seen:
     """What went in, cycle by cycle, for another simulator."""
     outputs: list[Rows] = field(default_factory=list)
     moments: dict[str, list[int]] = field(default_factory=dict)
-    """Cycles: of the first and last beats of frames (`begin`, `end`), of requests (`request`), of answers (`answer`), of frames (`sent`)."""
+    """Cycles: of beats (`begin`, `end`), requests (`request`), answers (`answer`) and frames sent (`sent`)."""
 
     @property
     def counts(self) -> Counter[str]:
@@ -293,6 +293,16 @@ class Bench:
         place, now, model, word, quiet, was_pending, offering = 0, self.now, 0, 0, 0, False, False
         frame = bytearray()
         answer_is_new = begins = opens = True
+        found = np.zeros((1, PORTS.output_columns), np.uint64)
+
+        def get(name: str) -> int:
+            return int(found[0, outputs[name][0]])
+
+        def get_wide(name: str) -> int:
+            column, words, width = outputs[name]
+            whole = int.from_bytes(found[0, column : column + words].tobytes(), "little")
+            return whole & ((1 << width) - 1)
+
         while quiet < 60:
             assert seen.cycles < limit, "the blocks stand still"
             # What the engine and the wire do in this cycle: a beat that is offered stays.
@@ -334,16 +344,6 @@ class Bench:
             if keeps:
                 seen.rows.append(row.copy())
                 seen.outputs.append(found)
-            numbers = found[0].tolist()
-
-            def get(name: str) -> int:
-                return numbers[outputs[name][0]]
-
-            def get_wide(name: str) -> int:
-                column, words, width = outputs[name]
-                return int.from_bytes(found[0, column : column + words].tobytes(), "little") & (
-                    (1 << width) - 1
-                )
 
             # What the blocks did in it.
             active = offering
