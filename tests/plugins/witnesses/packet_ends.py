@@ -339,7 +339,9 @@ class Bench:
                 if answer_is_new:
                     seen.moments["answer"].append(seen.cycles)
                     answer_is_new = False
-                put("score_data_i", int.from_bytes(answer.scores[64 * word : 64 * word + 64], "little"))
+                # Behind the scores there may be anything.
+                scores = answer.scores[64 * word : 64 * word + 64].ljust(64, b"\x5a")
+                put("score_data_i", int.from_bytes(scores, "little"))
             found = self.simulator.run(row)
             if keeps:
                 seen.rows.append(row.copy())
