@@ -259,6 +259,12 @@ MIXES = [
 ]
 
 
+def test_both_blocks_are_clean(lint, yosys_accepts):
+    design = packet_ends_design()
+    assert lint.lint(design) == ()
+    assert yosys_accepts(design) == ()
+
+
 def test_every_frame_has_one_outcome_or_becomes_a_request(bench, frames, scapy):
     counts = Counter()
     for seed, options in enumerate(MIXES):
