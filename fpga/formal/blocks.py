@@ -79,6 +79,7 @@ def _reader(**parameters: object) -> Proven:
 
 
 _LANES = {"Lanes": 4, "Width": 4}
+_FLAGS = ("waits", "first", "last", "begins", "new", "ended", "plain", "frame_plain", "claimed")
 
 PROVEN = (
     Proven("count_action", {"Width": 16, "IncrementWidth": 5, "TargetWidth": 16}),
@@ -162,6 +163,18 @@ PROVEN = (
     _steps(Bits=4, Mantissa=7, Exponent=4),
     _steps(Bits=2, Mantissa=4, Exponent=3),
     _reader(Depth=64, PlaceWidth=6),
+    Proven(
+        "packet_request",
+        hidden={
+            "take_i": ("take", ""),
+            **{f"{name}_i": (f"{name}_q", "") for name in _FLAGS},
+            "line_i": ("ended_line_q", "[4:0]"),
+            "plains_i": ("plain_line_q", "[4:0]"),
+            "owed_i": ("owed_q", "[4:0]"),
+            "write_i": ("u_replies.write_q", "[3:0]"),
+            "read_i": ("u_replies.read_q", "[3:0]"),
+        },
+    ),
 )
 """Every block that has checks. Data blocks have 4 lanes of 4 bits, and floats few, to keep the proofs small."""
 

@@ -46,7 +46,7 @@ module packet_request (
   localparam int EchoBits = 6;
   localparam logic [4:0] FrameBeats = 5'd24;
   localparam logic [EchoBits-1:0] EchoLimit = 6'd38;
-  localparam int FieldBits = EchoBits + 258;
+  localparam int FieldBits = EchoBits + 257;
   localparam logic [15:0] HeaderBytes = 16'd60;  // of IPv4, UDP and the inference packet
   localparam logic [63:0] PlainRequest = {"LBIP", 32'h01_01_01_00};
 
@@ -135,7 +135,7 @@ module packet_request (
 
   // ---- The frame as far as it is read: the beat in wire order, and the fields of its headers
   logic         new_q, begun_q, ended_q, frame_arp_q, frame_ping_q, frame_datagram_q, frame_plain_q, frame_bad_q;
-  logic         wrong_q, lost_q, unsummed_q, marked_q, sound_q, malformed_q, float_q, parts_q;
+  logic         wrong_q, lost_q, unsummed_q, marked_q, sound_q, malformed_q, parts_q;
   logic [4:0]   place_q;
   logic [511:0] packet, packet_q;
   logic [95:0]  client_q;
@@ -161,7 +161,7 @@ module packet_request (
     if (rst_i) begin
       {begun_q, ended_q, some_q, lost_q, frame_bad_q} <= '0;
       {frame_arp_q, frame_ping_q, frame_datagram_q, frame_plain_q} <= '0;
-      {wrong_q, unsummed_q, marked_q, sound_q, malformed_q, float_q, parts_q} <= '0;
+      {wrong_q, unsummed_q, marked_q, sound_q, malformed_q, parts_q} <= '0;
       {client_q, model_q, deadline_q, frame_arrival_q, number_q, length_q, total_q} <= '0;
       place_q  <= '0;
       packet_q <= '0;
@@ -185,7 +185,6 @@ module packet_request (
         marked_q        <= beat_q[175-:32] == "LBIP" && beat_q[135-:8] == 8'd1 && total >= HeaderBytes;
         sound_q         <= beat_q[143-:8] == 8'd1 && (beat_q[127-:8] == 8'd1 || beat_q[127-:8] == 8'd2)
                         && beat_q[119-:8] == '0;
-        float_q         <= beat_q[127-:8] == 8'd2;
         model_q         <= beat_q[111-:32];
         deadline_q      <= beat_q[79-:32];
         number_q        <= {beat_q[47-:48], 16'd0};
@@ -232,7 +231,7 @@ module packet_request (
   logic [16:0]  total_sum;
   logic         heading_good_q;
   logic [2:0]   new_line_q, begun_line_q;
-  logic [4:0]   ended_line_q;
+  logic [4:0]   ended_line_q, plain_line_q;
 
   for (genvar i = 0; i < 32; i++) begin : gen_words
     assign words[16*i+:16] = {packet_q[16*i+:8], packet_q[16*i+8+:8]};
@@ -269,18 +268,20 @@ module packet_request (
 
   assign total_sum = {1'b0, begun_line_q[2] ? 16'd0 : total_sum_q} + {1'b0, sum};
 
-  // Bit n: a beat, the first beat or the end of a frame n + 1 cycles ago.
+  // Bit n, n + 1 cycles ago: a beat, a first beat, the end of a frame, and of a frame that looked like a request.
   always_ff @(posedge clk_i) begin
     if (rst_i) begin
       new_line_q     <= '0;
       begun_line_q   <= '0;
       ended_line_q   <= '0;
+      plain_line_q   <= '0;
       total_sum_q    <= '0;
       heading_good_q <= 1'b0;
     end else begin
       new_line_q   <= {new_line_q[1:0], new_q};
       begun_line_q <= {begun_line_q[1:0], begun_q};
       ended_line_q <= {ended_line_q[3:0], new_q && ended_q};
+      plain_line_q <= {plain_line_q[3:0], frame_plain_q};
       if (new_line_q[2]) begin
         total_sum_q <= total_sum[15:0] + {15'd0, total_sum[16]};
         if (begun_line_q[2]) heading_good_q <= heading_sum == '1;
@@ -329,7 +330,7 @@ module packet_request (
   logic [FieldBits-1:0] fields, fields_q;
   logic [255:0]         request_q;
   logic [16:0]          table_entry;
-  logic                 wrong, lost, unsummed, marked, malformed, special, arp_frame, ping_frame, datagram_frame, bad;
+  logic                 wrong, lost, unsummed, marked, malformed, parts, arp_frame, ping_frame, datagram_frame, bad;
   logic [15:0]          image_length;
   logic                 corrupt, reply;
   logic [7:0]           code;
@@ -340,7 +341,7 @@ module packet_request (
   ) u_fields (
     .clk_i,
     .word_i({
-      frame_plain_q, frame_ping_q, echo_end, frame_arrival_q, number_q, model_q, client_q, deadline_q
+      frame_ping_q, echo_end, frame_arrival_q, number_q, model_q, client_q, deadline_q
     }),
     .word_o(fields)
   );
@@ -351,11 +352,11 @@ module packet_request (
   ) u_flags (
     .clk_i,
     .word_i({
-      wrong_q, lost_q, unsummed_q, marked_q, malformed_q, float_q || parts_q,
+      wrong_q, lost_q, unsummed_q, marked_q, malformed_q, parts_q,
       frame_arp_q, frame_ping_q, frame_datagram_q, frame_bad_q, length_q
     }),
     .word_o({
-      wrong, lost, unsummed, marked, malformed, special,
+      wrong, lost, unsummed, marked, malformed, parts,
       arp_frame, ping_frame, datagram_frame, bad, image_length
     })
   );
@@ -383,7 +384,7 @@ module packet_request (
     .malformed_i(malformed),
     .marked_i(marked),
     .known_i(table_entry[16]),
-    .suits_i(!special && image_length == table_entry[15:0]),
+    .suits_i(plain_line_q[3] && !parts && image_length == table_entry[15:0]),
     .outcome_o,
     .reply_o(reply),
     .code_o(code),
@@ -414,7 +415,7 @@ module packet_request (
 
   assign decided = |outcome_o;
   assign settled = ended_line_q[4] && !push;
-  assign push    = reply || (decided && fields_q[FieldBits-2]);
+  assign push    = reply || (decided && fields_q[FieldBits-1]);
 
   assign kind = outcome_o[2] ? 2'd1 : outcome_o[3] ? 2'd2 : {2{reply}};
 
@@ -427,7 +428,7 @@ module packet_request (
     .rst_i,
     .clear_i(1'b0),
     .push_i(push),
-    .word_i({fields_q[FieldBits-3:32], code, kind}),
+    .word_i({fields_q[FieldBits-2:32], code, kind}),
     .pop_i(pop),
     .valid_o(waiting),
     .word_o({reply_end, reply_o})
@@ -454,7 +455,7 @@ module packet_request (
   always_ff @(posedge clk_i) begin
     if (rst_i) claimed_q <= 1'b0;
     else if (take && first_q && plain_q) claimed_q <= 1'b1;
-    else if ((request_valid_o && request_ready_i) || (decided && fields_q[FieldBits-1])) claimed_q <= 1'b0;
+    else if ((request_valid_o && request_ready_i) || (decided && plain_line_q[4])) claimed_q <= 1'b0;
   end
 
 endmodule

@@ -213,6 +213,10 @@ MUTANTS = (
     Mutant("burst_reader", "else if (flush_i) flushing_q", "else if (1'b0) flushing_q", "flushes"),
     Mutant("burst_reader", "if (rst_i) flushing_q <= 1'b0;\n    else if", "if", "resets"),
     Mutant("burst_reader", "m_axi_rready_o  = 1'b1", "m_axi_rready_o  = !flush_i", "takes_beats"),
+    Mutant("packet_request", "{4'd0, take && first_q}", "{4'd0, take}", "owes"),
+    Mutant("packet_request", ".valid_i(ended_line_q[3])", ".valid_i(new_q)", "quiet"),
+    Mutant("packet_request", "image_ready_i && !claimed_q", "image_ready_i", "alone"),
+    Mutant("packet_request", "take && first_q && plain_q", "take && first_q", "claims"),
 )
 
 

@@ -10,13 +10,11 @@ import struct
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
-import fpga
 from fpga.count_action.ports import Port, Ports, Rows
-from fpga.hdl.design import Design
+from fpga.hdl.design import Design, design_of_block
 from lightning.serving.packets.codec import HEADER, MAGIC, Code, Kind, find_flaw
 
 MAC, ADDRESS, PORT = bytes.fromhex("02a1b2c3d4e5"), bytes([10, 1, 2, 3]), 9000
@@ -26,10 +24,6 @@ OUTCOMES = ("ignored", "corrupt", "arp", "ping", "malformed", "unknown_model", "
 REQUEST = "request"
 LARGEST = 1514
 
-_BLOCKS = (
-    "ones_complement_sum", "frame_extent", "delay_line", "word_memory", "beat_queue", "count_action_buffer",
-    "packet_class", "packet_verdict", "answer_turns", "packet_request", "packet_answer",
-)  # fmt: skip
 _INPUTS = {
     "mac_i": 48, "address_i": 32, "port_i": 16, "now_us_i": 32, "rx_valid_i": 1, "rx_data_i": 512, "rx_keep_i": 64,
     "rx_last_i": 1, "rx_bad_i": 1, "known_i": 1, "inputs_i": 16, "image_ready_i": 1, "request_ready_i": 1,
@@ -66,15 +60,13 @@ def _top() -> str:
     answer = ", ".join(f".{name}_{'o' if name in given else 'i'}({name})" for name in _BETWEEN)
     return (
         f"module packet_ends (\n{ports}\n);\n{wires}"
-        f"  packet_request u_request (.*, {request});\n  packet_answer u_answer (.*, {answer});\nendmodule\n"
+        f"  packet_request u_request (\n.*, {request});\n  packet_answer u_answer (\n.*, {answer});\nendmodule\n"
     )
 
 
 def packet_ends_design() -> Design:
     """Return both blocks as one design: the replies of the first go to the second."""
-    folder = Path(fpga.__file__).parent / "rtl"
-    sources = [(f"{name}.sv", (folder / f"{name}.sv").read_text(encoding="ascii")) for name in _BLOCKS]
-    return Design("packet_ends", (*sources, ("packet_ends.sv", _top())), PORTS)
+    return design_of_block("packet_ends", PORTS, {"packet_ends": _top()})
 
 
 def ones_sum(message: bytes) -> int:
