@@ -42,8 +42,8 @@ def test_old_texts_mean_what_they_did(name):
 def test_the_library_is_what_the_page_lists():
     assert NAMES == [
         "argmax", "averager", "cross_cycle_accumulator", "dag_loader", "header_parser", "latency_counter",
-        "layer_counter", "layer_sequencer", "max_pool", "mean_pool", "packet_assembler", "packet_outcomes", "photonic_dot",
-        "photonic_mac_control", "preamble_control", "preamble_finder", "relu", "round_robin_arbiter",
+        "layer_counter", "layer_sequencer", "max_pool", "mean_pool", "packet_assembler", "packet_outcomes",
+        "photonic_dot", "photonic_mac_control", "preamble_control", "preamble_finder", "relu", "round_robin_arbiter",
         "sign_aware_adder", "smartnic_control", "sparsity_gate", "streamed_sequencer", "synchronous_data_streamer",
         "token_bucket",
     ]  # fmt: skip

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from libraries import skip_without
 from witnesses.packet_ends import (
-    ADDRESS,
-    MAC,
     OUTCOMES,
     REQUEST,
     Answer,
@@ -25,9 +23,6 @@ from witnesses.packet_ends import (
 from lightning.serving.packets.codec import decode_answer, parse
 
 pytestmark = pytest.mark.hdl
-
-HOST, HOST_ADDRESS = "02:00:00:00:00:07", "10.1.2.9"
-OURS, OUR_ADDRESS = MAC.hex(":"), ".".join(map(str, ADDRESS))
 
 
 @pytest.fixture(scope="module")
