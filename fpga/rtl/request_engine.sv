@@ -81,7 +81,8 @@ module request_engine #(
   output logic         partial_valid_o,
   output logic         result_valid_o,
   output logic [199:0] counts_o,
-  output logic [183:0] targets_o
+  output logic [183:0] targets_o,
+  output logic [10:0]  fires_o
 );
 
   localparam logic [7:0] Answered = 8'd0;
@@ -371,7 +372,8 @@ module request_engine #(
     .partial_valid_o,
     .result_valid_o,
     .counts_o,
-    .targets_o
+    .targets_o,
+    .fires_o
   );
 
   score_buffers u_scores (

@@ -64,7 +64,8 @@ module smartnic #(
   output logic         partial_valid_o,
   output logic         result_valid_o,
   output logic [199:0] inference_counts_o,
-  output logic [183:0] inference_targets_o
+  output logic [183:0] inference_targets_o,
+  output logic [10:0]  inference_fires_o
 );
 
   localparam logic [6:0] Quiet = 7'd64;
@@ -219,7 +220,8 @@ module smartnic #(
     .partial_valid_o,
     .result_valid_o,
     .counts_o(inference_counts_o),
-    .targets_o(inference_targets_o)
+    .targets_o(inference_targets_o),
+    .fires_o(inference_fires_o)
   );
 
   // ---- From answers to frames

@@ -215,7 +215,8 @@ module smartnic_axi (
     .partial_valid_o(),
     .result_valid_o(),
     .inference_counts_o(),
-    .inference_targets_o()
+    .inference_targets_o(),
+    .inference_fires_o()
     // verilator lint_on PINCONNECTEMPTY
   );
 

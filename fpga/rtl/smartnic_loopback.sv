@@ -55,7 +55,8 @@ module smartnic_loopback (
   output logic         partial_valid_o,
   output logic         result_valid_o,
   output logic [199:0] inference_counts_o,
-  output logic [183:0] inference_targets_o
+  output logic [183:0] inference_targets_o,
+  output logic [10:0]  inference_fires_o
 );
 
   logic [255:0] dac_activation, dac_weight, adc, rdata;
@@ -123,7 +124,8 @@ module smartnic_loopback (
     .partial_valid_o,
     .result_valid_o,
     .inference_counts_o,
-    .inference_targets_o
+    .inference_targets_o,
+    .inference_fires_o
   );
 
   axi_memory_model u_memory (

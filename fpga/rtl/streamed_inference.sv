@@ -49,7 +49,8 @@ module streamed_inference #(
   output logic         partial_valid_o,
   output logic         result_valid_o,
   output logic [199:0] counts_o,
-  output logic [183:0] targets_o
+  output logic [183:0] targets_o,
+  output logic [10:0]  fires_o
 );
 
   localparam int Lanes = 16;
@@ -102,8 +103,8 @@ module streamed_inference #(
     .partial_ready_o(),
     .sequencer_row_done_o(),
     .latency_running_o(),
-    .fire_o(),
     // verilator lint_on PINCONNECTEMPTY
+    .fire_o(fires_o),
     .sequencer_heading_o(heading_o),
     .sequencer_sending_o(sending_o),
     .sequencer_layer_done_o(layer_done),

@@ -40,7 +40,7 @@ struct Nic {
   uint64_t keep = 0;
   bool last = false;
   uint32_t *trace = nullptr;
-  uint32_t *counts = nullptr;         // of the count-action modules, and their targets
+  uint32_t *counts = nullptr;         // of the count-action modules, their targets, and which fire
 };
 
 uint32_t draw(Nic *nic) {
@@ -139,7 +139,8 @@ void step(Nic *nic) {
     *nic->trace++ = signals(top);
     std::memcpy(nic->counts, &top->inference_counts_o[0], 4 * kCountWords);
     std::memcpy(nic->counts + kCountWords, &top->inference_targets_o[0], 4 * kTargetWords);
-    nic->counts += kCountWords + kTargetWords;
+    nic->counts[kCountWords + kTargetWords] = top->inference_fires_o;
+    nic->counts += kCountWords + kTargetWords + 1;
   }
   top->clk_i = 1;
   top->eval();

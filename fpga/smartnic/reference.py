@@ -14,11 +14,13 @@ Integers = NDArray[np.int32]
 def scores(model: NicModel, image: ArrayLike) -> tuple[Floats, int]:
     """Return the scores (outputs,) of an image, `inputs` bytes, and its class: the first of the largest scores.
 
+    A single score is a logit: its class is 1 if it is above 0, else 0.
+
     Raise ValueError for an image of another size or type.
     """
     results = layer_results(model, image)[-1]
     found = float_product(results, model.layers[-1])
-    return found, int(found.argmax())
+    return found, int(found.argmax() if found.size > 1 else found[0] > 0)
 
 
 def layer_results(model: NicModel, image: ArrayLike) -> tuple[Integers, ...]:

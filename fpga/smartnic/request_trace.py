@@ -47,11 +47,7 @@ class RequestTrace:
 
     def fires(self) -> Mapping[str, int]:
         """Return how often each count reached its target."""
-        targets = self.targets()
-        return {
-            name: int(((count[:-1] == targets[name][:-1] - 1) & (count[1:] == 0)).sum())
-            for name, count in self.trace.counts.items()
-        }
+        return {name: int(fires.sum()) for name, fires in self.trace.fires.items()}
 
 
 def trace_request(nic: SmartNic, frame: bytes) -> RequestTrace:
@@ -82,6 +78,7 @@ def _join(parts: list[Trace]) -> Trace:
         np.concatenate([each.layer for each in parts]),
         join([each.counts for each in parts]),  # type: ignore[arg-type]
         join([each.targets for each in parts]),  # type: ignore[arg-type]
+        join([each.fires for each in parts]),  # type: ignore[arg-type]
     )
 
 
@@ -91,4 +88,5 @@ def _cut(trace: Trace, part: slice) -> Trace:
         trace.layer[part],
         {name: values[part] for name, values in trace.counts.items()},
         {name: values[part] for name, values in trace.targets.items()},
+        {name: values[part] for name, values in trace.fires.items()},
     )

@@ -145,6 +145,8 @@ class Trace:
     """By module and accumulating count of `smartnic_control`, such as `sequencer.row`."""
     targets: Mapping[str, NDArray[np.int64]]
     """The target of each count that the next commit sets."""
+    fires: Mapping[str, NDArray[np.bool_]]
+    """Whether each count reaches its target."""
 
 
 class SmartNic:
@@ -248,7 +250,7 @@ class SmartNic:
     def trace(self, cycles: int) -> Trace:
         """Run for so many cycles, and return the signals, counts and targets of each, before its clock edge."""
         words = np.zeros(cycles, np.uint32)
-        counts = np.zeros((cycles, _COUNT_WORDS + _TARGET_WORDS), np.uint32)
+        counts = np.zeros((cycles, _COUNT_WORDS + _TARGET_WORDS + 1), np.uint32)
         self._functions.nic_run(self._alive(), cycles, words.ctypes.data, counts.ctypes.data)
         self._check()
         signals = {name: (words >> place & 1).astype(np.bool_) for place, name in enumerate(SIGNALS)}
@@ -258,12 +260,14 @@ class SmartNic:
         targets = _split_bits(
             bits[:, 32 * _COUNT_WORDS :], ((f"{m.name}.{t.name}", t.width) for m, t in datapath.targets())
         )
+        fires = _split_bits(bits[:, 32 * (_COUNT_WORDS + _TARGET_WORDS) :], ((name, 1) for name in values))
         shown = {f"{m.name}.{c.name}": f"{m.name}.{c.target}" for m, c in datapath.counts() if c.accumulates}
         return Trace(
             signals,
             (words >> 16).astype(np.uint8),
             {name: values[name] for name in shown},
             {name: targets[target] for name, target in shown.items()},
+            {name: fires[name].astype(np.bool_) for name in shown},
         )
 
     def receive(self) -> list[tuple[int, bytes]]:

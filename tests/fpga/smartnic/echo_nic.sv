@@ -55,7 +55,8 @@ module echo_nic (
   output logic         result_valid_o,
   output logic [3:0]   layer_o,
   output logic [199:0] inference_counts_o,
-  output logic [183:0] inference_targets_o
+  output logic [183:0] inference_targets_o,
+  output logic [10:0]  inference_fires_o
 );
 
   logic [31:0]  counters_q[16];
@@ -117,6 +118,6 @@ module echo_nic (
   assign busy_o = tx_valid_o || !first_q;
   assign working_o = busy_o;
   assign {start_o, heading_o, sending_o, open_o, partial_valid_o, result_valid_o, layer_o} = {5'd0, tx_valid_o, 4'd5};
-  assign {inference_counts_o, inference_targets_o} = '0;
+  assign {inference_counts_o, inference_targets_o, inference_fires_o} = '0;
 
 endmodule

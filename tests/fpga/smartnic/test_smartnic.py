@@ -32,9 +32,10 @@ def make_nic():
         pytest.skip(reason)
     from fpga.smartnic.simulator import Settings, SmartNic
 
-    def make(**settings):
+    def make(design=None, **settings):
         address = ".".join(map(str, ADDRESS))
-        return SmartNic(Settings(mac=MAC.hex(":"), address=address, port=PORT, **settings), optimise="-O2")
+        settings = Settings(mac=MAC.hex(":"), address=address, port=PORT, **settings)
+        return SmartNic(settings, design=design, optimise="-O2" if design is None else "-O1")
 
     return make
 
@@ -323,3 +324,111 @@ def test_lenet_and_a_chain_with_biases_answer_like_the_integer_model(make_nic, f
     first = images[: min(count, 20)]
     expected = layer_results(network, first)[-1]
     assert [scores(model, image)[0].tolist() for image in first] == expected.tolist()
+
+
+def test_a_trace_has_every_count_and_target_of_a_request(make_nic, frames):
+    from fpga.smartnic.frames import payload_of
+    from fpga.smartnic.request_trace import trace_request
+
+    program = small_program()
+    nic = make_nic()
+    nic.load(program)
+    request = trace_request(nic, frames(program).request(0))
+    assert decode_answer(parse(payload_of(request.answer)).payload).scores.shape == (10,)
+    assert request.trace.signals["rx_valid"][0]
+    assert request.trace.signals["tx_last"][-1]
+    assert len(request.starts) == 2
+    # 40-16-10 takes 3 words for each of 16 outputs, then 1 for each of 10.
+    assert request.fires() == {
+        "sequencer.head": 2, "sequencer.row": 26, "sequencer.send": 2, "sequencer.results": 2,
+        "accumulator.beats": 26, "layers.layer": 1, "latency.cycles": 0,
+    }  # fmt: skip
+    last = {name: int(target[-1]) for name, target in request.targets().items()}
+    assert (last["sequencer.row"], last["sequencer.send"], last["sequencer.results"]) == (1, 10, 10)
+    assert all(not target[: request.starts[0]].any() for target in request.targets().values())
+
+
+FAULTS = [
+    # block, what stands there, what is planted
+    ("request_engine", "if (ends) begin\n      running_q ", "if (running_q && finished) begin\n      running_q "),
+    ("request_engine", "begin_q         <= !run_q;\n      end\n    end", "end\n    end"),
+    ("request_engine", ".write_bank_i(receive_q)", ".write_bank_i(!receive_q)"),
+    ("request_engine", ".read_bank_i(run_q)", ".read_bank_i(begin_q)"),
+    ("request_engine", ".rst_i(rst_i || fails)", ".rst_i(rst_i)"),
+    ("request_engine", "begin_late = begin_deadline != '0 && now", "begin_late = now"),
+    ("request_engine", "else end_code = is_late ? Late : Answered", "else end_code = Answered"),
+    ("request_engine", "model[77:72] + {2'd0, layer_o}", "{2'd0, layer_o}"),
+    ("request_engine", "!answer_full_q[write_q] && !is_restarting", "!is_restarting"),
+    ("streamed_inference", "take && counts_o[47:32] == '0", "take"),
+    ("streamed_inference", "wrap_i ? {{8{result[15]}}, result[15:0]}", "wrap_i ? {8'd0, result[15:0]}"),
+    ("streamed_inference", "rectified && product[31] ? '0", "1'b0 ? '0"),
+    ("streamed_inference", "published_i ? highest : 5'd7", "highest"),
+    ("streamed_inference", ".beat_i(take_q[Reading])", ".beat_i(1'b1)"),
+    ("score_buffers", "score_i[31] ? score_i ^ 32'h7FFF_FFFF", "1'b0 ? score_i"),
+    ("score_buffers", "{15'd0, folded[16]}", "16'd0"),
+    ("score_buffers", "!best_rank[31] && best_rank != '0", "!best_rank[31]"),
+    ("image_buffers", "read_row_i[1:0]", "read_row_i[2:1]"),
+    ("loss_compensator", "product_q[14:7] : 8'd255", "product_q[14:7] : product_q[14:7]"),
+    ("modulator_delay", "shift_i", "delay_i"),
+]  # fmt: skip
+
+
+def finds_a_fault(make_nic, frames, design):
+    """Return whether a NIC of this design does something wrong with packets, aborts, lateness or weak light."""
+    from fpga.photonic_mac import Optics
+    from fpga.smartnic.program import NicLayer, NicModel, NicProgram
+    from fpga.smartnic.simulator import SmartNicError
+
+    wide = np.full((1, 1024), 255)
+    models = (
+        *small_program().models,
+        chain("single", 7, 20, 1), chain("rectified", 8, 30, 12, 6), chain("perfect", 9, 17, 9, 3, published=True, perfect=True),
+        NicModel("wraps", (NicLayer(wide, [0], [1]), NicLayer([[255], [-255]], [0, 0], [1, 1])), True, True),
+    )  # fmt: skip
+    end = models[3].layers[-1]
+    rectified = NicLayer(end.weights, end.bias, end.scale, end.step, True)
+    program = NicProgram((*models[:3], NicModel("rectified", (models[3].layers[0], rectified)), *models[4:]))
+    try:
+        nic = make_nic(design=design, apart=0x25, cycles_per_us=50, memory_latency=3, memory_refresh_every=37,
+                       memory_refresh_cycles=9, optics=Optics(gain=200), loss_factor=164)  # fmt: skip
+        nic.set_input("optics_gain", 256)
+        nic.set_input("loss_factor", 128)
+        nic.load(program)
+        chance, made = random.Random(5), frames(program)
+        sent = send_traffic(
+            nic, made, 250, chance, [made.request, lambda: made.request(deadline=chance.randrange(12))]
+        )
+        for _ in range(60):
+            nic.run(chance.randrange(1, 900))
+            nic.abort()
+        assert nic.run_until_idle(3_000_000)
+        _, codes = check(nic, program, sent)
+        assert {Code.LATE, Code.FAILED} == set(codes)
+        # All light, of which more comes back than was sent.
+        nic = make_nic(design=design, optics=Optics(gain=256), loss_factor=256)
+        full = NicModel("full", (NicLayer(np.full((2, 16), 255), [0, 0], [1, 1]),), True)
+        nic.load(NicProgram((full,)))
+        nic.send(frames(NicProgram((full,))).request(0, payload=bytes([200] * 16)))
+        assert nic.run_until_idle(100_000)
+        answer = decode_answer(parse_answer(nic.receive()[0][1]).payload)
+        assert answer.scores.tolist() == [16 * 255] * 2
+    except (AssertionError, SmartNicError, IndexError):
+        return True
+    return False
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("block", "sound", "fault"), [pytest.param("", "", "", id="sound"), *FAULTS])
+def test_a_planted_fault_is_found(make_nic, frames, block, sound, fault):
+    from fpga.count_action.ports import Ports
+    from fpga.hdl.design import design_of_block
+
+    given = {}
+    if block:
+        text = dict(design_of_block(block, Ports((), ())).sources)[f"{block}.sv"]
+        assert text.count(sound) >= 1
+        place = text.rindex(sound)  # the declaration of a port comes before its use
+        given[block] = text[:place] + fault + text[place + len(sound) :]
+    design = design_of_block("smartnic_loopback", Ports((), ()), given)
+    assert finds_a_fault(make_nic, frames, design) == bool(block)
