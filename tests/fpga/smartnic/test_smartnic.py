@@ -35,7 +35,8 @@ def make_nic():
     def make(design=None, **settings):
         address = ".".join(map(str, ADDRESS))
         settings = Settings(mac=MAC.hex(":"), address=address, port=PORT, **settings)
-        return SmartNic(settings, design=design, optimise="-O2" if design is None else "-O1")
+        # One build of the sound design serves `lightning serve` and `lightning trace`, too.
+        return SmartNic(settings, design=design, optimise="-O3" if design is None else "-O1")
 
     return make
 
