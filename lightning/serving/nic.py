@@ -146,7 +146,7 @@ def _parse_mac(text: str) -> str:
 
 def _parse_number(key: str, text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise AddressError(f"{key} {text!r} is not a whole number", hint=f"Write for example {key}=1")
+        raise AddressError(f"{key} {text!r} is not an integer", hint=f"Write for example {key}=1")
     return _check_range(key, int(text))
 
 

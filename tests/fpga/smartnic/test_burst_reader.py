@@ -131,7 +131,7 @@ def stimulus(case, cycles, seed):
 
 @dataclass
 class Observer:
-    """What the reader should do, from what it was told and from what the bus did; `seen` counts events."""
+    """A model of the reader, fed with its jobs and with the events of the bus; `seen` counts events."""
 
     depth: int = DEPTH
     seen: Counter = field(default_factory=Counter)

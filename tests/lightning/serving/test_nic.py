@@ -76,7 +76,7 @@ def test_defaults_of_an_address():
         (f"{NIC}&address=10.77.0.3/24", AddressError, "address is given twice"),
         (f"{NIC}&mac=02:00:00:00:00", AddressError, "is not a MAC address"),
         (f"{NIC}&mac=ff:ff:ff:ff:ff:ff", AddressError, "is not the MAC address of one device"),
-        (f"{NIC}&port=http", AddressError, "port 'http' is not a whole number"),
+        (f"{NIC}&port=http", AddressError, "port 'http' is not an integer"),
         (f"{NIC}&port=0", OutOfRange, "port 0 is out of range"),
         (f"{NIC}&delay=16", OutOfRange, "delay 16 is out of range"),
         (f"{NIC}&noise=2", OutOfRange, "noise 2 is out of range"),

@@ -95,7 +95,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Fate:
-    """What has to become of a frame: `outcome`, and the reply if there is one.
+    """The fate of a frame: `outcome`, and the reply if there is one.
 
     In replies with a time (refusals), the four bytes at 54 are 0, and so is the checksum of UDP.
     """
@@ -211,7 +211,7 @@ class Answer:
 
 @dataclass
 class Seen:
-    """What happened in a run."""
+    """The events of a run."""
 
     fates: list[str] = field(default_factory=list)
     """Outcomes and requests in the order in which the RTL decided them."""

@@ -12,7 +12,7 @@ OURS, OUR_ADDRESS = MAC.hex(":"), ".".join(map(str, ADDRESS))
 
 
 class Scapy:
-    """What the tests need of scapy."""
+    """The layers of scapy that the tests use."""
 
     def __init__(self):
         from scapy.layers import inet, l2
