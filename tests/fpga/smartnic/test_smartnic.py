@@ -98,6 +98,7 @@ def check(nic, program, sent):
         model = program.models[request.model]
         expected, chosen = scores(model, np.frombuffer(request.payload, np.uint8))
         assert (packet.model, answer.chosen) == (request.model, chosen)
+        assert not request.deadline or packet.time_us <= request.deadline + 1
         assert answer.scores.tolist() == expected.tolist()
         assert frame[:6] + frame[30:34] + frame[36:38] == request.client
     assert not requests  # every one was answered or refused, once
@@ -383,7 +384,8 @@ def finds_a_fault(make_nic, frames, design):
     wide = np.full((1, 1024), 255)
     models = (
         *small_program().models,
-        chain("single", 7, 20, 1), chain("rectified", 8, 30, 12, 6), chain("perfect", 9, 17, 9, 3, published=True, perfect=True),
+        chain("single", 7, 20, 1), chain("rectified", 8, 30, 12, 6),
+        chain("perfect", 9, 17, 9, 3, published=True, perfect=True),
         NicModel("wraps", (NicLayer(wide, [0], [1]), NicLayer([[255], [-255]], [0, 0], [1, 1])), True, True),
     )  # fmt: skip
     end = models[3].layers[-1]
