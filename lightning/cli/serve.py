@@ -189,7 +189,7 @@ def _print_nic_ready(where: NicAddress, models: Sequence[NicModelFile], *, as_js
     if as_json:
         document = {
             "interface": where.interface,
-            "address": str(where.address),
+            "address": str(where.address.ip),
             "mac": where.mac,
             "port": where.port,
             "models": [each.document for each in models],

@@ -352,12 +352,12 @@ def test_a_trace_has_every_count_and_target_of_a_request(make_nic, frames):
 
 FAULTS = [
     # block, what stands there, what is planted
-    ("request_engine", "if (ends) begin\n      running_q ", "if (running_q && finished) begin\n      running_q "),
+    ("request_engine", "if (ends) begin\n        running_q ", "if (running_q && finished) begin\n        running_q "),
     ("request_engine", "begin_q         <= !run_q;\n      end\n    end", "end\n    end"),
     ("request_engine", ".write_bank_i(receive_q)", ".write_bank_i(!receive_q)"),
     ("request_engine", ".read_bank_i(run_q)", ".read_bank_i(begin_q)"),
     ("request_engine", ".rst_i(rst_i || fails)", ".rst_i(rst_i)"),
-    ("request_engine", "begin_late = begin_deadline != '0 && now", "begin_late = now"),
+    ("request_engine", "begin_deadline != '0 && now", "now"),
     ("request_engine", "else end_code = is_late ? Late : Answered", "else end_code = Answered"),
     ("request_engine", "model[77:72] + {2'd0, layer_o}", "{2'd0, layer_o}"),
     ("request_engine", "!answer_full_q[write_q] && !is_restarting", "!is_restarting"),
@@ -407,6 +407,13 @@ def finds_a_fault(make_nic, frames, design):
         assert nic.run_until_idle(3_000_000)
         _, codes = check(nic, program, sent)
         assert {Code.LATE, Code.FAILED} == set(codes)
+        # Answers that wait longer than the next ones take.
+        nic = make_nic(design=design)
+        nic.load(program)
+        nic.pause(transmit=0.985)
+        sent = send_traffic(nic, frames(program), 60, chance, [lambda: made.request(2)])
+        assert nic.run_until_idle(3_000_000)
+        assert check(nic, program, sent)[1] == []
         # All light, of which more comes back than was sent.
         nic = make_nic(design=design, optics=Optics(gain=256), loss_factor=256)
         full = NicModel("full", (NicLayer(np.full((2, 16), 255), [0, 0], [1, 1]),), True)

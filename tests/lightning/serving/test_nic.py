@@ -166,7 +166,7 @@ def test_the_ready_line(capsys):
     assert json.loads(document) == {
         "ready": True,
         "nic": {
-            "interface": "nic0", "address": "10.77.0.2/24", "mac": "02:00:0a:4d:00:02", "port": 8500,
+            "interface": "nic0", "address": "10.77.0.2", "mac": "02:00:0a:4d:00:02", "port": 8500,
             "models": [{"name": "a", "number": 0, "file": "a.lng"}, {"name": "b", "number": 1, "file": "b.lng"}],
         },
         "seed": 3, "pid": os.getpid(), "simulated": True,
