@@ -13,6 +13,7 @@ from lightbed.wording import count_noun
 from testbed.measure.gain import RingGain, find_ring_gain, select_largest
 from testbed.measure.report.chart import Series, cpu_limited_sizes, draw_bandwidth
 from testbed.measure.report.heat_map import slow_rank_section
+from testbed.measure.report.inference import inference_section
 from testbed.measure.report.markup import Markup, join, tag
 from testbed.measure.report.style import STYLE
 from testbed.measure.report.tables import (
@@ -52,6 +53,7 @@ def render_report(stored: StoredRun) -> str:
         _section("Bus bandwidth", _bandwidth_section(stored)) if stored.timings else "",
         _section("Topologies", _topology_section(stored)) if stored.topologies else "",
         *(_section(f"Re-patch to {one.target}", _repatch_section(stored, one)) for one in stored.repatches),
+        *(_section(f"Inference on {one.board}", inference_section(stored, one)) for one in stored.inferences),
         _section("Timings", timing_table(stored)) if stored.timings else "",
         _section("Slow ranks and links", slow_rank_section(stored)) if stored.ranks else "",
         _section("Bytes on the interfaces", bytes_table(stored.nic_bytes)) if stored.nic_bytes else "",
@@ -243,6 +245,12 @@ def _error_notice(stored: StoredRun) -> Markup:
             f"{one.topology}, {one.configuration}, {size_text(one.size_bytes)}" for one in wrong
         )
         errors.append(f"Some sums are wrong: {cases}.")
+    for one in stored.inferences:
+        if not one.is_right:
+            errors.append(
+                f"Of {count_noun(one.requests, 'inference request')}, {one.board} answered {one.answered}, "
+                f"{one.wrong} wrongly."
+            )
     off_plan = sum(
         int(str(phase.data["counters_off_plan"]))
         for phase in stored.phases
