@@ -236,13 +236,27 @@ class LabSession:
             finally:
                 self._open, self._is_again = None, False
 
-    def apply(self, plan: LabPlan, begun: Callable[[str], object] = lambda _operation: None) -> ApplyResult:
+    def apply(
+        self,
+        plan: LabPlan,
+        begun: Callable[[str], object] = lambda _operation: None,
+        *,
+        lab: Lab | None = None,
+    ) -> ApplyResult:
         """Execute a plan, journal first, in the open operation or in a new one; `begun` as in `apply_plan`.
+
+        `lab` is a shard of the session's lab that the plan was made for, by default the lab itself.
 
         Raises what `apply_plan` raises, and `JournalError` if the session is read-only.
         """
         return apply_plan(
-            self.lab, plan, self.switches, self.writable, begun, within=self._open, done=self.on_step
+            lab or self.lab,
+            plan,
+            self.switches,
+            self.writable,
+            begun,
+            within=self._open,
+            done=self.on_step,
         )
 
     def install_routes(self, design: Design) -> None:
