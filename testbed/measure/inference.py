@@ -78,7 +78,9 @@ def find_number(board: LabBoard, model: Path) -> int:
     return files.index(model.resolve())
 
 
-def prepare_trial(lab: Lab, model: Path, count: int, note: Callable[[str], None], *, seed: int = 0) -> ModelTrial:
+def prepare_trial(
+    lab: Lab, model: Path, count: int, note: Callable[[str], None], *, seed: int = 0
+) -> ModelTrial:
     """Make the requests with their expected answers, and the picture of a request.
 
     The picture needs the tools of the smartNIC's simulator; a real lab does without them. Raises `InferenceError` with

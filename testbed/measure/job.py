@@ -23,8 +23,8 @@ from testbed.lab.simulated.lifecycle import start_lab
 from testbed.lab.simulated.link_rate import LinkRate
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
 from testbed.measure.current_topology import collect, node_configurations, record, ring_proof
-from testbed.measure.inference import ModelTrial, measure_inference
 from testbed.measure.gain import RingGain, compare_topologies, find_ring_gain, group_name, select_largest
+from testbed.measure.inference import ModelTrial, measure_inference
 from testbed.measure.model import Timing
 from testbed.measure.report.page import write_report
 from testbed.measure.results.records import LINK_RATE, Inference, Repatch, StoredCircuit, StoredTopology

@@ -11,8 +11,8 @@ document:
      "latencies_us": [...], "cycles": [...], "differences": [{"number", "expected", "answer"}]}
 
 `answered` counts wrong answers too. A latency lasts from the first datagram of a request to its answer. `cycles` are
-those of the board's datapath, in each answer. `differences` shows the first wrong answers. docs/reference/inference-packets.md
-has the format. Standard library only: this file is copied to the hosts.
+those of the board's datapath, in each answer. `differences` shows the first wrong answers. The format of the packets is
+in docs/reference/inference-packets.md. Standard library only: this file is copied to the hosts.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ class Trial:
     def _send(self, request: bytes) -> None:
         try:
             self.connection.send(request)
-        except OSError as error:  # no route, or an ICMP error of the datagram before; the next try may succeed
+        except (
+            OSError
+        ) as error:  # no route, or an ICMP error of the datagram before; the next try may succeed
             self.error = error.strerror or str(error)
 
     def _await_reply(self, number: int) -> tuple[int, int, bytes] | None:

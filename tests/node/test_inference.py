@@ -107,8 +107,8 @@ class TestOutcomes:
         assert [each["number"] for each in differences] == [0, 2, 4, 6, 8]
         assert differences[0] == {
             "number": 0,
-            "expected": "00000001" "00000002" "3f800000" "40400000",
-            "answer": "00000000" "00000002" "40400000" "3f800000",
+            "expected": "00000001000000023f80000040400000",
+            "answer": "0000000000000002404000003f800000",
         }
 
     def test_refusals_are_counted_by_name_and_not_repeated(self):

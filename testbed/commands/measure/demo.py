@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,9 +17,9 @@ from testbed.commands.progress import narrate
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
     from testbed.measure.gain import RingGain
+    from testbed.measure.inference import ModelTrial
     from testbed.measure.job import JobResult, Narrator
     from testbed.measure.model import Timing
-    from testbed.measure.inference import ModelTrial
     from testbed.measure.results.records import Inference, Repatch
 
 CPU_NOTE = ", limited by the hosts' CPU"
@@ -116,12 +115,14 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
     inference: Annotated[
         Path | None,
         input_file_option(
-            "Model that the lab's first board runs: a host sends it requests.", metavar="MODEL", must_exist=True
+            "Model that the lab's first board runs: a host sends it requests.",
+            metavar="MODEL",
+            must_exist=True,
         ),
     ] = None
     requests: Annotated[
         int, option("Inference requests to the board.", metavar="N", least=1, most=1_000_000)
-    ] = 1000
+    ] = 100
 
     def run(self, place: Place) -> DemoDocument:
         """Run the whole demo. Raises `LabFileError`, `RefusedToMove`, `VerifyFailed` and `CollectiveError`."""

@@ -18,10 +18,12 @@ def inference_section(stored: StoredRun, one: Inference) -> Markup:
     return join(
         tag(
             "p",
-            f"Host {one.host} sent inference requests for {one.model} to {one.board}, one after the other, and compared "
-            f"class and scores of every answer with the exact ones. {kind}",
+            f"Host {one.host} sent inference requests for {one.model} to {one.board}, one after the other, and "
+            f"compared class and scores of every answer with the exact ones. {kind}",
         ),
-        table("A latency lasts from the first datagram of a request to its answer.", ("Quantity", "Value"), rows),
+        table(
+            "A latency lasts from the first datagram of a request to its answer.", ("Quantity", "Value"), rows
+        ),
         _draw_picture(stored, one),
     )
 
@@ -54,5 +56,7 @@ def _draw_picture(stored: StoredRun, one: Inference) -> Markup:
     return tag(
         "figure",
         tag("img", src=f"data:image/png;base64,{picture}", alt=text),
-        tag("figcaption", f"{text}, SIMULATED: from the first byte of the request to the last of the answer."),
+        tag(
+            "figcaption", f"{text}, SIMULATED: from the first byte of the request to the last of the answer."
+        ),
     )

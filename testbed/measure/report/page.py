@@ -245,12 +245,11 @@ def _error_notice(stored: StoredRun) -> Markup:
             f"{one.topology}, {one.configuration}, {size_text(one.size_bytes)}" for one in wrong
         )
         errors.append(f"Some sums are wrong: {cases}.")
-    for one in stored.inferences:
-        if not one.is_right:
-            errors.append(
-                f"Of {count_noun(one.requests, 'inference request')}, {one.board} answered {one.answered}, "
-                f"{one.wrong} wrongly."
-            )
+    errors += [
+        f"Of {count_noun(one.requests, 'inference request')}, {one.board} answered {one.answered}, {one.wrong} wrongly."
+        for one in stored.inferences
+        if not one.is_right
+    ]
     off_plan = sum(
         int(str(phase.data["counters_off_plan"]))
         for phase in stored.phases
