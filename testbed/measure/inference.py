@@ -49,9 +49,11 @@ class ModelTrial:
 def set_program(lab: Lab, model: Path) -> Lab:
     """Return the lab whose first board has the model as its program, if it is simulated.
 
-    A real board keeps its own. Raises `InferenceError` for a lab without boards, and for a model that is not in the
-    program of a real board.
+    A real board keeps its own. Raises `InferenceError` for a lab without boards, for a file that is not a compiled
+    model, and for a model that is not in the program of a real board.
     """
+    if model.suffix != ".lng":  # each command of `lightning` would choose options of its own for other files
+        raise InferenceError(f"{model} is not a compiled model: make one with `lightning compile MODEL -o FILE.lng`")
     if not lab.boards:
         raise InferenceError(
             f"lab '{lab.name}' has no boards: add `boards` to {lab.path}, or use labs/testbed12-board.yaml"
