@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 HostsChoice = Literal["kernel", "model", "auto"]
 HostsInUse = Literal["real", "kernel", "model"]
+BOARD_TIMEOUT_S = 120.0
+"""Time that `sim.lab` gives the programs of boards to get ready."""
 
 
 @dataclass(slots=True)
@@ -137,7 +139,7 @@ def _start_somewhere(
         moved = lab if subnet == lab.management else relocate(lab, subnet)
         document = make_wiring_document(moved, hosts=mode, public_key=public_key)
         try:
-            supervisor = start(document, detached=detached, timeout_s=timeout_s)
+            supervisor = start(document, detached=detached, timeout_s=timeout_s + _board_time_s(moved, mode))
         except StartRefused as refused:
             if refused.reason != "subnet_taken":
                 raise
@@ -159,6 +161,11 @@ def _start_somewhere(
         raise refusal
     hint = f"{refusal.hint}, or use the next free one: `testbed sim up {lab.path} --move`"
     raise StartRefused(refusal.reason, refusal.what, hint) from refusal
+
+
+def _board_time_s(lab: Lab, mode: HostsMode) -> float:
+    """Return the time that the programs of boards may take in addition: the first one builds a simulator."""
+    return BOARD_TIMEOUT_S if mode == "kernel" and any(board.program for board in lab.boards) else 0.0
 
 
 def candidate_subnets(own: IPv4Network, mode: HostsMode, *, move: bool) -> Iterator[IPv4Network]:
