@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from testbed.commands.declare import Command, input_file_option, option
+from testbed.commands.declare import Command, option
 from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
 from testbed.commands.groups import DEADLINE, RATE, SIZES, HostsCommand, MovingCommand
 from testbed.commands.place import Place
@@ -114,9 +114,10 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
     deadline_s: Annotated[float, DEADLINE] = 240.0
     inference: Annotated[
         Path | None,
-        input_file_option(
-            "Model that the lab's first board runs: a host sends it requests.",
-            metavar="MODEL",
+        option(
+            "Also try the lab's first board: it runs MODEL, and a host sends it requests.",
+            metavar="MODEL.lng",
+            is_local=True,
             must_exist=True,
         ),
     ] = None
