@@ -38,7 +38,7 @@ RESULT = "inference.json"
 
 @dataclass(frozen=True, slots=True)
 class ModelTrial:
-    """What is known of a trial before the lab is there: the requests as lines of JSON, and the picture of one."""
+    """A model, its requests as lines of JSON, and the picture of one as PNG; made before the lab starts."""
 
     model: Path
     requests: str
@@ -53,7 +53,9 @@ def set_program(lab: Lab, model: Path) -> Lab:
     model, and for a model that is not in the program of a real board.
     """
     if model.suffix != ".lng":  # each command of `lightning` would choose options of its own for other files
-        raise InferenceError(f"{model} is not a compiled model: make one with `lightning compile MODEL -o FILE.lng`")
+        raise InferenceError(
+            f"{model} is not a compiled model: make one with `lightning compile MODEL -o FILE.lng`"
+        )
     if not lab.boards:
         raise InferenceError(
             f"lab '{lab.name}' has no boards: add `boards` to {lab.path}, or use labs/testbed12-board.yaml"
@@ -132,17 +134,14 @@ def measure_inference(
         raise HostError(f"the hosts of lab '{lab.name}' are only modelled and send no packets to a board")
     attachment = choose_attachment(lab)
     host = next(each for each in lab.hosts if each.name == attachment.host)
-    report = attach(session, attachment, note)
+    attach(session, attachment, note)
     port = lab.board_port(attachment.board, attachment.port)
     found = send_requests(session.fleet, host, port, trial.requests, deadline_s)
     write_output(run.directory / RESULT, json.dumps(found) + "\n")
     if trial.picture:
         write_output(run.directory / PICTURE, trial.picture)
     inference = _summarise(trial, attachment, found)
-    note(
-        f"{inference.answered} of {inference.requests} requests answered, {inference.wrong} wrong; "
-        f"{attachment.labels[0]} was dark for {report.dark_s * 1e3:.0f} ms"
-    )
+    note(f"{inference.answered} of {inference.requests} requests answered, {inference.wrong} of them wrongly")
     run.add_inference(inference)
     return inference
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from ipaddress import IPv4Address
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,13 @@ from needs import needs
 skip_without("asyncssh")
 skip_without("sqlalchemy")
 
+from testbed.commands.progress import PlainNarrator
 from testbed.errors import HostError, InferenceError
 from testbed.lab.hosts.launch import Completed
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import FibreEnd
 from testbed.measure.inference import (
+    ModelTrial,
     choose_attachment,
     find_number,
     prepare_trial,
@@ -29,7 +32,9 @@ from testbed.measure.inference import (
     set_program,
     summarise_latencies,
 )
+from testbed.measure.job import run_job
 from testbed.measure.results.records import Latency
+from testbed.measure.results.store import RunStore
 
 LABS = Path(__file__).resolve().parents[2] / "labs"
 
@@ -50,7 +55,7 @@ def compiled(tmp_path_factory):
         name = "x".join(map(str, sizes))
         weights = {
             f"w{layer + 1}": random.normal(0, 0.1, (after, before)).astype(np.float32)
-            for layer, (before, after) in enumerate(zip(sizes, sizes[1:], strict=False))
+            for layer, (before, after) in enumerate(pairwise(sizes))
         }
         np.savez(folder / f"{name}.npz", **weights)
         file = folder / f"{name}.lng"
@@ -86,7 +91,9 @@ class TestProgram:
         assert find_number(real.boards[0], Path("m.lng")) == 0
 
     def test_a_lab_without_boards(self):
-        with pytest.raises(InferenceError, match="'testbed12' has no boards: add `boards` to .*testbed12.yaml"):
+        with pytest.raises(
+            InferenceError, match=r"'testbed12' has no boards: add `boards` to .*testbed12\.yaml"
+        ):
             set_program(load_lab(LABS / "testbed12.yaml"), Path("m.lng"))
 
     def test_a_file_that_is_not_compiled(self, lab):
@@ -112,7 +119,9 @@ class TestAttachment:
 
 class TestRequests:
     @pytest.mark.slow
-    def test_requests_carry_the_number_of_the_model_and_a_real_lab_needs_no_picture(self, lab, compiled, monkeypatch):
+    def test_requests_carry_the_number_of_the_model_and_a_real_lab_needs_no_picture(
+        self, lab, compiled, monkeypatch
+    ):
         model = compiled(64, 10)
         real = replace(
             lab, simulated=False, boards=(replace(lab.boards[0], program=(Path("other.lng"), model)),)
@@ -169,7 +178,12 @@ class TestClient:
 
         assert found == {"answered": 1}
         assert set(fleet.files) == {"inference.py"}
-        assert fleet.command[1:5] == ["-IS", "FOLDER/inference.py", "--to", f"{IPv4Address('10.100.20.1')}:8500"]
+        assert fleet.command[1:5] == [
+            "-IS",
+            "FOLDER/inference.py",
+            "--to",
+            f"{IPv4Address('10.100.20.1')}:8500",
+        ]
         assert fleet.command[-2:] == ["--deadline", "60"]
         assert fleet.stdin == "{}\n"
 
@@ -181,5 +195,18 @@ class TestClient:
 
 
 def test_latencies_are_ranked():
-    assert summarise_latencies([float(number) for number in range(1, 201)]) == Latency(1.0, 100.5, 198.0, 200.0)
+    assert summarise_latencies([float(number) for number in range(1, 201)]) == Latency(
+        1.0, 100.5, 198.0, 200.0
+    )
     assert summarise_latencies([]) is None
+
+
+@pytest.mark.process
+@pytest.mark.socket
+@pytest.mark.slow
+def test_a_job_on_modelled_hosts_is_refused_before_it_is_a_run(lab, tmp_path):
+    """`--hosts auto` chooses them without root."""
+    trial = ModelTrial(Path("m.lng"), "{}\n", 1, b"")
+    with pytest.raises(HostError, match="'testbed12-board' are only modelled and send no packets to a board"):
+        run_job(lab, hosts="model", sizes=(1024,), runs_dir=tmp_path, narrator=PlainNarrator(), trial=trial)
+    assert RunStore(tmp_path).list_runs() == ()

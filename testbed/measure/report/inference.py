@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator
+from pathlib import Path
 
 from testbed.measure.report.markup import Markup, join, tag
 from testbed.measure.report.tables import table
@@ -13,13 +14,17 @@ from testbed.measure.units import number_text, seconds_text
 
 def inference_section(stored: StoredRun, one: Inference) -> Markup:
     """Return what host and board did, as a table, and the picture of a request if the run has it."""
-    kind = "The board is simulated: its RTL runs on this machine. " if stored.summary.simulated else ""
+    simulated = (
+        "The board is simulated: its RTL runs on this machine. Latencies are those of the simulator, cycles those of "
+        "the hardware."
+    )
     rows = (tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in _list_facts(one))
     return join(
         tag(
             "p",
-            f"Host {one.host} sent inference requests for {one.model} to {one.board}, one after the other, and "
-            f"compared class and scores of every answer with the exact ones. {kind}",
+            f"Host {one.host} sent inference requests for {Path(one.model).name} to {one.board}, one after the other, "
+            f"and compared class and scores of every answer with the exact ones. "
+            f"{simulated if stored.summary.simulated else ''}",
         ),
         table(
             "A latency lasts from the first datagram of a request to its answer.", ("Quantity", "Value"), rows
@@ -43,7 +48,7 @@ def _list_facts(one: Inference) -> Iterator[tuple[str, str]]:
         names = ("Shortest latency", "Median latency", "99th percentile", "Longest latency")
         yield from zip(names, (seconds_text(each / 1e6) for each in quantiles), strict=True)
     if one.cycles is not None:
-        yield "Cycles of the board’s datapath", number_text(one.cycles)
+        yield "Cycles of the board’s datapath (median)", number_text(one.cycles)
 
 
 def _draw_picture(stored: StoredRun, one: Inference) -> Markup:
@@ -52,7 +57,7 @@ def _draw_picture(stored: StoredRun, one: Inference) -> Markup:
     if not one.picture or not file.is_file():
         return Markup()
     picture = b64encode(file.read_bytes()).decode()
-    text = f"Signals and counts of the smartNIC during one request for {one.model}, cycle by cycle"
+    text = f"Signals and counts of the smartNIC during one request for {Path(one.model).name}, cycle by cycle"
     return tag(
         "figure",
         tag("img", src=f"data:image/png;base64,{picture}", alt=text),

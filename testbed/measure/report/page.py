@@ -25,7 +25,7 @@ from testbed.measure.report.tables import (
     timing_table,
 )
 from testbed.measure.report.topology import draw_topology
-from testbed.measure.results.records import LINK_RATE, Repatch, StoredRun, StoredTopology
+from testbed.measure.results.records import LINK_RATE, Inference, Repatch, StoredRun, StoredTopology
 from testbed.measure.units import number_text, seconds_text, size_text
 
 CPU_NOTE = " (limited by the hosts’ CPU)"
@@ -189,7 +189,11 @@ def header(stored: StoredRun) -> Markup:
     sizes = {(topology.nodes, topology.degree) for topology in stored.topologies}
     shape = " and ".join(f"{nodes} nodes, degree {degree}" for nodes, degree in sorted(sizes))
     ended = f"to {summary.finished:%H:%M:%S}" if summary.finished else "no end recorded"
-    tiles = [*_bandwidth_tiles(stored), *(tile for one in stored.repatches[:1] for tile in _cost_tiles(one))]
+    tiles = [
+        *_bandwidth_tiles(stored),
+        *(tile for one in stored.repatches[:1] for tile in _cost_tiles(one)),
+        *(_inference_tile(one) for one in stored.inferences if one.latency_us),
+    ]
     return join(
         tag("p", f"lightbed · run {summary.run_id}", class_="eyebrow"),
         tag("h1", f"{summary.lab}{f': {shape}' if shape else ''}"),
@@ -317,3 +321,12 @@ def _cost_tiles(repatch: Repatch) -> list[Markup]:
         stall, stall_unit = seconds_text(repatch.stall_s).split(" ", 1)
         tiles.append(_tile("TCP stall", stall, stall_unit, "longest gap in a stream"))
     return tiles
+
+
+def _inference_tile(one: Inference) -> Markup:
+    median_us = one.latency_us.median if one.latency_us else 0.0
+    latency, unit = seconds_text(median_us / 1e6).split(" ", 1)
+    right = one.answered - one.wrong
+    return _tile(
+        f"Inference on {one.board}", latency, unit, f"median latency, {right} of {one.requests} right"
+    )
