@@ -1,4 +1,4 @@
-"""NICs of hosts that are attached to ports of boards: their circuits, routes to the boards, and whether these answer."""
+"""NICs of hosts that are attached to ports of boards: circuits, routes to the boards, and whether the boards answer."""
 
 from __future__ import annotations
 
