@@ -109,7 +109,7 @@ def _nic_parts(host: LabHost, nic: LabNic) -> frozenset[str]:
 def parts_of(lab: Lab, resources: Iterable[str]) -> frozenset[str]:
     """Return the parts of resources: `host:a`, `nic:a/nic1`, `port:ocs1/5`, `board:kit1`; of none, of the whole lab.
 
-    A board need not be in the lab file: any board name is valid. Raises `LeaseImpossible` for what the lab does not have.
+    Any board name is valid, in the lab file or not. Raises `LeaseImpossible` for anything else that the lab lacks.
     """
     known = parts_of_lab(lab)
     names = tuple(resources)

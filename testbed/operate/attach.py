@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from lightbed.wording import count_noun
 from testbed.design.model import Link, Nic, Wiring
-from testbed.errors import HostError, TopologyError, VerifyFailed
-from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL
+from testbed.errors import TopologyError, VerifyFailed
 from testbed.lab.model import Lab, LabBoard, LabHost, LabNic
 from testbed.leases.model import parts_of
 from testbed.operate.apply import parts_of_plan
+from testbed.operate.boards import BoardLink, set_board_routes
 from testbed.operate.confirmation import check_none_pending
 from testbed.operate.light import judge_circuits, read_light
 from testbed.operate.model import ApplyResult, Circuit
@@ -73,6 +73,7 @@ def attach(session: LabSession, attachment: Attachment, note: Note = lambda _tex
 
     lab, journal = session.lab, session.writable
     shard = shard_of_attachment(lab, attachment)
+    port = lab.board_port(attachment.board, attachment.port)
     check_none_pending(journal.directory, lab.name)
     plan = plan_lab(shard, _WIRING, session.switches, take_over=True)
     to_board, to_host = plan.circuits
@@ -94,7 +95,9 @@ def attach(session: LabSession, attachment: Attachment, note: Note = lambda _tex
         _check_light(session, shard, plan.circuits)
         dark_s = time.monotonic() - start if plan.has_changes else 0.0
         journal.note(operation, stage="routes")
-        _set_route(session, shard, attachment)
+        if session.fleet is not None:
+            link = BoardLink(shard.hosts[0], shard.nic(_HOST), attachment.board, port)
+            set_board_routes(session.fleet, lab.link.mtu, (link,))
         journal.prove(operation, is_proven=True)
     note(f"{attachment.labels[0]} has light in both directions, after {dark_s * 1e3:.0f} ms")
     return AttachReport((to_board, to_host), replaced, applied, dark_s)
@@ -144,28 +147,3 @@ def _check_light(session: LabSession, shard: Lab, circuits: tuple[Circuit, ...])
     findings = judge_circuits(shard, circuits, read_light(circuits, session.switches))
     if findings:
         raise VerifyFailed("; ".join(f"{one.subject}: {one.detail}" for one in findings))
-
-
-def _set_route(session: LabSession, shard: Lab, attachment: Attachment) -> None:
-    """Give the NIC its address, and the host a route over it to the board. Raises `HostError`.
-
-    The neighbour is not permanent: the board answers ARP itself, which proves that it is there.
-    """
-    if session.fleet is None:
-        return
-    nic, port = shard.nic(_HOST), shard.nic(_BOARD)
-    batch = (
-        f"link set dev {nic.name} mtu {shard.link.mtu} up",
-        f"addr replace {nic.address}/32 dev {nic.name}",
-        f"neigh flush to {port.address} dev {nic.name}",
-        f"route replace {port.address}/32 dev {nic.name} scope link src {nic.address} proto {ROUTE_PROTOCOL}",
-    )
-    text = "".join(f"{line}\n" for line in batch)
-    done = session.fleet.run({attachment.host: "ip -batch -"}, stdin={attachment.host: text})
-    result = done[attachment.host]
-    if result.exit_status:
-        lines = (result.stderr.strip() or "no message").splitlines()
-        raise HostError(
-            f"the route to {attachment.board} cannot be set on {attachment.host}: {lines[-1]}",
-            host=attachment.host,
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -126,6 +126,13 @@ def _ports(hosts: tuple[LabHost, ...], switch: LabSwitch) -> frozenset[int]:
 def board_ports(lab: Lab, switch: str) -> frozenset[int]:
     """Return the ports of a switch at which fibres of boards end."""
     return frozenset(end.port for end, _ in _board_ends(lab) if end.switch == switch)
+
+
+def ports_of(circuits: Iterable[Circuit]) -> frozenset[tuple[str, int]]:
+    """Return the switch ports that circuits use."""
+    return frozenset(
+        (circuit.switch, port) for circuit in circuits for port in (circuit.input_port, circuit.output_port)
+    )
 
 
 def own_ports(lab: Lab) -> frozenset[tuple[str, int]]:

@@ -10,7 +10,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -37,7 +37,8 @@ class SimulatedLab:
     `lab` has the addresses at which the lab runs, which differ from the lab file if its subnet was in use or hosts are
     modelled. `control` maps each switch and `plant` to the address of its control socket. `reason` says why hosts are
     only modelled, `shared_root` why they share the root file system of this machine. `link_rate` is the choice of the
-    rate of links, None if the lab file fixes it.
+    rate of links, None if the lab file fixes it. `boards` maps boards to their ports that serve a program, each with
+    the document of its NIC.
     """
 
     lab: Lab
@@ -49,6 +50,7 @@ class SimulatedLab:
     _supervisor: Supervisor
     link_rate: LinkRate | None = None
     shared_root: str = ""
+    boards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         return self
@@ -155,6 +157,7 @@ def _start_somewhere(
             reason,
             supervisor,
             shared_root=ready["shared_root"],
+            boards=ready.get("boards", {}),
         )
     assert refusal is not None  # there is at least one candidate
     if move:
