@@ -91,18 +91,18 @@ def prepare_trial(
     the text of `lightning` if the model cannot be read, or if the smartNIC cannot hold it.
     """
     number = find_number(lab.boards[0], model)
-    requests = _run_lightning(
-        "packets", str(model), *("--number", str(number), "--requests", str(count), "--seed", str(seed))
-    )
     with tempfile.TemporaryDirectory(prefix="lightbed-") as folder:
         file = Path(folder) / PICTURE
-        try:
+        try:  # first, because it knows what the smartNIC can hold
             _run_lightning("trace", str(model), "--png", str(file), "--seed", str(seed))
         except InferenceError as error:
             if lab.simulated:
                 raise
             note(f"no picture of a request: {error}")
         picture = file.read_bytes() if file.exists() else b""
+    requests = _run_lightning(
+        "packets", str(model), *("--number", str(number), "--requests", str(count), "--seed", str(seed))
+    )
     return ModelTrial(model, requests, count, picture)
 
 

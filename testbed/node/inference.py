@@ -35,6 +35,10 @@ REFUSALS = {1: "MALFORMED", 2: "UNKNOWN_MODEL", 3: "LATE", 4: "INPUT", 5: "FAILE
 SHORTEST_ANSWER = 16
 LONGEST_DATAGRAM = 2048
 MAX_DIFFERENCES = 5
+IP_RECVERR = 11
+"""Socket option of Linux: without it a host that does not answer ARP is no error."""
+MAX_SILENT = 3
+"""Requests without a reply after which a board that never replied gets no more of them."""
 
 
 def split_answer(payload: bytes) -> tuple[bytes, int]:
@@ -64,10 +68,11 @@ class Trial:
 
     def __init__(self, connection: socket.socket, timeout_s: float, tries: int, deadline_s: float) -> None:
         self.connection = connection
+        connection.setsockopt(socket.IPPROTO_IP, IP_RECVERR, 1)
         self.timeout_s = timeout_s
         self.tries = tries
         self.end_s = time.monotonic() + deadline_s
-        """Time after which requests are lost without being sent: a board that is gone must not take all day."""
+        """Time after which requests are lost without being sent."""
         self.requests = self.wrong = self.lost = self.repeated = 0
         self.refused: dict[str, int] = {}
         self.error = ""
@@ -78,11 +83,15 @@ class Trial:
     def ask(self, number: int, request: bytes, expected: bytes) -> None:
         """Send a request until its reply comes, and count what came."""
         self.requests += 1
+        if self.lost >= MAX_SILENT and not (self.latencies_us or self.refused):
+            self.lost += 1
+            return
         begin_ns = time.perf_counter_ns()
         for turn in range(self.tries):
             if time.monotonic() >= self.end_s:
                 break
             self.repeated += turn == 1
+            self.connection.settimeout(self.timeout_s)
             self._send(request)
             reply = self._await_reply(number)
             if reply is not None:
@@ -93,10 +102,8 @@ class Trial:
     def _send(self, request: bytes) -> None:
         try:
             self.connection.send(request)
-        except (
-            OSError
-        ) as error:  # no route, or an ICMP error of the datagram before; the next try may succeed
-            self.error = error.strerror or str(error)
+        except OSError as error:  # also an ICMP error of the datagram before; the next try may succeed
+            self._note(error)
 
     def _await_reply(self, number: int) -> tuple[int, int, bytes] | None:
         """Return the reply to a request, or None if it does not come in time."""
@@ -108,11 +115,19 @@ class Trial:
             except TimeoutError:
                 return None
             except OSError as error:  # an ICMP error, which is no reason to send faster
-                self.error = error.strerror or str(error)
+                self._note(error)
                 continue
             if reply is not None:  # others are late replies to requests that were repeated
                 return reply
         return None
+
+    def _note(self, error: OSError) -> None:
+        """Keep an error of the network, and empty the socket's queue of errors, which would end every wait at once."""
+        self.error = error.strerror or str(error)
+        self.connection.setblocking(False)
+        with contextlib.suppress(OSError):
+            while True:
+                self.connection.recv(LONGEST_DATAGRAM, socket.MSG_ERRQUEUE)
 
     def _count(self, number: int, reply: tuple[int, int, bytes], expected: bytes, taken_ns: int) -> None:
         kind, code, payload = reply

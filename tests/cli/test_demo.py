@@ -302,9 +302,7 @@ class TestRefusedTrials:
     @pytest.mark.process
     def test_a_file_that_lightning_cannot_read(self, testbed, tmp_path):
         (tmp_path / "m.lng").write_bytes(b"no model")
-        self.check(
-            testbed, (BOARD_LAB, "--inference", tmp_path / "m.lng"), "inference", "lightning packets: "
-        )
+        self.check(testbed, (BOARD_LAB, "--inference", tmp_path / "m.lng"), "inference", "lightning trace: ")
 
 
 def test_a_journal_alone_is_no_run_and_no_damage(testbed, lab_file):

@@ -139,13 +139,13 @@ class TestRequests:
 
     @pytest.mark.process
     def test_a_file_that_cannot_be_read_is_refused_with_the_words_of_lightning(self, lab, tmp_path):
-        with pytest.raises(InferenceError, match=r"lightning packets: .*m\.lng cannot be read"):
+        with pytest.raises(InferenceError, match=r"lightning trace: .*m\.lng cannot be read"):
             prepare_trial(lab, tmp_path / "m.lng", 1, print)
 
     @pytest.mark.slow
     def test_a_model_that_the_smartnic_cannot_hold_is_refused_before_the_lab_starts(self, lab, compiled):
         model = compiled(64, 5000)
-        with pytest.raises(InferenceError, match=r"lightning (trace|packets): .*smartNIC"):
+        with pytest.raises(InferenceError, match=r"lightning trace: 64x5000 does not fit the smartNIC"):
             prepare_trial(set_program(lab, model), model, 1, print)
 
 

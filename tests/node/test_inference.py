@@ -128,11 +128,19 @@ class TestOutcomes:
 
     def test_a_board_that_is_silent_loses_every_request(self):
         asked: list[int] = []
-        report = ask(lambda packet, _turn: asked.append(packet.request) or [], range(2), tries=2)
+        report = ask(lambda packet, _turn: asked.append(packet.request) or [], range(6), tries=2)
 
-        assert (report["answered"], report["lost"], report["repeated"]) == (0, 2, 2)
-        assert asked == [0, 0, 1, 1]
+        assert (report["requests"], report["answered"], report["lost"], report["repeated"]) == (6, 0, 6, 3)
+        assert asked == [0, 0, 1, 1, 2, 2], "the last three are not worth the wait"
         assert report["cycles"] == []
+
+    def test_a_board_that_replied_once_is_waited_for(self):
+        report = ask(
+            lambda packet, _turn: [make_refusal(0, 3)] if packet.request == 0 else [], range(6), tries=1
+        )
+
+        assert (report["refused"], report["lost"]) == ({"LATE": 1}, 5)
+        assert report["repeated"] == 0
 
     def test_late_answers_of_repeated_requests_count_once(self):
         """Each request is answered twice, the second time while the next one waits."""
