@@ -70,6 +70,8 @@ class Stop(Protocol):
 class Tap:
     """An open TAP device: whole Ethernet frames, without waiting. As a context manager it closes itself."""
 
+    kind = "TAP device"
+
     def __init__(self, file: int, interface: str) -> None:
         self.interface = interface
         self._file = file
@@ -110,11 +112,13 @@ class Tap:
         self.close()
 
     def _gone(self, error: OSError) -> TapError:
-        return TapError(f"the TAP device {self.interface} is gone ({os.strerror(error.errno or 0)}).")
+        return TapError(f"the {self.kind} {self.interface} is gone ({os.strerror(error.errno or 0)}).")
 
 
 class PacketWire(Tap):
     """An Ethernet interface that is not a TAP device, by a packet socket: it carries all frames that arrive there."""
+
+    kind = "interface"
 
     def __init__(self, wire: socket.socket, interface: str) -> None:
         super().__init__(wire.fileno(), interface)
@@ -302,15 +306,15 @@ def _is_tap(interface: str) -> bool:
 def _open_wire(interface: str) -> PacketWire:
     wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, 0)
     try:
+        wire.bind((interface, _ETH_P_ALL))
+        if wire.getsockname()[3] != _ARPHRD_ETHER:
+            raise TapError(f"{interface} exists, and is not an Ethernet interface.")
         answer = fcntl.ioctl(wire, _SIOCGIFFLAGS, struct.pack("16sH22x", interface.encode(), 0))
         if not struct.unpack_from("16xH", answer)[0] & _IFF_UP:
             raise TapError(f"the interface {interface} is down. Set it up with `ip link set {interface} up`.")
         wire.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
         membership = struct.pack("iHH8x", socket.if_nametoindex(interface), _PROMISCUOUS, 0)
         wire.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, membership)
-        wire.bind((interface, _ETH_P_ALL))
-        if wire.getsockname()[3] != _ARPHRD_ETHER:
-            raise TapError(f"{interface} is not an Ethernet interface.")
     except BaseException:
         wire.close()
         raise

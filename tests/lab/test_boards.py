@@ -28,7 +28,8 @@ BOARDS = """boards:
     program: [models/one.lng, two.lng]
     ports:
       - {name: port1, address: 10.100.20.1, transmit: 'ocs1:7', receive: 'ocs1:15'}
-      - {name: port2, address: 10.100.20.2, mac: '02:00:00:00:00:07', port: 9000, transmit: 'ocs1:8', receive: 'ocs1:16'}
+      - {name: port2, mac: '02:00:00:00:00:07', address: 10.100.20.2, port: 9000,
+         transmit: 'ocs1:8', receive: 'ocs1:16'}
 """
 """Of the small lab, whose switch gets 8x8 ports; line 30 is `boards`."""
 
@@ -97,10 +98,10 @@ def test_a_rendered_lab_reads_back_as_the_same(text):
         ("name: port2", "name: Port2", "35: port 'Port2' of board 'board1' cannot be simulated"),
         ("10.100.20.2", "10.100.1.2", "35: board1/port2 has the address 10.100.1.2 of a/nic2, line 1"),
         ("10.100.20.2", "10.99.0.50", "35: board1/port2 has 10.99.0.50, inside the management network"),
-        ("transmit: 'ocs1:8'", "transmit: 'ocs1:1'", "35: port 1 of switch 'ocs1' is used twice: by a/nic1"),
-        ("transmit: 'ocs1:8'", "transmit: 'ocs1:16'", "35: the transmit fibre of board1/port2 ends in output 16"),
-        ("receive: 'ocs1:16'", "receive: 'ocs2:16'", "35: the receive fibre of board1/port2 ends at switch 'ocs2'"),
-        (", transmit: 'ocs1:8'", "", "35: 'transmit' is missing in 'boards[0].ports[1]'"),
+        ("transmit: 'ocs1:8'", "transmit: 'ocs1:1'", "36: port 1 of switch 'ocs1' is used twice: by a/nic1"),
+        ("transmit: 'ocs1:8'", "transmit: 'ocs1:16'", "36: the transmit fibre of board1/port2 ends in output 16"),
+        ("receive: 'ocs1:16'", "receive: 'ocs2:16'", "36: the receive fibre of board1/port2 ends at switch 'ocs2'"),
+        ("transmit: 'ocs1:8', ", "", "35: 'transmit' is missing in 'boards[0].ports[1]'"),
         ("02:00:00:00:00:07", "02:00:0a:64:14:01", "35: MAC address '02:00:0a:64:14:01' appears twice"),
         ("02:00:00:00:00:07", "01:00:00:00:00:07", "35: 'boards[0].ports[1].mac': '01:00:00:00:00:07' is not"),
         ("port: 9000", "port: 0", "35: 'boards[0].ports[1].port': input should be greater than or equal to 1"),
