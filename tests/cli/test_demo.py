@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import fields, replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,6 +19,8 @@ import pytest
 import yaml
 from libraries import library
 from needs import needs
+
+from testbed.commands.measure.demo import DemoDocument, InferenceOutcome
 
 pq = library("pyarrow.parquet")
 
@@ -270,6 +273,33 @@ def test_a_host_of_the_demo_gets_exact_answers_from_the_board_over_its_circuits(
     links.feed((tmp_path / ran.json["report"]).read_text())
     assert [link[:22] for link in links.found] == ["data:image/png;base64,"]
     assert namespaces(ran.err) == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "code"), [({}, 0), ({"wrong": 1}, 2), ({"answered": 9, "lost": 1}, 2), (None, 0)]
+)
+def test_the_exit_code_says_whether_the_board_answered_as_expected(counts, code):
+    right = InferenceOutcome(
+        model="m.lng",
+        host="a",
+        board="board1",
+        circuits=("a/nic4 -> board1/port1", "board1/port1 -> a/nic4"),
+        requests=10,
+        answered=10,
+        wrong=0,
+        lost=0,
+        repeated=0,
+        refused={},
+        latency_us=None,
+        cycles=None,
+        picture="",
+        error="",
+    )
+    document = DemoDocument(
+        **dict.fromkeys(each.name for each in fields(DemoDocument))
+        | {"inference": None if counts is None else replace(right, **counts)}
+    )
+    assert document.exit_code == code
 
 
 class TestRefusedTrials:
