@@ -69,6 +69,13 @@ def find_free_links(links: Iterable[BoardLink], used: Collection[tuple[str, int]
     )
 
 
+def find_free_circuits(
+    lab: Lab, held: Mapping[str, CrossConnects], used: Collection[tuple[str, int]]
+) -> frozenset[tuple[str, int, int]]:
+    """Return the circuits to and from boards at NICs that a topology leaves free, as switch, input and output."""
+    return frozenset(one for link in find_free_links(find_board_links(lab, held), used) for one in link.pairs)
+
+
 def set_board_routes(fleet: Fleet, mtu: int, links: Iterable[BoardLink]) -> None:
     """Give NICs their addresses, and hosts routes over them to the boards. Raises `HostError`.
 

@@ -26,7 +26,7 @@ from ocs_drivers.model import Power, Snapshot
 from testbed.design.model import Link, Nic
 from testbed.errors import HostError
 from testbed.lab.model import Lab, LabHost
-from testbed.operate.boards import find_board_links, find_free_links
+from testbed.operate.boards import find_free_circuits
 from testbed.operate.model import Circuit, FindingKind, LinkFinding
 from testbed.operate.plan import own_ports, pair_label, port_owners, ports_of
 
@@ -243,8 +243,8 @@ def _judge_extra(
     owners, ours = port_owners(lab), own_ports(lab)
     planned = tuple(planned)
     pairs = {(circuit.input_port, circuit.output_port) for circuit in planned}
-    links = find_board_links(lab, {switch: reading.snapshot.connections})
-    attached = {one[1:] for link in find_free_links(links, ports_of(planned)) for one in link.pairs}
+    held = {switch: reading.snapshot.connections}
+    attached = {one[1:] for one in find_free_circuits(lab, held, ports_of(planned))}
     for pair in sorted(reading.snapshot.connections.pairs - pairs - attached):
         if any((switch, port) in ours for port in pair):
             detail = f"{switch} connects {pair[0]} -> {pair[1]}, which is not planned; run `testbed apply`"

@@ -24,6 +24,7 @@ from testbed.operate.boards import find_board_links, find_free_links
 from testbed.operate.light import SwitchReading, judge_circuits
 from testbed.operate.plan import circuits_of, describe, plan_lab, port_owners, ports_of, scope_of
 from testbed.operate.proof.board_findings import judge_boards
+from testbed.operate.repair import differences
 
 FOUR, THREE = wire(find_topology(12, 4)), wire(find_topology(12, 3))
 AT_NIC4 = {4: 99, 49: 54}
@@ -37,7 +38,9 @@ def lab():
 
 @pytest.fixture
 def switch(memory_switch):
-    return memory_switch(capabilities=Capabilities(50, 50, atomic_whole=True, bulk_add=True, power_monitor=True))
+    return memory_switch(
+        capabilities=Capabilities(50, 50, atomic_whole=True, bulk_add=True, power_monitor=True)
+    )
 
 
 def held_of(lab, wiring):
@@ -95,7 +98,10 @@ def test_an_attachment_changes_four_ports_and_what_lights_them(lab, switch):
     [
         (Attachment("m", "nic4", "board1", "port1"), "no host 'm'; hosts are a, b, c"),
         (Attachment("a", "nic5", "board1", "port1"), "host 'a' has no NIC 'nic5'; it has nic1, nic2"),
-        (Attachment("a", "nic4", "board2", "port1"), "no port 'port1' of a board 'board2'; ports of boards are"),
+        (
+            Attachment("a", "nic4", "board2", "port1"),
+            "no port 'port1' of a board 'board2'; ports of boards are",
+        ),
     ],
 )
 def test_unknown_names_are_refused(lab, attachment, message):
@@ -113,7 +119,9 @@ def test_links_are_those_with_circuits_in_both_directions(lab):
     assert find_free_links([link], ports_of(circuits_of(lab, FOUR))) == ()
 
 
-@pytest.mark.parametrize(("wiring", "kinds"), [(THREE, []), (FOUR, ["missing_circuit"] * 2 + ["extra_circuit"] * 2)])
+@pytest.mark.parametrize(
+    ("wiring", "kinds"), [(THREE, []), (FOUR, ["missing_circuit"] * 2 + ["extra_circuit"] * 2)]
+)
 def test_circuits_to_boards_are_extra_only_at_nics_that_the_plan_needs(lab, wiring, kinds):
     circuits = circuits_of(lab, wiring)
     held = held_of(lab, wiring)
@@ -123,12 +131,23 @@ def test_circuits_to_boards_are_extra_only_at_nics_that_the_plan_needs(lab, wiri
     assert [one.kind for one in judge_circuits(lab, circuits, {"ocs1": reading})] == kinds
 
 
+def test_a_repair_does_not_mind_a_board_at_a_free_nic(lab):
+    held = CrossConnects(held_of(lab, THREE) | AT_NIC4)
+    assert differences(lab, THREE, {"ocs1": Snapshot(held, 0.0)}) == ()
+    stray = CrossConnects(held_of(lab, THREE) | {4: 99})
+    assert differences(lab, THREE, {"ocs1": Snapshot(stray, 0.0)}) == ("+a/nic4 -> board1/port1",)
+
+
 @pytest.mark.parametrize(
     ("power", "answers", "told"),
     [
         (Power(-0.3), {"board1/port1": True}, None),
         (None, {}, None),
-        (Power(-60.0, below_floor=True), {"board1/port1": False}, ("board_dark", "no light enters input 49 of ocs1")),
+        (
+            Power(-60.0, below_floor=True),
+            {"board1/port1": False},
+            ("board_dark", "no light enters input 49 of ocs1"),
+        ),
         (Power(-0.3), {"board1/port1": False}, ("board_silent", "10.100.20.1 does not answer a")),
     ],
 )
