@@ -200,4 +200,4 @@ def summarise_latencies(latencies_us: Sequence[float]) -> Latency | None:
         return None
     ordered = [round(each, 1) for each in sorted(latencies_us)]
     p99 = ordered[ceil(0.99 * len(ordered)) - 1]
-    return Latency(ordered[0], statistics.median(ordered), p99, ordered[-1])
+    return Latency(ordered[0], round(statistics.median(ordered), 1), p99, ordered[-1])
