@@ -32,6 +32,7 @@
     ├── CollectiveError           (device)
     │   ├── CollectiveTimeout
     │   └── WrongResult
+    ├── InferenceError            (user)
     ├── ResultsError              (user)
     ├── Interrupted               (unknown)
     └── TimedOut                  (device)
@@ -190,6 +191,10 @@ class CollectiveTimeout(CollectiveError, code="collective.timeout"):
 
 class WrongResult(CollectiveError, code="collective.wrong"):
     """A rank computed a wrong result."""
+
+
+class InferenceError(TestbedError, code="inference", who="user"):
+    """A model cannot be tried on a board: the lab has none, or the smartNIC cannot hold the model."""
 
 
 class ResultsError(TestbedError, code="results", who="user"):

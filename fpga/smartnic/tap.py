@@ -1,4 +1,6 @@
-"""A TAP device of this machine as the wire of a simulated NIC: programs reach it through the kernel, as on a network.
+"""A network device of this machine as the wire of a simulated NIC: programs reach it through the kernel.
+
+A TAP device leads to this machine; any other Ethernet interface that exists leads to what is connected to it.
 
     with open_tap("nic0", IPv4Interface("10.77.0.2/24"), namespace="lab") as tap:
         serve_tap(nic, tap, stop)
@@ -43,6 +45,11 @@ _TUN, _NAMESPACES = Path("/dev/net/tun"), Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 _SIOCGIFCONF, _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8912, 0x8913, 0x8914, 0x1
+_SIOCETHTOOL, _ETHTOOL_GDRVINFO = 0x8946, 0x3
+_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_AUXDATA, _PROMISCUOUS = 263, 1, 8, 1
+_ETH_P_ALL, _ARPHRD_ETHER, _CHECKSUM_NOT_READY = 3, 1, 0x8
+_AUXILIARY_BYTES = socket.CMSG_SPACE(20)
+"""Of a `tpacket_auxdata`, whose first word tells whether the checksum is complete."""
 _NAME_BYTES = 15
 _ADDRESS_ENTRY = struct.Struct("16s2xH4s16x")
 """An entry of SIOCGIFCONF: name, port, IPv4 address."""
@@ -62,6 +69,8 @@ class Stop(Protocol):
 
 class Tap:
     """An open TAP device: whole Ethernet frames, without waiting. As a context manager it closes itself."""
+
+    kind = "TAP device"
 
     def __init__(self, file: int, interface: str) -> None:
         self.interface = interface
@@ -103,15 +112,80 @@ class Tap:
         self.close()
 
     def _gone(self, error: OSError) -> TapError:
-        return TapError(f"the TAP device {self.interface} is gone ({os.strerror(error.errno or 0)}).")
+        return TapError(f"the {self.kind} {self.interface} is gone ({os.strerror(error.errno or 0)}).")
+
+
+class PacketWire(Tap):
+    """An Ethernet interface that is not a TAP device, by a packet socket: it carries all frames that arrive there."""
+
+    kind = "interface"
+
+    def __init__(self, wire: socket.socket, interface: str) -> None:
+        super().__init__(wire.fileno(), interface)
+        self._wire = wire
+
+    def read(self) -> bytes | None:
+        """Return the next frame that arrived, padded to 60 bytes; None if there is none. Raise TapError."""
+        while True:
+            try:
+                frame, extras, flags, sender = self._wire.recvmsg(_MAX_FRAME_BYTES, _AUXILIARY_BYTES)
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                self._check_there(error)
+                return None
+            if sender[2] == socket.PACKET_OUTGOING or flags & socket.MSG_TRUNC:
+                continue  # frames of this machine's kernel, and frames larger than the NIC takes
+            if any(struct.unpack_from("=I", data)[0] & _CHECKSUM_NOT_READY for _, _, data in extras):
+                frame = fill_checksum(frame)
+            return frame.ljust(MIN_FRAME_BYTES, b"\0")
+
+    def write(self, frame: bytes) -> None:
+        """Send a frame, which is lost if the interface is down or has no carrier. Raise TapError."""
+        try:
+            self._wire.send(frame)
+        except OSError as error:
+            self._check_there(error)
+
+    def close(self) -> None:
+        """Close the socket; the interface stays."""
+        self._file = -1
+        self._wire.close()
+
+    def _check_there(self, error: OSError) -> None:
+        """Raise TapError unless the interface exists: the socket does not tell whether it is down or gone."""
+        try:
+            fcntl.ioctl(self._wire, _SIOCGIFFLAGS, struct.pack("16sH22x", self.interface.encode(), 0))
+        except OSError:
+            raise self._gone(error) from error
+
+
+def fill_checksum(frame: bytes) -> bytes:
+    """Return a frame with its UDP checksum, which kernels leave to the network card; other frames as they are."""
+    if len(frame) < 34 or frame[12:14] != b"\x08\x00" or frame[23] != socket.IPPROTO_UDP:
+        return frame
+    start = 14 + 4 * (frame[14] & 0xF)
+    end = 14 + int.from_bytes(frame[16:18], "big")
+    segment = bytearray(frame[start:end])
+    if len(segment) < 8:
+        return frame
+    segment[6:8] = bytes(2)
+    pseudo = frame[26:34] + struct.pack("!HH", socket.IPPROTO_UDP, len(segment))
+    words = pseudo + segment + bytes(len(segment) % 2)
+    total = sum(struct.unpack(f"!{len(words) // 2}H", words))
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    segment[6:8] = struct.pack("!H", ~total & 0xFFFF or 0xFFFF)
+    return frame[:start] + bytes(segment) + frame[end:]
 
 
 def open_tap(interface: str, address: IPv4Interface, namespace: str | None = None) -> Tap:
     """Open a TAP device that leads to `address`, and set it up; make it unless it exists.
 
-    The host gets the last address of the subnet, or the one before if that is the NIC's, unless it has one already.
-    Raise TapError: no privilege, no such namespace, a name that is not valid, a device that another program has open,
-    or a subnet without room for two.
+    The host gets the last address of the subnet, or the one before if that is the NIC's, unless it has one already. An
+    interface that exists and is not a TAP device is left as it is: its frames go to the NIC and to the kernel.
+    Raise TapError: no privilege, no such namespace, a name that is not valid, a device that another program has open or
+    that is not up, or a subnet without room for two.
     """
     if not re.fullmatch(r"[^\s/%:]+", interface) or interface in (".", ".."):
         raise TapError(f"{interface!r} is not a name for a network device.")
@@ -189,6 +263,8 @@ def _enter(namespace: str) -> None:
 
 
 def _open(interface: str, address: IPv4Interface, host: IPv4Address) -> Tap:
+    if any(name == interface for _, name in socket.if_nameindex()) and not _is_tap(interface):
+        return _open_wire(interface)
     try:
         file = os.open(_TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError as error:
@@ -201,7 +277,7 @@ def _open(interface: str, address: IPv4Interface, host: IPv4Address) -> Tap:
             if error.errno == errno.EBUSY:
                 raise TapError(f"another program has the TAP device {interface} open.") from error
             if error.errno == errno.EINVAL:
-                raise TapError(f"{interface} exists, and is not a TAP device.") from error
+                raise TapError(f"{interface} exists, and is a TUN device.") from error
             raise
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ends:
             if not any(each in address.network for each in _read_addresses(ends)):
@@ -213,6 +289,36 @@ def _open(interface: str, address: IPv4Interface, host: IPv4Address) -> Tap:
         os.close(file)
         raise
     return Tap(file, interface)
+
+
+def _is_tap(interface: str) -> bool:
+    """Return whether a device is a TAP or TUN device, which has a driver of that name."""
+    answer = array.array("B", struct.pack("=I192x", _ETHTOOL_GDRVINFO))
+    request = struct.pack("16sP16x", interface.encode(), answer.buffer_info()[0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ends:
+        try:
+            fcntl.ioctl(ends, _SIOCETHTOOL, request)
+        except OSError:
+            return False  # a device without a driver
+    return answer.tobytes()[4:36].rstrip(b"\0") == b"tun"
+
+
+def _open_wire(interface: str) -> PacketWire:
+    wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, 0)
+    try:
+        wire.bind((interface, _ETH_P_ALL))
+        if wire.getsockname()[3] != _ARPHRD_ETHER:
+            raise TapError(f"{interface} exists, and is not an Ethernet interface.")
+        answer = fcntl.ioctl(wire, _SIOCGIFFLAGS, struct.pack("16sH22x", interface.encode(), 0))
+        if not struct.unpack_from("16xH", answer)[0] & _IFF_UP:
+            raise TapError(f"the interface {interface} is down. Set it up with `ip link set {interface} up`.")
+        wire.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
+        membership = struct.pack("iHH8x", socket.if_nametoindex(interface), _PROMISCUOUS, 0)
+        wire.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, membership)
+    except BaseException:
+        wire.close()
+        raise
+    return PacketWire(wire, interface)
 
 
 def _read_addresses(ends: socket.socket) -> list[IPv4Address]:

@@ -16,7 +16,16 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
-from sim.lab.model import Address, Document, HostDocument, LabError, Place, SwitchDocument
+from sim.lab.model import (
+    Address,
+    BoardDocument,
+    BoardPortDocument,
+    Document,
+    HostDocument,
+    LabError,
+    Place,
+    SwitchDocument,
+)
 from sim.twins.families import FAMILIES
 from sim.twins.hosts.redirects import LinkShape
 from sim.twins.hosts.twin import MANAGEMENT_LINK
@@ -119,6 +128,7 @@ def _parse_document(raw: Mapping[str, Any]) -> Document:
         authorized_key=raw.get("authorized_key", ""),
         switches=tuple(_switch(at, entry) for at, entry in enumerate(raw["switches"])),
         hosts=tuple(_host(at, entry) for at, entry in enumerate(raw["hosts"])),
+        boards=tuple(_board(entry) for entry in raw.get("boards", ())),
         raw=raw,
     )
 
@@ -164,6 +174,11 @@ def _host(at: int, entry: Mapping[str, Any]) -> HostDocument:
     return HostDocument(entry["name"], address, nics, tuple(_fabric_names(at, entry)))
 
 
+def _board(entry: Mapping[str, Any]) -> BoardDocument:
+    ports = (BoardPortDocument(port["name"], tuple(port.get("command", ()))) for port in entry["ports"])
+    return BoardDocument(entry["name"], tuple(ports))
+
+
 def _fabric_names(at: int, entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the fabric addresses of a host with their names: `a.fabric`, `nic1.a.fabric`."""
     name = f"{entry['name']}.fabric"
@@ -188,7 +203,8 @@ def _check_unique(things: Iterable[tuple[Place, object]], noun: str) -> None:
 
 def _check_names(document: Document) -> None:
     hosts = [(("hosts", at, "name"), host.name) for at, host in enumerate(document.hosts)]
-    _check_unique(hosts, "host")
+    boards = [(("boards", at, "name"), board.name) for at, board in enumerate(document.boards)]
+    _check_unique([*hosts, *boards], "host")
     _check_unique(
         ((("switches", at, "name"), switch.name) for at, switch in enumerate(document.switches)), "switch"
     )
@@ -198,7 +214,14 @@ def _check_names(document: Document) -> None:
         )
         for nic_at, nic in enumerate(host.nics):
             _check_not_reserved(("hosts", at, "nics", nic_at, "name"), nic, _RESERVED_NICS)
-    for place, name in hosts:
+    for at, board in enumerate(document.boards):
+        ports = [
+            (("boards", at, "ports", port_at, "name"), port.name) for port_at, port in enumerate(board.ports)
+        ]
+        _check_unique(ports, "port")
+        for where, name in ports:
+            _check_not_reserved(where, name, ("lo",))
+    for place, name in [*hosts, *boards]:
         _check_not_reserved(place, name, _RESERVED_HOSTS)
     for at, switch in enumerate(document.switches):
         _check_not_reserved(("switches", at, "name"), switch.name, ("plant",))
@@ -214,6 +237,10 @@ def _fibres(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, A
         for nic_at, nic in enumerate(host["nics"]):
             for way in ("transmit", "receive"):
                 yield ("hosts", host_at, "nics", nic_at, way), way, nic[way]
+    for board_at, board in enumerate(raw.get("boards", ())):
+        for port_at, port in enumerate(board["ports"]):
+            for way in ("transmit", "receive"):
+                yield ("boards", board_at, "ports", port_at, way), way, port[way]
 
 
 def _check_fibres(raw: Mapping[str, Any]) -> None:

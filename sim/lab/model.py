@@ -58,6 +58,22 @@ class HostDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class BoardPortDocument:
+    """A port of a board: the name of its interface, and the command of its process, empty if it is dark."""
+
+    name: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoardDocument:
+    """A board with its ports."""
+
+    name: str
+    ports: tuple[BoardPortDocument, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """A checked wiring document; the plant reads `raw`, and `represents_gbps` selects the transceivers of the NICs."""
 
@@ -70,6 +86,7 @@ class Document:
     authorized_key: str
     switches: tuple[SwitchDocument, ...]
     hosts: tuple[HostDocument, ...]
+    boards: tuple[BoardDocument, ...]
     raw: Mapping[str, Any]
 
     @property
@@ -89,8 +106,9 @@ class Document:
 class LabError(LightbedError):
     """A request that the lab cannot fulfil. `code` is stable, for programs; `hint` tells a person what to do.
 
-    Codes: `document`, `not_root`, `subnet_taken`, `no_such_lab`, `no_library`, `interrupted`. The command also reports
-    the codes of `sim.twins.hosts.netns.KernelFault`, and `machine` for any other error of the operating system.
+    Codes: `document`, `not_root`, `subnet_taken`, `no_such_lab`, `no_library`, `board`, `interrupted`. The command also
+    reports the codes of `sim.twins.hosts.netns.KernelFault`, and `machine` for any other error of the operating
+    system.
     """
 
     def __init__(self, what: str, *, hint: str, code: str) -> None:

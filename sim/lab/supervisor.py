@@ -16,13 +16,14 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Interface, IPv4Network
 from pathlib import Path
 from typing import Any
 
+from sim.lab.boards import BoardTwin, build_boards
 from sim.lab.claims import Claim, Holder, find_overlapping_claim, find_user, make_subnet_claim_name
 from sim.lab.inventory import LabNames, dismantle, remove_debris
 from sim.lab.model import Address, Document, LabError, SwitchDocument
@@ -47,12 +48,16 @@ _OFF = {f"ipv6/conf/{scope}/disable_ipv6": 1 for scope in ("all", "default")}
 
 @dataclass(frozen=True, slots=True)
 class RunningLab:
-    """A running lab. `shared_root` is the reason why hosts share the root file system of the machine, or empty."""
+    """A running lab. `shared_root` is the reason why hosts share the root file system of the machine, or empty.
+
+    `boards` maps each board to its ports that have a process, each with the document of its NIC.
+    """
 
     document: Document
     lab_id: str
     seconds: float
     shared_root: str = ""
+    boards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def ready_line(self) -> dict[str, Any]:
         """Return the content of the line that the supervisor prints when the lab is ready."""
@@ -68,6 +73,7 @@ class RunningLab:
             "pid": os.getpid(),
             "subnet": str(document.subnet),
             "control": {**control, "plant": str(document.control)},
+            "boards": self.boards,
             "seconds": round(self.seconds, 3),
         }
 
@@ -86,17 +92,20 @@ async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
     renderers: list[Renderer] = []
     shared_root = ""
     specs: list[HostSpec] = []
+    twins: dict[str, BoardTwin] = {}
     if has_kernel_hosts:
         # Before anything is created, so that a failure half way is cleaned up, too.
         stack.callback(dismantle, lab_id)
         specs, fabric = _build_networks(document, names)
         renderers.append(fabric)
+        twins = await _start_boards(document, names, tools, stack)  # they get ready while the hosts boot
         shared_root = await _start_hosts(specs, document, tools, stack)
     plant = await _start_devices(document, names.management if has_kernel_hosts else None, renderers, stack)
     for spec in specs:
         watch = InterfaceWatch(spec.namespace, spec.name, spec.nics, plant.interfaces_changed)
         stack.callback(watch.close)
-    return RunningLab(document, lab_id, time.monotonic() - start_s, shared_root)
+    boards = await _light_boards(document, twins, plant, stack)
+    return RunningLab(document, lab_id, time.monotonic() - start_s, shared_root, boards)
 
 
 def _check_kernel_hosts(document: Document) -> dict[str, str]:
@@ -149,13 +158,65 @@ def _build_networks(document: Document, names: LabNames) -> tuple[list[HostSpec]
         )
         for host in document.hosts
     ]
-    netns.add_namespaces([names.management, names.fabric, *(spec.namespace for spec in specs)])
+    boards = {
+        board.name: (names.host(board.name), [port.name for port in board.ports]) for board in document.boards
+    }
+    namespaces = [*(spec.namespace for spec in specs), *(namespace for namespace, _ in boards.values())]
+    netns.add_namespaces([names.management, names.fabric, *namespaces])
     build_management(document, names)
-    fabric = Fabric(names.fabric, make_far_ends({spec.name: (spec.namespace, spec.nics) for spec in specs}))
+    for namespace, _ in boards.values():  # before their ports exist, as in the fabric
+        netns.set_sysctls(namespace, _OFF)
+    nics = {spec.name: (spec.namespace, spec.nics) for spec in specs} | boards
+    fabric = Fabric(names.fabric, make_far_ends(nics))
     fabric.build(document.link)
+    build_boards(document.boards, names.host)
     for spec in specs:
         build_network(spec, document.link)
     return specs, fabric
+
+
+async def _start_boards(
+    document: Document, names: LabNames, tools: Mapping[str, str], stack: AsyncExitStack
+) -> dict[str, BoardTwin]:
+    """Start the processes of all ports that have one, and return them by label, `board1/port1`."""
+    twins: dict[str, BoardTwin] = {}
+
+    async def stop() -> None:
+        await asyncio.gather(*(twin.stop() for twin in twins.values()))
+
+    stack.push_async_callback(stop)
+    for board in document.boards:
+        for port in board.ports:
+            if port.command:
+                label = f"{board.name}/{port.name}"
+                twins[label] = await BoardTwin.start(label, port.command, names.host(board.name), tools)
+    return twins
+
+
+async def _light_boards(
+    document: Document, twins: Mapping[str, BoardTwin], plant: Plant, stack: AsyncExitStack
+) -> dict[str, dict[str, Any]]:
+    """Return the documents of the NICs by board and port, once all are ready; ports without a process are dark."""
+    labels = {
+        f"{board.name}/{port.name}": bool(port.command) for board in document.boards for port in board.ports
+    }
+    if labels:
+        plant.interfaces_changed(labels)
+    documents = await asyncio.gather(*(twin.await_ready() for twin in twins.values()))
+
+    async def watch(label: str, twin: BoardTwin) -> None:
+        await twin.await_end()
+        plant.interfaces_changed({label: False})
+
+    for label, twin in twins.items():
+        stack.callback(asyncio.create_task(watch(label, twin)).cancel)
+    nics = dict(zip(twins, documents, strict=True))
+    return {
+        board.name: {
+            port.name: nics[label] for port in board.ports if (label := f"{board.name}/{port.name}") in nics
+        }
+        for board in document.boards
+    }
 
 
 async def _start_hosts(

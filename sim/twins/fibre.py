@@ -38,10 +38,12 @@ class Fibre:
 
 def list_fibres(wiring: Mapping[str, Any]) -> tuple[Fibre, ...]:
     """Return all fibres of a wiring document, in its order. Raise `FibreError` if two fibres end in one port."""
+    owners = [(host["name"], host["nics"]) for host in wiring.get("hosts", ())]
+    owners += [(board["name"], board["ports"]) for board in wiring.get("boards", ())]
     fibres = tuple(
-        _make_fibre(f"{host['name']}/{nic['name']}", direction, nic[direction])
-        for host in wiring.get("hosts", ())
-        for nic in host["nics"]
+        _make_fibre(f"{owner}/{nic['name']}", direction, nic[direction])
+        for owner, nics in owners
+        for nic in nics
         for direction in ("transmit", "receive")
     )
     user_of: dict[End, str] = {}

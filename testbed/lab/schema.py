@@ -61,6 +61,19 @@ def _expand_fibre(value: object) -> object:
     return {"port": value} if isinstance(value, str) else value
 
 
+def _check_mac(text: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", text):
+        raise ValueError(f"{text!r} is not a MAC address of lower-case hexadecimal digits")
+    if int(text[:2], 16) & 1 or text == "00:00:00:00:00:00":
+        raise ValueError(f"{text!r} is not the MAC address of one device")
+    return text
+
+
+def _list_files(value: object) -> object:
+    """Return the list for which one file is short."""
+    return [value] if isinstance(value, str) else value
+
+
 def _switch_port(text: str) -> str:
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}:[0-9]{1,6}", text):
         raise ValueError(f"{text!r} is not SWITCH:PORT like 'ocs1:17'")
@@ -73,8 +86,10 @@ User = Annotated[str, AfterValidator(_check_user)]
 PathText = Annotated[str, AfterValidator(_check_path)]
 Address = Annotated[IPv4Address, BeforeValidator(_parse_address)]
 Network = Annotated[IPv4Network, BeforeValidator(_parse_network)]
+Mac = Annotated[str, AfterValidator(_check_mac)]
 Decibels = Annotated[float, Field(ge=0)]
 TcpPort = Annotated[int, Field(ge=1, le=65535)]
+UdpPort = TcpPort
 
 
 class Schema(BaseModel):
@@ -178,6 +193,27 @@ class LinkSchema(Schema):
     fit_rate: bool = False
 
 
+class BoardPortSchema(Schema):
+    """One port of a board; without `mac` it has 02:00 and the four bytes of its address."""
+
+    name: Interface
+    address: Address
+    mac: Mac | None = None
+    port: UdpPort = 8500
+    transmit: Fibre
+    receive: Fibre
+
+
+class BoardSchema(Schema):
+    """A smartNIC: a real one has the address of its registers, a simulated one is started with its program."""
+
+    name: Name
+    address: Annotated[str, Field(min_length=1)] | None = None
+    program: Annotated[list[PathText], BeforeValidator(_list_files), Field(min_length=1)] | None = None
+    bitstream: PathText | None = None
+    ports: Annotated[list[BoardPortSchema], Field(min_length=1)]
+
+
 class LabSchema(Schema):
     """The whole file."""
 
@@ -188,6 +224,7 @@ class LabSchema(Schema):
     switches: Annotated[list[SwitchSchema], Field(min_length=1)]
     ssh: SshSchema = SshSchema()
     hosts: Annotated[list[HostSchema], Field(min_length=1)]
+    boards: list[BoardSchema] = []
 
 
 _SCHEMAS: dict[tuple[str, ...], type[Schema]] = {
@@ -201,6 +238,10 @@ _SCHEMAS: dict[tuple[str, ...], type[Schema]] = {
     ("hosts", "nics"): NicSchema,
     ("hosts", "nics", "transmit"): FibreSchema,
     ("hosts", "nics", "receive"): FibreSchema,
+    ("boards",): BoardSchema,
+    ("boards", "ports"): BoardPortSchema,
+    ("boards", "ports", "transmit"): FibreSchema,
+    ("boards", "ports", "receive"): FibreSchema,
 }
 
 
@@ -266,6 +307,7 @@ _HINTS = {
 }
 _HINTS_BY_KEY = {
     "address": "write four numbers like 10.100.1.1",
+    "mac": "write six pairs of digits in quotes: '02:00:0a:64:14:01'",
     "management": "write four numbers like 10.99.0.11",
     "name": "choose another name",
     **dict.fromkeys(("port", "transmit", "receive"), "write switch and port in quotes: 'ocs1:17'"),

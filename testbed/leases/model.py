@@ -93,6 +93,10 @@ def parts_of_lab(lab: Lab) -> dict[str, frozenset[str]]:
         nics = {f"nic:{host.name}/{nic.name}": _nic_parts(host, nic) for nic in (*host.nics, *host.unused)}
         resources |= nics
         resources[f"host:{host.name}"] = frozenset({f"host:{host.name}"}).union(*nics.values())
+    for board in lab.boards:
+        ends = (end for port in board.ports for end in (port.transmit, port.receive))
+        ports = {f"port:{end.switch}/{end.port}" for end in ends}
+        resources[f"board:{board.name}"] = frozenset({f"board:{board.name}"} | ports)
     return resources
 
 
@@ -105,7 +109,7 @@ def _nic_parts(host: LabHost, nic: LabNic) -> frozenset[str]:
 def parts_of(lab: Lab, resources: Iterable[str]) -> frozenset[str]:
     """Return the parts of resources: `host:a`, `nic:a/nic1`, `port:ocs1/5`, `board:kit1`; of none, of the whole lab.
 
-    Lab files have no boards, so any board name is valid. Raises `LeaseImpossible` for what the lab does not have.
+    Any board name is valid, in the lab file or not. Raises `LeaseImpossible` for anything else that the lab lacks.
     """
     known = parts_of_lab(lab)
     names = tuple(resources)

@@ -1,6 +1,7 @@
 """The main job: patch a topology, verify it, measure collectives, re-patch for a workload, measure again, report.
 
-Every result is added to the run's record as soon as it is known.
+With a model, a host then sends inference requests to a board. Every result is added to the run's record as soon as it
+is known.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Literal, Protocol
 from lightbed.wording import count_noun
 from testbed.design.topology.circulants import as_json
 from testbed.design.topology.strides import rings_of
-from testbed.errors import VerifyFailed
+from testbed.errors import HostError, VerifyFailed
 from testbed.lab.hosts.reachability import ping_all
 from testbed.lab.inventory import render_lab
 from testbed.lab.model import Lab
@@ -23,9 +24,10 @@ from testbed.lab.simulated.link_rate import LinkRate
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
 from testbed.measure.current_topology import collect, node_configurations, record, ring_proof
 from testbed.measure.gain import RingGain, compare_topologies, find_ring_gain, group_name, select_largest
+from testbed.measure.inference import ModelTrial, measure_inference
 from testbed.measure.model import Timing
 from testbed.measure.report.page import write_report
-from testbed.measure.results.records import LINK_RATE, Repatch, StoredCircuit, StoredTopology
+from testbed.measure.results.records import LINK_RATE, Inference, Repatch, StoredCircuit, StoredTopology
 from testbed.measure.results.run import Run
 from testbed.measure.results.store import RunStore
 from testbed.measure.second_topology import SecondTopology, plan_second
@@ -255,6 +257,7 @@ class JobResult:
     timings: tuple[Timing, ...]
     repatch: Repatch | None
     link_rate: LinkRate | None
+    inference: Inference | None = None
 
     @property
     def largest(self) -> tuple[Timing, ...]:
@@ -297,8 +300,9 @@ def run_job(
     narrator: Narrator,
     deadline_s: float = 60.0,
     really_move: str | None = None,
+    trial: ModelTrial | None = None,
 ) -> JobResult:
-    """Run the main job on a lab and store its record in `runs_dir`.
+    """Run the main job on a lab, then the trial of a board if there is one, and store the record in `runs_dir`.
 
     Raises `RefusedToMove` for a real lab unless `really_move` names it, and the errors of every step; then a simulated
     lab is torn down and the run is recorded as failed or interrupted.
@@ -306,6 +310,11 @@ def run_job(
     check_permission(lab, really_move)
     narrator.phase("Starting the lab")
     with provide_lab(lab, hosts, narrator) as (here, mode, link_rate):
+        if trial and mode == "model":
+            raise HostError(
+                f"the hosts of lab '{here.name}' are only modelled and send no packets to a board: run as root, with "
+                "--hosts kernel"
+            )
         store = RunStore(runs_dir)
         with store.begin(here, lab.simulated, mode, seeds={}) as run, journal_in(runs_dir) as journal:
             (run.directory / "lab.yaml").write_text(render_lab(here), encoding="utf-8")
@@ -318,6 +327,10 @@ def run_job(
                 if session.fleet:
                     ranks = stack.enter_context(Ranks(session.fleet, here, deadline_s))
                 outcome = MainJob(session, run, mode, tuple(sizes), narrator, deadline_s, ranks).run()
+                inference = None
+                if trial:
+                    narrator.phase(f"Inference on board {here.boards[0].name}")
+                    inference = measure_inference(session, run, trial, narrator.note, deadline_s)
     report = run.directory / "report.html"
     write_report(store.load(run.run_id), report)
     return JobResult(
@@ -331,4 +344,5 @@ def run_job(
         timings=outcome.timings,
         repatch=outcome.repatch,
         link_rate=link_rate,
+        inference=inference,
     )

@@ -144,8 +144,10 @@ def _check_complete(lab: Lab, result: ApplyResult, consent: Consent) -> None:
 
 
 def parts_of_plan(lab: Lab, plan: LabPlan) -> frozenset[str]:
-    """Return the parts to lease for a plan: the hosts of its circuits, and every port whose circuit changes."""
-    hosts = {f"host:{lab.hosts[nic.node].name}" for circuit in plan.circuits for nic in circuit.link}
+    """Return the parts to lease for a plan: hosts and boards of its circuits, and every port whose circuit changes."""
+    boards = {board.name for board in lab.boards}
+    names = {lab.hosts[nic.node].name for circuit in plan.circuits for nic in circuit.link}
+    hosts = {f"{'board' if name in boards else 'host'}:{name}" for name in names}
     ports = {
         f"port:{part.switch}/{port}"
         for part in plan.switches

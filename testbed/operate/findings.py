@@ -9,7 +9,7 @@ from testbed.operate.drift import report as drift
 from testbed.operate.light import EXCESS_LOSS, EXTRA_CIRCUIT, MISSING_CIRCUIT, NO_LIGHT
 from testbed.operate.model import FindingKind
 from testbed.operate.probe_findings import FOREIGN, NO_CARRIER, NOT_HEARD, SWAPPED
-from testbed.operate.proof import host_findings, reach_findings
+from testbed.operate.proof import board_findings, host_findings, reach_findings
 from testbed.operate.proof.effects import UNFINISHED
 from testbed.operate.proof.judge import CHANGING, HOST_OFF, NOT_PROBED, SWITCH_OFF
 from testbed.operate.proof.receivers import DARK_CABLE, NO_MODULE_READINGS, POWER_OUT_OF_WINDOW
@@ -30,7 +30,15 @@ _FIBRES = (SWAPPED, NOT_HEARD, FOREIGN)
 
 KINDS: dict[str, FindingKind] = {
     kind.name: kind
-    for kinds in (_DEVICES, _CIRCUITS, _LIGHT, _FIBRES, host_findings.KINDS, reach_findings.KINDS)
+    for kinds in (
+        _DEVICES,
+        _CIRCUITS,
+        _LIGHT,
+        _FIBRES,
+        host_findings.KINDS,
+        board_findings.KINDS,
+        reach_findings.KINDS,
+    )
     for kind in kinds
 }
 """Kinds of findings by name, in the order of the page."""

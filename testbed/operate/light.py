@@ -26,8 +26,9 @@ from ocs_drivers.model import Power, Snapshot
 from testbed.design.model import Link, Nic
 from testbed.errors import HostError
 from testbed.lab.model import Lab, LabHost
+from testbed.operate.boards import find_free_circuits
 from testbed.operate.model import Circuit, FindingKind, LinkFinding
-from testbed.operate.plan import own_ports, pair_label, port_owners
+from testbed.operate.plan import own_ports, pair_label, port_owners, ports_of
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
@@ -88,8 +89,7 @@ def read_light(
     circuits: Iterable[Circuit], switches: Mapping[str, OpticalSwitch]
 ) -> dict[str, SwitchReading]:
     """Read every switch: its configuration, then the power at every port that a circuit uses."""
-    ends = ((circuit.switch, (circuit.input_port, circuit.output_port)) for circuit in circuits)
-    return read_ports({(switch, port) for switch, pair in ends for port in pair}, switches)
+    return read_ports(ports_of(circuits), switches)
 
 
 def read_ports(
@@ -236,10 +236,16 @@ def _excess(
 def _judge_extra(
     lab: Lab, switch: str, reading: SwitchReading, planned: Iterable[Circuit]
 ) -> Iterator[LinkFinding]:
-    """Yield findings about unplanned cross-connects at ports of the lab's hosts; others belong to other users."""
+    """Yield findings about unplanned cross-connects at ports of the lab's hosts; others belong to other users.
+
+    Circuits between boards and NICs that the plan leaves free are expected.
+    """
     owners, ours = port_owners(lab), own_ports(lab)
+    planned = tuple(planned)
     pairs = {(circuit.input_port, circuit.output_port) for circuit in planned}
-    for pair in sorted(reading.snapshot.connections.pairs - pairs):
+    held = {switch: reading.snapshot.connections}
+    attached = {one[1:] for one in find_free_circuits(lab, held, ports_of(planned))}
+    for pair in sorted(reading.snapshot.connections.pairs - pairs - attached):
         if any((switch, port) in ours for port in pair):
             detail = f"{switch} connects {pair[0]} -> {pair[1]}, which is not planned; run `testbed apply`"
             yield EXTRA_CIRCUIT.report(pair_label(owners, switch, pair), detail)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -73,10 +73,22 @@ def _plan_switch(
     target = CrossConnects({c.input_port: c.output_port for c in circuits if c.switch == switch.name})
     scope = scope_of(lab, switch)
     snapshot = device.read()
+    if scope is not None:
+        scope = _except_boards(lab, switch, scope, snapshot.connections, target)
     if take_over and scope is not None:
         scope |= _find_inputs_lighting_us(lab, switch, snapshot.connections)
     steps = _estimate(lab, switch, device, order_steps(device.plan(target, snapshot, scope)))
     return SwitchPlan(switch.name, target, scope, snapshot, steps)
+
+
+def _except_boards(
+    lab: Lab, switch: LabSwitch, scope: frozenset[int], held: CrossConnects, target: CrossConnects
+) -> frozenset[int]:
+    """Return the scope without circuits to boards at NICs that the topology leaves free, and with those it replaces."""
+    nics, boards = _ports(lab.hosts, switch), board_ports(lab, switch.name)
+    kept = {source for source, output in held.pairs if source in nics and output in boards}
+    replaced = {source for source, output in held.pairs if source in boards and output in target.inputs_of}
+    return (scope - (kept - target.keys())) | replaced
 
 
 def _estimate(
@@ -111,14 +123,34 @@ def _ports(hosts: tuple[LabHost, ...], switch: LabSwitch) -> frozenset[int]:
     return frozenset(end.port for end, _ in _fibre_ends(hosts) if end.switch == switch.name)
 
 
+def board_ports(lab: Lab, switch: str) -> frozenset[int]:
+    """Return the ports of a switch at which fibres of boards end."""
+    return frozenset(end.port for end, _ in _board_ends(lab) if end.switch == switch)
+
+
+def ports_of(circuits: Iterable[Circuit]) -> frozenset[tuple[str, int]]:
+    """Return the switch ports that circuits use."""
+    return frozenset(
+        (circuit.switch, port) for circuit in circuits for port in (circuit.input_port, circuit.output_port)
+    )
+
+
 def own_ports(lab: Lab) -> frozenset[tuple[str, int]]:
     """Return the switch ports of the lab's hosts, without those outside a shard."""
     return frozenset((end.switch, end.port) for end, _ in _fibre_ends(lab.hosts))
 
 
 def port_owners(lab: Lab) -> dict[tuple[str, int], str]:
-    """Return the NIC (`a/nic1`) at every switch port of the lab, including hosts outside a shard."""
-    return {(end.switch, end.port): label for end, label in _fibre_ends((*lab.hosts, *lab.others))}
+    """Return the NIC (`a/nic1`) or board port at every switch port of the lab, including hosts outside a shard."""
+    ends = (*_fibre_ends((*lab.hosts, *lab.others)), *_board_ends(lab))
+    return {(end.switch, end.port): label for end, label in ends}
+
+
+def _board_ends(lab: Lab) -> Iterator[tuple[FibreEnd, str]]:
+    for board in lab.boards:
+        for port in board.ports:
+            for end in (port.transmit, port.receive):
+                yield end, f"{board.name}/{port.name}"
 
 
 def _fibre_ends(hosts: tuple[LabHost, ...]) -> Iterator[tuple[FibreEnd, str]]:

@@ -27,12 +27,13 @@ from testbed.design.routing.routes import find_routes
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
 from testbed.operate.apply import check_no_drift
+from testbed.operate.boards import find_free_circuits
 from testbed.operate.design import Design, with_routes
 from testbed.operate.failure_rules import Gpu, find_gpu_losses, find_nics_lost, list_failed_gpus
 from testbed.operate.intent import Stated
 from testbed.operate.light import Loss, LossObservation, Part, observe_losses
 from testbed.operate.model import Circuit, LabPlan, VerifyReport
-from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners
+from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners, ports_of
 from testbed.operate.session import DEFAULT, Change, LabSession, Note
 
 if TYPE_CHECKING:
@@ -88,9 +89,15 @@ class RepairRecord:
 
 
 def differences(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> tuple[str, ...]:
-    """Return missing circuits of a wiring (`-a/nic1 -> b/nic1`), and others at ports of the lab's hosts (`+`)."""
+    """Return missing circuits of a wiring (`-a/nic1 -> b/nic1`), and others at ports of the lab's hosts (`+`).
+
+    Circuits to boards at NICs that the wiring leaves free are no difference.
+    """
     ours, owners = own_ports(lab), port_owners(lab)
-    planned = {(c.switch, c.input_port, c.output_port) for c in circuits_of(lab, wiring)}
+    circuits = circuits_of(lab, wiring)
+    planned = {(c.switch, c.input_port, c.output_port) for c in circuits}
+    held = {name: snapshot.connections for name, snapshot in seen.items()}
+    attached = find_free_circuits(lab, held, ports_of(circuits))
     actual = {
         (name, *pair)
         for name, snapshot in seen.items()
@@ -101,7 +108,7 @@ def differences(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> tuple
     def words(sign: str, circuits: set[tuple[str, int, int]]) -> list[str]:
         return [f"{sign}{pair_label(owners, name, (here, there))}" for name, here, there in sorted(circuits)]
 
-    return (*words("-", planned - actual), *words("+", actual - planned))
+    return (*words("-", planned - actual), *words("+", actual - planned - attached))
 
 
 @dataclass(frozen=True, slots=True)

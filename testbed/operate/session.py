@@ -28,6 +28,7 @@ from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import is_up
 from testbed.leases.model import parts_of, parts_of_lab
 from testbed.operate.apply import apply_plan, install_hosts, parts_of_plan
+from testbed.operate.boards import find_board_links, find_free_links, set_board_routes
 from testbed.operate.confirmation import Confirmations, check_none_pending
 from testbed.operate.design import (
     Design,
@@ -35,7 +36,7 @@ from testbed.operate.design import (
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.intent import Applying, Intent, IntentLog, NoRecord, Stated
 from testbed.operate.model import ApplyResult, LabPlan, LinkFinding, VerifyReport
-from testbed.operate.plan import circuits_of, plan_lab
+from testbed.operate.plan import circuits_of, plan_lab, ports_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -236,13 +237,27 @@ class LabSession:
             finally:
                 self._open, self._is_again = None, False
 
-    def apply(self, plan: LabPlan, begun: Callable[[str], object] = lambda _operation: None) -> ApplyResult:
+    def apply(
+        self,
+        plan: LabPlan,
+        begun: Callable[[str], object] = lambda _operation: None,
+        *,
+        lab: Lab | None = None,
+    ) -> ApplyResult:
         """Execute a plan, journal first, in the open operation or in a new one; `begun` as in `apply_plan`.
+
+        `lab` is a shard of the session's lab that the plan was made for, by default the lab itself.
 
         Raises what `apply_plan` raises, and `JournalError` if the session is read-only.
         """
         return apply_plan(
-            self.lab, plan, self.switches, self.writable, begun, within=self._open, done=self.on_step
+            lab or self.lab,
+            plan,
+            self.switches,
+            self.writable,
+            begun,
+            within=self._open,
+            done=self.on_step,
         )
 
     def install_routes(self, design: Design) -> None:
@@ -260,6 +275,15 @@ class LabSession:
             self._macs = read_macs(self.fleet)
         plan = forwarding_plan(self.lab, design.wiring, design.routes, self._macs, design.further)
         install_hosts(self.lab, self.fleet, plan, self.writable, self._open, again=self._is_again)
+        if self.lab.boards:
+            self._keep_board_routes(self.fleet, design)
+
+    def _keep_board_routes(self, fleet: Fleet, design: Design) -> None:
+        """Set the routes to boards again, which installing routes flushes, at NICs that the design leaves free."""
+        held = {name: switch.read().connections for name, switch in self.switches.items()}
+        circuits = circuits_of(self.lab, design.wiring)
+        links = find_free_links(find_board_links(self.lab, held), ports_of(circuits))
+        set_board_routes(fleet, self.lab.link.mtu, links)
 
     def verify(
         self,

@@ -247,7 +247,11 @@ def _others(journal: _Journal) -> Iterator[Unfinished]:
             yield Unfinished(row["id"], detail + _open_steps(row), _HINT, kind=kind)
 
 
-_KINDS = {"repair": "a repair", "trial": "a trial of `testbed verify --narrow`"}
+_KINDS = {
+    "attach": "an attachment of a board",
+    "repair": "a repair",
+    "trial": "a trial of `testbed verify --narrow`",
+}
 _HINT = "run `testbed resume`, or compare the switches with `testbed plan` and run `testbed apply` again"
 
 

@@ -75,7 +75,7 @@ def test_schemes_families_and_labs_are_completed():
     assert completed("switch", "cal") == ["calient+tl1://", "calient+rest://"]
     assert completed("sim", "switch", "ro") == ["rome"]
     assert set(completed("apply", "labs/")) == {
-        f"labs/testbed12{end}.yaml" for end in ("", "-mig", "-panel", "-planes")
+        f"labs/testbed12{end}.yaml" for end in ("", "-board", "-mig", "-panel", "-planes")
     }
 
 

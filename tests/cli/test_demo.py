@@ -8,16 +8,24 @@ import re
 import shutil
 import signal
 import socket
+import subprocess
+import sys
+from dataclasses import fields, replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from libraries import library
+from needs import needs
+
+from testbed.commands.measure.demo import DemoDocument, InferenceOutcome
 
 pq = library("pyarrow.parquet")
 
 LAB = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
+BOARD_LAB = LAB.with_name("testbed12-board.yaml")
 
 kernel = [
     pytest.mark.kernel,
@@ -207,6 +215,124 @@ class TestKernelHosts:
         hops = [(hop["sender"], hop["receiver"]) for hop in way.json["kernel"]["hops"]]
         assert hops == [(hop["sender"], hop["receiver"]) for hop in way.json["hops"]]
         assert len(hops) > 1
+
+
+@pytest.fixture(scope="module")
+@needs("process")
+def model(tmp_path_factory):
+    """Provide a small model: 64 bytes, 10 scores."""
+    folder = tmp_path_factory.mktemp("model")
+    random = np.random.default_rng(1)
+    shapes = {"w1": (20, 64), "w2": (10, 20)}
+    np.savez(folder / "small.npz", **{name: random.normal(0, 0.1, shape) for name, shape in shapes.items()})
+    command = [
+        sys.executable,
+        "-m",
+        "lightning.cli",
+        "compile",
+        folder / "small.npz",
+        "-o",
+        folder / "small.lng",
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder / "small.lng"
+
+
+def write_board_lab(tmp_path: Path, hosts: int) -> Path:
+    """Write the lab with a board, without all but its first hosts."""
+    lab = yaml.safe_load(BOARD_LAB.read_text())
+    lab["hosts"] = lab["hosts"][:hosts]
+    lab["ssh"]["python"] = str(BOARD_LAB.parent / lab["ssh"]["python"])
+    path = tmp_path / "board.yaml"
+    path.write_text(yaml.safe_dump(lab))
+    return path
+
+
+@pytest.mark.kernel
+@pytest.mark.hdl
+@pytest.mark.translates
+@pytest.mark.slow
+@kernel[1]
+def test_a_host_of_the_demo_gets_exact_answers_from_the_board_over_its_circuits(testbed, tmp_path, model):
+    words = ("--sizes", "1KiB:1KiB", "--rate-mbps", 20, "--inference", model, "--requests", 50, "--json")
+    ran = testbed("demo", write_board_lab(tmp_path, 4), *words)
+
+    assert ran.code == 0, ran.err
+    found = ran.json["inference"]
+    assert (found["host"], found["board"]) == ("a", "board1")
+    assert found["circuits"] == ["a/nic4 -> board1/port1", "board1/port1 -> a/nic4"]
+    assert [found[name] for name in ("requests", "answered", "wrong", "lost")] == [50, 50, 0, 0]
+    assert (found["refused"], found["error"]) == ({}, "")
+    latency = found["latency_us"]
+    assert 0 < latency["min"] <= latency["median"] <= latency["p99"] <= latency["max"]
+    assert 100 < found["cycles"] < 10_000
+    picture = tmp_path / found["picture"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert len(json.loads((picture.parent / "inference.json").read_text())["latencies_us"]) == 50
+    links = Links()
+    links.feed((tmp_path / ran.json["report"]).read_text())
+    assert [link[:22] for link in links.found] == ["data:image/png;base64,"]
+    assert namespaces(ran.err) == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "code"), [({}, 0), ({"wrong": 1}, 2), ({"answered": 9, "lost": 1}, 2), (None, 0)]
+)
+def test_the_exit_code_says_whether_the_board_answered_as_expected(counts, code):
+    right = InferenceOutcome(
+        model="m.lng",
+        host="a",
+        board="board1",
+        circuits=("a/nic4 -> board1/port1", "board1/port1 -> a/nic4"),
+        requests=10,
+        answered=10,
+        wrong=0,
+        lost=0,
+        repeated=0,
+        refused={},
+        latency_us=None,
+        cycles=None,
+        picture="",
+        error="",
+    )
+    document = DemoDocument(
+        **dict.fromkeys(each.name for each in fields(DemoDocument))
+        | {"inference": None if counts is None else replace(right, **counts)}
+    )
+    assert document.exit_code == code
+
+
+class TestRefusedTrials:
+    """Refusals of `--inference`, all before a lab starts."""
+
+    def check(self, testbed, words: tuple[object, ...], code: str, text: str) -> None:
+        ran = testbed("demo", *words, "--json")
+        error = ran.json["error"]
+        assert (ran.code, error["code"]) == (1, code)
+        assert text in error["message"]
+        assert "Starting the lab" not in ran.err
+
+    def test_a_lab_without_boards(self, testbed, tmp_path):
+        (tmp_path / "m.lng").write_bytes(b"")
+        self.check(testbed, (LAB, "--inference", tmp_path / "m.lng"), "inference", "has no boards")
+
+    def test_a_model_file_that_is_not_there(self, testbed, tmp_path):
+        self.check(testbed, (BOARD_LAB, "--inference", tmp_path / "m.lng"), "usage", "does not exist")
+
+    def test_modelled_hosts(self, testbed, tmp_path):
+        (tmp_path / "m.lng").write_bytes(b"")
+        words = (BOARD_LAB, "--hosts", "model", "--inference", tmp_path / "m.lng")
+        self.check(testbed, words, "usage", "modelled hosts send none")
+
+    def test_a_file_that_was_not_compiled(self, testbed, tmp_path):
+        (tmp_path / "m.onnx").write_bytes(b"")
+        words = (BOARD_LAB, "--inference", tmp_path / "m.onnx")
+        self.check(testbed, words, "inference", "is not a compiled model: make one with `lightning compile")
+
+    @pytest.mark.process
+    def test_a_file_that_lightning_cannot_read(self, testbed, tmp_path):
+        (tmp_path / "m.lng").write_bytes(b"no model")
+        self.check(testbed, (BOARD_LAB, "--inference", tmp_path / "m.lng"), "inference", "lightning trace: ")
 
 
 def test_a_journal_alone_is_no_run_and_no_damage(testbed, lab_file):

@@ -583,7 +583,7 @@ BAD = {
         "hosts: 3\nothers:\n",
         12,
         "unknown key 'others'",
-        "allowed here: name, simulated, management, link, switches, ssh, hosts",
+        "allowed here: name, simulated, management, link, switches, ssh, hosts, boards",
     ),
     "SSH port too high": (
         "ssh: {",

@@ -109,6 +109,7 @@ PAGES: dict[str, Page] = {
         places={"lb7a32b3": "labs/testbed12.yaml"},
         codes={"testbed plan labs/testbed12.yaml": (2,), "testbed verify labs/testbed12.yaml": (0, 2)},
     ),
+    "infer-in-the-lab": Page(),
     "install": Page(),
     "map-the-fibres": Page(
         needs=("kernel",),
@@ -291,6 +292,10 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     "install": {
         "^make ": "is about a checkout",
         "^(pip|.venv-host/bin/pip) ": IN_AN_ENVIRONMENT,
+    },
+    "infer-in-the-lab": {
+        "--really-move": A_REAL_LAB,
+        "^testbed demo": "runs for minutes: tests/cli/test_demo.py",
     },
     "find-a-slow-rank": {
         "^testbed (nccl|job|runs explain)": "needs a slow link: tests/measure/test_planted_slow_downs.py",

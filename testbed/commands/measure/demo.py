@@ -1,14 +1,15 @@
-"""`testbed demo`: patch, verify, measure, patch again and report, in one command."""
+"""`testbed demo`: patch, verify, measure, patch again, try a board and report, in one command."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from testbed.commands.declare import Command
-from testbed.commands.documents import Document, UnfinishedOperation
+from testbed.commands.declare import Command, option
+from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
 from testbed.commands.groups import DEADLINE, RATE, SIZES, HostsCommand, MovingCommand
 from testbed.commands.place import Place
 from testbed.commands.progress import narrate
@@ -16,9 +17,10 @@ from testbed.commands.progress import narrate
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
     from testbed.measure.gain import RingGain
-    from testbed.measure.job import JobResult
+    from testbed.measure.inference import ModelTrial
+    from testbed.measure.job import JobResult, Narrator
     from testbed.measure.model import Timing
-    from testbed.measure.results.records import Repatch
+    from testbed.measure.results.records import Inference, Repatch
 
 CPU_NOTE = ", limited by the hosts' CPU"
 
@@ -43,8 +45,38 @@ class LinkRate:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InferenceLatency:
+    """Quantiles of the latency of inference requests, as the host sees it, in microseconds."""
+
+    min: float
+    median: float
+    p99: float
+    max: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class InferenceOutcome:
+    """Requests of a host to a board: see `testbed.measure.results.records.Inference`. `picture` is a path."""
+
+    model: str
+    host: str
+    board: str
+    circuits: tuple[str, ...]
+    requests: int
+    answered: int
+    wrong: int
+    lost: int
+    repeated: int
+    refused: Mapping[str, int]
+    latency_us: InferenceLatency | None
+    cycles: int | None
+    picture: str
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class DemoDocument(Document):
-    """The demo's run, the bus bandwidth of one ring and of all, and its report."""
+    """The demo's run, the bus bandwidth of one ring and of all, a board's answers, and the report."""
 
     run_id: str
     lab: str
@@ -61,8 +93,15 @@ class DemoDocument(Document):
     ratio_spread: tuple[float, float] | None
     ratio_limit: int | None
     cpu_limited: bool | None
+    inference: InferenceOutcome | None
     report: str
     unfinished: tuple[UnfinishedOperation, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """2 if a board did not answer every request as expected."""
+        one = self.inference
+        return CHANGES if one and (one.answered < one.requests or one.wrong) else DONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +112,18 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
     sizes: Annotated[str, SIZES] = "1KiB:8MiB"
     rate_mbps: Annotated[float | None, RATE] = None
     deadline_s: Annotated[float, DEADLINE] = 240.0
+    inference: Annotated[
+        Path | None,
+        option(
+            "Also try the lab's first board: it runs MODEL, and a host sends it requests.",
+            metavar="MODEL.lng",
+            is_local=True,
+            must_exist=True,
+        ),
+    ] = None
+    requests: Annotated[
+        int, option("Inference requests to the board.", metavar="N", least=1, most=1_000_000)
+    ] = 100
 
     def run(self, place: Place) -> DemoDocument:
         """Run the whole demo. Raises `LabFileError`, `RefusedToMove`, `VerifyFailed` and `CollectiveError`."""
@@ -83,9 +134,12 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
         # The second job is small: planning it without compilation takes a moment, compiling takes half a minute.
         os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
         lab = set_link_rate(place.lab, self.rate_mbps)
+        if self.inference:
+            lab = self._choose_program(lab, self.inference)
         if not (lab.simulated or place.is_quiet or self.really_move == lab.name):
             _say_plan(place, lab)
         with narrate() as narrator:
+            trial = self._prepare(lab, self.inference, narrator) if self.inference else None
             result = run_job(
                 lab,
                 hosts=self.hosts,
@@ -94,6 +148,7 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
                 narrator=narrator,
                 deadline_s=self.deadline_s,
                 really_move=self.really_move,
+                trial=trial,
             )
         mark = "SIMULATED " if result.lab.simulated else ""
         model = ", hosts only modelled" if result.hosts == "model" else ""
@@ -101,6 +156,24 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
         place.say_table(title, _COLUMNS, [_cells(row) for row in result.timings])
         place.say(*_lines(result))
         return _document(result, place.say_unfinished(lab))
+
+    def _choose_program(self, lab: Lab, model: Path) -> Lab:
+        """Return the lab whose board runs the model. Raises `InferenceError`, and `UsageError` for modelled hosts."""
+        from testbed.errors import UsageError
+        from testbed.measure.inference import set_program
+
+        if lab.simulated and self.hosts == "model":
+            raise UsageError("--inference needs hosts that send packets: modelled hosts send none")
+        return set_program(lab, model)
+
+    def _prepare(self, lab: Lab, model: Path, narrator: Narrator) -> ModelTrial:
+        """Make the requests, after the check that the lab may be moved: the first picture takes a minute."""
+        from testbed.measure.inference import prepare_trial
+        from testbed.operate.apply import check_permission
+
+        check_permission(lab, self.really_move)
+        narrator.phase(f"Requests for {model.name}, and the way of one through the smartNIC")
+        return prepare_trial(lab, model, self.requests, narrator.note)
 
 
 def _say_plan(place: Place, lab: Lab) -> None:
@@ -132,6 +205,7 @@ def _document(result: JobResult, unfinished: tuple[UnfinishedOperation, ...]) ->
         ratio_spread=gain.spread if gain else None,
         ratio_limit=gain.many_rings.rings if gain else None,
         cpu_limited=gain.cpu_limited if gain else None,
+        inference=_describe_inference(result),
         report=str(result.report),
         unfinished=unfinished,
     )
@@ -149,6 +223,14 @@ def _link_rate(result: JobResult) -> LinkRate | None:
         carried_mbps=rate.carried_mbps,
         machine=machine,
     )
+
+
+def _describe_inference(result: JobResult) -> InferenceOutcome | None:
+    if (one := result.inference) is None:
+        return None
+    latency = InferenceLatency(**asdict(one.latency_us)) if one.latency_us else None
+    picture = str(result.directory / one.picture) if one.picture else ""
+    return InferenceOutcome(**asdict(one) | {"latency_us": latency, "picture": picture})
 
 
 def _key(row: Timing) -> str:
@@ -204,6 +286,8 @@ def _lines(result: JobResult) -> Iterator[str]:
         yield _headline(result.ring_gain)
     if result.repatch:
         yield from _repatch_lines(result.repatch)
+    if result.inference:
+        yield from _inference_lines(result.inference)
     yield f"report: {result.report}"
     yield f"next: open it, then `testbed runs`, `testbed report {result.run_id}`, `testbed sim up LAB`"
 
@@ -215,3 +299,19 @@ def _repatch_lines(repatch: Repatch) -> Iterator[str]:
     for one in repatch.comparisons:
         note = CPU_NOTE if one.cpu_limited else ""
         yield f"  {one.label}: {one.before:.4g} -> {one.after:.4g} {one.unit} ({one.gain:.2f}x{note})"
+
+
+def _inference_lines(one: Inference) -> Iterator[str]:
+    ends = [
+        *([f"{one.wrong} wrong"] if one.wrong else []),
+        *([f"{one.lost} lost{f' ({one.error})' if one.error else ''}"] if one.lost else []),
+        *(f"{count} refused as {name}" for name, count in one.refused.items()),
+    ]
+    outcome = ", ".join(ends) or "all as expected"
+    yield f"inference: {one.answered} of {one.requests} requests answered over {one.circuits[0]}: {outcome}"
+    if one.latency_us:
+        latency = one.latency_us
+        yield (
+            f"  latency {latency.median:,.0f} us (median), {latency.p99:,.0f} us (p99); {one.cycles:,} cycles of the "
+            "board"
+        )

@@ -187,6 +187,7 @@ def blocks_of(lab: Lab, host: LabHost, direct: Container[IPv4Address] = ()) -> l
         for one in (*lab.hosts, *lab.others)
         for address in (one.management, *(_addresses_of(one) if one.name != host.name else ()))
     )
+    foreign = sorted([*foreign, *(int(port.address) for board in lab.boards for port in board.ports)])
     own = [address for address in _addresses_of(host) if address not in direct]
     return _blocks(sorted(own), lambda block: _is_own(block, lab.management, foreign))
 

@@ -10,7 +10,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 HostsChoice = Literal["kernel", "model", "auto"]
 HostsInUse = Literal["real", "kernel", "model"]
+BOARD_TIMEOUT_S = 120.0
+"""Time that `sim.lab` gives the programs of boards to get ready."""
 
 
 @dataclass(slots=True)
@@ -35,7 +37,8 @@ class SimulatedLab:
     `lab` has the addresses at which the lab runs, which differ from the lab file if its subnet was in use or hosts are
     modelled. `control` maps each switch and `plant` to the address of its control socket. `reason` says why hosts are
     only modelled, `shared_root` why they share the root file system of this machine. `link_rate` is the choice of the
-    rate of links, None if the lab file fixes it.
+    rate of links, None if the lab file fixes it. `boards` maps boards to their ports that serve a program, each with
+    the document of its NIC.
     """
 
     lab: Lab
@@ -47,6 +50,7 @@ class SimulatedLab:
     _supervisor: Supervisor
     link_rate: LinkRate | None = None
     shared_root: str = ""
+    boards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         return self
@@ -137,7 +141,7 @@ def _start_somewhere(
         moved = lab if subnet == lab.management else relocate(lab, subnet)
         document = make_wiring_document(moved, hosts=mode, public_key=public_key)
         try:
-            supervisor = start(document, detached=detached, timeout_s=timeout_s)
+            supervisor = start(document, detached=detached, timeout_s=timeout_s + _board_time_s(moved, mode))
         except StartRefused as refused:
             if refused.reason != "subnet_taken":
                 raise
@@ -153,12 +157,18 @@ def _start_somewhere(
             reason,
             supervisor,
             shared_root=ready["shared_root"],
+            boards=ready.get("boards", {}),
         )
     assert refusal is not None  # there is at least one candidate
     if move:
         raise refusal
     hint = f"{refusal.hint}, or use the next free one: `testbed sim up {lab.path} --move`"
     raise StartRefused(refusal.reason, refusal.what, hint) from refusal
+
+
+def _board_time_s(lab: Lab, mode: HostsMode) -> float:
+    """Return the time that the programs of boards may take in addition: the first one builds a simulator."""
+    return BOARD_TIMEOUT_S if mode == "kernel" and any(board.program for board in lab.boards) else 0.0
 
 
 def candidate_subnets(own: IPv4Network, mode: HostsMode, *, move: bool) -> Iterator[IPv4Network]:

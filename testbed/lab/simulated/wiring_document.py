@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from lightbed.children import module_command
 from ocs_drivers.families import twin_family_name
 from testbed.lab.checks import LANGUAGE_PORTS, Endpoint, parse_endpoint
-from testbed.lab.model import FibreEnd, Lab, LabHost, LabSwitch, SwitchTwin
+from testbed.lab.model import FibreEnd, Lab, LabBoard, LabBoardPort, LabHost, LabSwitch, SwitchTwin
 
 HostsMode = Literal["kernel", "model"]
 LAB_CONTROL_PORT = 7000
+BOARD_PREFIX = 24
+"""Prefix length of the address of a simulated board; hosts reach it by a route of their own."""
 
 
 def burst_kib(rate_mbps: float) -> int:
@@ -38,6 +41,7 @@ def make_wiring_document(lab: Lab, *, hosts: HostsMode = "kernel", public_key: s
         },
         "switches": [_make_switch_entry(lab, switch) for switch in lab.switches],
         "hosts": [_make_host_entry(host) for host in lab.hosts],
+        **({"boards": [_make_board_entry(board) for board in lab.boards]} if lab.boards else {}),
     }
     return document | ({"authorized_key": public_key} if public_key else {})
 
@@ -90,6 +94,27 @@ def _make_host_entry(host: LabHost) -> dict[str, Any]:
             for nic in host.nics
         ],
     }
+
+
+def _make_board_entry(board: LabBoard) -> dict[str, Any]:
+    ports = [
+        {
+            "name": port.name,
+            "transmit": _make_fibre_entry(port.transmit),
+            "receive": _make_fibre_entry(port.receive),
+            **({"command": board_command(board, port)} if board.program else {}),
+        }
+        for port in board.ports
+    ]
+    return {"name": board.name, "ports": ports}
+
+
+def board_command(board: LabBoard, port: LabBoardPort) -> list[str]:
+    """Return the command that serves the board's program at a port, for `{namespace}`, as a process of its own."""
+    keys = f"address={port.address}/{BOARD_PREFIX}&mac={port.mac}&port={port.port}"
+    files = [str(file) for file in board.program]
+    where = ["--nic", f"verilator://{port.name}?{keys}", "--namespace", "{namespace}"]
+    return module_command("lightning.cli", "serve", *files, *where, "--json")
 
 
 def _make_fibre_entry(fibre: FibreEnd) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 Content: TypeAlias = "Markup | str | Iterable[Markup]"
 Attribute: TypeAlias = "str | int | float | bool | None"
 
-_VOID = frozenset({"meta", "br", "col"})
+_VOID = frozenset({"meta", "br", "col", "img"})
 
 
 class Markup(str):

@@ -13,6 +13,7 @@ from lightbed.wording import count_noun
 from testbed.measure.gain import RingGain, find_ring_gain, select_largest
 from testbed.measure.report.chart import Series, cpu_limited_sizes, draw_bandwidth
 from testbed.measure.report.heat_map import slow_rank_section
+from testbed.measure.report.inference import inference_section
 from testbed.measure.report.markup import Markup, join, tag
 from testbed.measure.report.style import STYLE
 from testbed.measure.report.tables import (
@@ -24,7 +25,7 @@ from testbed.measure.report.tables import (
     timing_table,
 )
 from testbed.measure.report.topology import draw_topology
-from testbed.measure.results.records import LINK_RATE, Repatch, StoredRun, StoredTopology
+from testbed.measure.results.records import LINK_RATE, Inference, Repatch, StoredRun, StoredTopology
 from testbed.measure.units import number_text, seconds_text, size_text
 
 CPU_NOTE = " (limited by the hosts’ CPU)"
@@ -52,6 +53,7 @@ def render_report(stored: StoredRun) -> str:
         _section("Bus bandwidth", _bandwidth_section(stored)) if stored.timings else "",
         _section("Topologies", _topology_section(stored)) if stored.topologies else "",
         *(_section(f"Re-patch to {one.target}", _repatch_section(stored, one)) for one in stored.repatches),
+        *(_section(f"Inference on {one.board}", inference_section(stored, one)) for one in stored.inferences),
         _section("Timings", timing_table(stored)) if stored.timings else "",
         _section("Slow ranks and links", slow_rank_section(stored)) if stored.ranks else "",
         _section("Bytes on the interfaces", bytes_table(stored.nic_bytes)) if stored.nic_bytes else "",
@@ -187,7 +189,11 @@ def header(stored: StoredRun) -> Markup:
     sizes = {(topology.nodes, topology.degree) for topology in stored.topologies}
     shape = " and ".join(f"{nodes} nodes, degree {degree}" for nodes, degree in sorted(sizes))
     ended = f"to {summary.finished:%H:%M:%S}" if summary.finished else "no end recorded"
-    tiles = [*_bandwidth_tiles(stored), *(tile for one in stored.repatches[:1] for tile in _cost_tiles(one))]
+    tiles = [
+        *_bandwidth_tiles(stored),
+        *(tile for one in stored.repatches[:1] for tile in _cost_tiles(one)),
+        *(_inference_tile(one) for one in stored.inferences if one.latency_us),
+    ]
     return join(
         tag("p", f"lightbed · run {summary.run_id}", class_="eyebrow"),
         tag("h1", f"{summary.lab}{f': {shape}' if shape else ''}"),
@@ -243,6 +249,11 @@ def _error_notice(stored: StoredRun) -> Markup:
             f"{one.topology}, {one.configuration}, {size_text(one.size_bytes)}" for one in wrong
         )
         errors.append(f"Some sums are wrong: {cases}.")
+    errors += [
+        f"Of {count_noun(one.requests, 'inference request')}, {one.board} answered {one.answered}, {one.wrong} wrongly."
+        for one in stored.inferences
+        if not one.is_right
+    ]
     off_plan = sum(
         int(str(phase.data["counters_off_plan"]))
         for phase in stored.phases
@@ -310,3 +321,12 @@ def _cost_tiles(repatch: Repatch) -> list[Markup]:
         stall, stall_unit = seconds_text(repatch.stall_s).split(" ", 1)
         tiles.append(_tile("TCP stall", stall, stall_unit, "longest gap in a stream"))
     return tiles
+
+
+def _inference_tile(one: Inference) -> Markup:
+    median_us = one.latency_us.median if one.latency_us else 0.0
+    latency, unit = seconds_text(median_us / 1e6).split(" ", 1)
+    right = one.answered - one.wrong
+    return _tile(
+        f"Inference on {one.board}", latency, unit, f"median latency, {right} of {one.requests} right"
+    )

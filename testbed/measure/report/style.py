@@ -52,6 +52,8 @@ p.wide {{ max-width: none; }}
 .tile .beside {{ color: var(--muted); font-size: 0.85rem; line-height: 1.35; display: block; }}
 figure {{ margin: 1.2rem 0; }}
 figcaption {{ font-size: 0.88rem; line-height: 1.45; max-width: 46rem; margin-top: 0.4rem; }}
+img {{ display: block; max-width: 100%; height: auto; background: #fff; border: 1px solid var(--faint);
+  border-radius: 8px; }}
 svg {{ display: block; width: 100%; height: auto; font-family: inherit; }}
 svg text {{ fill: var(--ink); font-size: 13.5px; }}
 .pair {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(19rem, 1fr)); gap: 1.5rem; }}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from testbed.lab.model import Lab
 from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigures, Timing
@@ -19,6 +19,7 @@ from testbed.operate.model import Circuit
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 REPATCH = "repatch"
+INFERENCE = "inference"
 LINK_RATE = "link rate"
 
 
@@ -152,6 +153,59 @@ class Repatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Latency:
+    """Latencies of inference requests, in microseconds; `p99` by nearest rank."""
+
+    min: float
+    median: float
+    p99: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """Inference requests from a host to a board, over the two circuits between them.
+
+    `answered` counts all answers, `wrong` those that differ from the expected ones, `lost` requests without any reply,
+    `repeated` requests that were sent again, `refused` replies of the board by their name in the protocol. `cycles` is
+    the median of the board's datapath, and `picture` a file of the run, empty if it could not be drawn. `error` is the
+    last error of the host's network. Without answers, `latency_us` and `cycles` are None.
+    """
+
+    model: str
+    host: str
+    board: str
+    circuits: tuple[str, ...]
+    requests: int
+    answered: int
+    wrong: int
+    lost: int
+    repeated: int
+    refused: Mapping[str, int]
+    latency_us: Latency | None
+    cycles: int | None
+    picture: str
+    error: str = ""
+
+    @property
+    def is_right(self) -> bool:
+        """True if every request got the expected answer."""
+        return self.answered == self.requests and not self.wrong
+
+    def to_json(self) -> Mapping[str, Json]:
+        """Return the data of a phase named `INFERENCE`."""
+        return cast("Mapping[str, Json]", asdict(self))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Inference:
+        """Return the inverse of `to_json`. Raise `TypeError` for unknown or missing fields."""
+        fields = dict(cast("Mapping[str, Any]", data))
+        latency = fields.pop("latency_us")
+        circuits = tuple(fields.pop("circuits"))
+        return cls(circuits=circuits, latency_us=Latency(**latency) if latency else None, **fields)
+
+
+@dataclass(frozen=True, slots=True)
 class StoredPhase:
     """One event of a run: a name, the time of its record, and its data."""
 
@@ -198,6 +252,11 @@ class StoredRun:
     def repatches(self) -> tuple[Repatch, ...]:
         """The changes of topology, in order."""
         return tuple(Repatch.from_json(phase.data) for phase in self.phases if phase.name == REPATCH)
+
+    @property
+    def inferences(self) -> tuple[Inference, ...]:
+        """The trials of boards, in order."""
+        return tuple(Inference.from_json(phase.data) for phase in self.phases if phase.name == INFERENCE)
 
     def topology(self, name: str) -> StoredTopology | None:
         """Return the topology of that name, or None if it was not recorded."""

@@ -25,7 +25,15 @@ from testbed.log_context import about, logger
 from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigures, Timing
 from testbed.measure.results.database import Database
 from testbed.measure.results.parquet import find_version, write_rows
-from testbed.measure.results.records import REPATCH, Json, Repatch, StoredCircuit, StoredTopology
+from testbed.measure.results.records import (
+    INFERENCE,
+    REPATCH,
+    Inference,
+    Json,
+    Repatch,
+    StoredCircuit,
+    StoredTopology,
+)
 from testbed.storage.schema import phases, topologies
 
 _SECRET = re.compile(r"pass(word|phrase|wd)?|token|secret|key|credential|auth", re.IGNORECASE)
@@ -104,6 +112,10 @@ class Run:
     def add_repatch(self, repatch: Repatch) -> None:
         """Record a change of topology, which gets its own section in the report."""
         self.add_phase(REPATCH, repatch.to_json())
+
+    def add_inference(self, inference: Inference) -> None:
+        """Record a trial of a board, which gets its own section in the report."""
+        self.add_phase(INFERENCE, inference.to_json())
 
     def add_timings(self, rows: Iterable[Timing]) -> None:
         """Add rows to `timings.parquet`; `run_id` and `simulated` of the rows must be those of the run."""

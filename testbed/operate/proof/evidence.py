@@ -15,8 +15,10 @@ from testbed.lab.hosts.probe import ProbeReport, probe_links
 from testbed.lab.hosts.reachability import Reachability, ping_sets
 from testbed.lab.hosts.receivers import read_receivers
 from testbed.lab.model import Lab
-from testbed.operate.light import SwitchReading, read_light
+from testbed.operate.boards import find_board_links, ping_boards
+from testbed.operate.light import SwitchReading, read_ports
 from testbed.operate.model import Circuit, LabPlan
+from testbed.operate.plan import board_ports, ports_of
 from testbed.operate.proof.reach_findings import Way
 from testbed.operate.proof.receivers import Readings
 
@@ -37,7 +39,8 @@ class Evidence:
 
     `off` maps switches and hosts that do not answer to the reason. `reached` holds the results of pings for each set of
     routes. `changing` are switches whose circuits changed during every attempt to read the lab. `failures` maps hosts
-    that answer to the parts of the proof that they could not run, each with the reason.
+    that answer to the parts of the proof that they could not run, each with the reason. `boards` tells whether the
+    ports of boards answer the hosts that are attached to them.
     """
 
     switches: Mapping[str, SwitchReading]
@@ -48,6 +51,7 @@ class Evidence:
     reached: tuple[Reachability, ...] = ()
     changing: tuple[str, ...] = ()
     failures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    boards: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def unprobed(self) -> frozenset[str]:
@@ -73,7 +77,7 @@ def gather(
     """
     evidence = Evidence({})
     for _ in range(ATTEMPTS):
-        readings, silent = _read_switches(plan.circuits, switches)
+        readings, silent = _read_switches(lab, plan.circuits, switches)
         off_now = {**off, **silent}
         if fleet is None:
             return Evidence(readings, off_now)
@@ -85,15 +89,16 @@ def gather(
 
 
 def _read_switches(
-    circuits: tuple[Circuit, ...], switches: Mapping[str, OpticalSwitch]
+    lab: Lab, circuits: tuple[Circuit, ...], switches: Mapping[str, OpticalSwitch]
 ) -> tuple[dict[str, SwitchReading], dict[str, str]]:
     """Return the readings of the switches that answer, and the errors of the others."""
     readings: dict[str, SwitchReading] = {}
     silent: dict[str, str] = {}
     for name, switch in switches.items():
-        own = [circuit for circuit in circuits if circuit.switch == name]
+        own = ports_of(circuit for circuit in circuits if circuit.switch == name)
+        boards = {(name, port) for port in board_ports(lab, name)}
         try:
-            readings |= read_light(own, {name: switch})
+            readings |= read_ports(own | boards, {name: switch})
         except TransportError as error:
             silent[name] = str(error)
     return readings, silent
@@ -141,8 +146,10 @@ def _with_hosts(
             PINGS: ping,
         }
     # The probe mostly waits, and no part disturbs another.
-    with ThreadPoolExecutor(max_workers=len(parts)) as pool:
+    links = find_board_links(lab, {name: one.snapshot.connections for name, one in readings.items()})
+    with ThreadPoolExecutor(max_workers=len(parts) + 1) as pool:
         futures = {name: pool.submit(run_on_able, run, fleet) for name, run in parts.items()}
+        boards = pool.submit(run_on_able, lambda part: ping_boards(part, links), fleet)
         answers = {name: future.result()[0] for name, future in futures.items()}
     failures: dict[str, dict[str, str]] = {}
     for name, future in futures.items():
@@ -161,4 +168,5 @@ def _with_hosts(
         answers.get(RECEIVERS, {}),
         answers.get(PINGS, ()),
         failures={host: failures[host] for host in sorted(failures.keys() - off_hosts.keys())},
+        boards=boards.result()[0],
     )

@@ -194,11 +194,11 @@ class _Comparison:
 
     @cached_property
     def extra_routes(self) -> tuple[Route, ...]:
-        """Routes with the protocol number of lightbed that are not planned."""
+        """Routes with the protocol number of lightbed that are neither planned nor lead to boards of the lab."""
         ours = (route for route in self.state.routes if route.protocol == str(ROUTE_PROTOCOL))
-        return tuple(
-            route for route in ours if route.target not in self.planned.routes and route not in self._inner
-        )
+        boards = {f"{port.address}/32" for board in self.lab.boards for port in board.ports}
+        expected = self.planned.routes.keys() | boards
+        return tuple(route for route in ours if route.target not in expected and route not in self._inner)
 
     @cached_property
     def wrong_neighbours(self) -> tuple[tuple[str, str, str], ...]:

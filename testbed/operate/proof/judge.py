@@ -12,9 +12,11 @@ from testbed.design.model import Link, Nic, Routes
 from testbed.lab.hosts.forwarding import forwarding_plan
 from testbed.lab.hosts.kernel_state import UNKNOWN_MAC, plan_state
 from testbed.lab.model import Lab
+from testbed.operate.boards import BoardLink, find_board_links
 from testbed.operate.light import find_held_circuits, is_dark, judge_circuits, read_light
 from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding, VerifyReport
 from testbed.operate.probe_findings import compare, find_silent_links, links_received
+from testbed.operate.proof.board_findings import judge_boards
 from testbed.operate.proof.effects import Effects, HalfWay
 from testbed.operate.proof.evidence import Evidence, gather
 from testbed.operate.proof.host_findings import NOT_CONFIGURED, OTHER_TOPOLOGY, WRONG_MTU, judge_host
@@ -123,6 +125,7 @@ def judge(
     findings = [*case.effects.findings(half_way), *_devices(case), *_judge_light(case)]
     sets = (routes, *further) if routes else ()
     blame = Blame(case.silent_links, case.nodes_that_fail(of_hosts, half_way))
+    findings += judge_boards(case.board_links, evidence.switches, evidence.boards)
     packets = judge_reachability(lab, sets, evidence.reached, blame, case.nodes_with(WRONG_MTU, of_hosts))
     return (*findings, *_join(of_hosts), *packets)
 
@@ -169,6 +172,13 @@ class _Case:
         snapshots = {name: reading.snapshot for name, reading in self.evidence.switches.items()}
         assumed = (circuit for circuit in self.plan.circuits if circuit.switch not in snapshots)
         return (*find_held_circuits(self.lab, snapshots), *assumed)
+
+    @cached_property
+    def board_links(self) -> tuple[BoardLink, ...]:
+        """NICs that the switches connect with a port of a board."""
+        return find_board_links(
+            self.lab, {name: one.snapshot.connections for name, one in self.evidence.switches.items()}
+        )
 
     @cached_property
     def dark_links(self) -> frozenset[Link]:

@@ -155,7 +155,7 @@ def test_a_device_in_use_is_refused(namespace):
     with open_tap("nic0", NIC, namespace):
         with pytest.raises(TapError, match="another program has the TAP device nic0 open"):
             open_tap("nic0", NIC, namespace)
-        with pytest.raises(TapError, match="lo exists, and is not a TAP device"):
+        with pytest.raises(TapError, match="lo exists, and is not an Ethernet interface"):
             open_tap("lo", NIC, namespace)
 
 
@@ -174,6 +174,91 @@ def test_a_device_that_is_deleted_ends_serving(namespace, nic):
         sh(f"ip -n {namespace} link del nic0")
         served.join()
         assert "the TAP device nic0 is gone" in str(served.error)
+
+
+@pytest.fixture
+def wire(namespace):
+    """Return the two ends of a veth pair: `port1` in the namespace, and `nic1`, where the client is, in another."""
+    other = f"{namespace}c"
+    sh(f"ip netns add {other}")
+    try:
+        sh(f"ip -n {namespace} link add port1 type veth peer name nic1 netns {other}")
+        sh(f"ip -n {namespace} link set port1 up")
+        sh(f"ip -n {other} addr add 10.77.0.1/24 dev nic1")
+        sh(f"ip -n {other} link set nic1 up")
+        sh(f"ip -n {other} neigh replace {NIC.ip} lladdr 02:00:0a:4d:00:02 dev nic1")
+        yield other
+    finally:
+        sh(f"ip netns del {other}")
+
+
+def test_an_interface_that_exists_is_a_wire(namespace, wire, nic):
+    before = sh(f"ip -n {namespace} addr show dev port1")
+    with open_tap("port1", NIC, namespace) as tap:
+        served = Served(nic, tap)
+        with client(wire) as ends:  # its checksums are not complete: a veth pair leaves them to the receiver
+            for size in (1, 17, 18, 19, 500, 1472):
+                ends.send(bytes([size & 255]) * size)
+                assert ends.recv(4096) == bytes([size & 255]) * size
+        served.stop()
+        assert served.error is None
+    assert sh(f"ip -n {namespace} addr show dev port1") == before
+
+
+def test_frames_of_this_side_and_large_ones_stay_outside(namespace, wire):
+    with open_tap("port1", NIC, namespace) as tap:
+        for command in (
+            f"-n {namespace} addr add 10.77.0.9/24 dev port1",
+            f"-n {wire} link set nic1 mtu 9000",
+        ):
+            sh(f"ip {command}")
+        sh(f"ip -n {namespace} link set port1 mtu 9000")
+        sh(f"ip -n {namespace} neigh replace 10.77.0.1 lladdr 02:00:00:00:00:01 dev port1")
+
+        def send():
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ends:
+                ends.sendto(b"out", ("10.77.0.1", 8500))
+
+        call_in_namespace(namespace, send)
+        with client(wire) as ends:
+            ends.send(bytes(4000))
+            ends.send(b"last")
+        frames = []
+        while not any(b"last" in frame for frame in frames):
+            frame = tap.read()
+            frames += [frame] if frame is not None else []
+        assert not any(b"out" in frame or len(frame) > 1518 for frame in frames)
+
+
+def test_an_interface_that_is_down_is_refused_and_one_that_goes_down_is_waited_for(namespace, wire):
+    sh(f"ip -n {namespace} link set port1 down")
+    with pytest.raises(TapError, match=r"the interface port1 is down. Set it up with `ip link set port1 up`"):
+        open_tap("port1", NIC, namespace)
+    sh(f"ip -n {namespace} link set port1 up")
+    with open_tap("port1", NIC, namespace) as tap:
+        sh(f"ip -n {namespace} link set port1 down")
+        tap.write(bytes(60))
+        assert tap.read() is None
+        sh(f"ip -n {namespace} link del port1")
+        with pytest.raises(TapError, match="the interface port1 is gone"):
+            [tap.write(bytes(60)), tap.read()]
+
+
+@pytest.mark.parametrize(
+    ("payload", "checksum"),
+    [("", "d2a5"), ("00", "d2a3"), ("0102", "d19f"), ("d2a1", "ffff")],
+)
+def test_a_checksum_is_filled_in(payload, checksum):
+    """By hand without payload: 0a4d+0001+0a4d+0002, +0011+0008, +0fa0+08fc+0008 = 2d5a; its inverse is d2a5."""
+    data = bytes.fromhex(payload)
+    length = 8 + len(data)
+    header = bytes.fromhex("4500") + (20 + length).to_bytes(2, "big") + bytes.fromhex("0000400040110000")
+    ends = bytes.fromhex("0a4d00010a4d0002")
+    udp = bytes.fromhex("0fa0") + bytes.fromhex("08fc") + length.to_bytes(2, "big") + bytes.fromhex("1234")
+    frame = bytes(12) + b"\x08\x00" + header + ends + udp + data + b"padding"
+    filled = tap_module.fill_checksum(frame)
+    assert filled[40:42].hex() == checksum
+    assert filled[:40] + frame[40:42] + filled[42:] == frame
 
 
 @pytest.mark.parametrize(

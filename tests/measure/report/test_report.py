@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,9 +20,12 @@ from testbed.measure.gain import find_ring_gain
 from testbed.measure.model import NicBytes, RankFigures, Timing
 from testbed.measure.report.page import render_report, write_report
 from testbed.measure.results.records import (
+    INFERENCE,
     REPATCH,
     Comparison,
+    Inference,
     LabInfo,
+    Latency,
     Repatch,
     RunSummary,
     StoredCircuit,
@@ -173,7 +177,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.elements.append((tag, dict(attrs)))
-        if tag not in {"meta", "br"}:
+        if tag not in {"meta", "br", "img"}:
             self._open.append(tag)
 
     def handle_endtag(self, tag):
@@ -294,6 +298,86 @@ def test_the_repatch_section_gives_reason_cost_and_gain(page: Page):
         "groups of 4, before and after",
     ):
         assert words in page.text
+
+
+INFERRED = Inference(
+    model="models/lenet.lng",
+    host="a",
+    board="board1",
+    circuits=("a/nic4 -> board1/port1", "board1/port1 -> a/nic4"),
+    requests=50,
+    answered=50,
+    wrong=0,
+    lost=0,
+    repeated=1,
+    refused={},
+    latency_us=Latency(1238.1, 1610.5, 7329.9, 8161.5),
+    cycles=17556,
+    picture="request.png",
+)
+
+
+def run_with_board(one: Inference = INFERRED, **more) -> StoredRun:
+    run = fabricated()
+    return replace(run, phases=(*run.phases, StoredPhase(INFERENCE, STARTED, one.to_json())), **more)
+
+
+def test_the_trial_of_a_board_has_a_section_with_the_picture_inside_the_page(tmp_path: Path):
+    (tmp_path / "request.png").write_bytes(b"\x89PNG...")
+    run = run_with_board()
+
+    html = render_report(replace(run, summary=replace(run.summary, directory=tmp_path)))
+
+    page = Page(html)
+    assert page.misnested == []
+    for words in (
+        "Inference on board1",
+        "Inference on board1 1.61 ms median latency, 50 of 50 right",
+        "Host a sent inference requests for lenet.lng to board1",
+        "Circuit to the board a/nic4 -> board1/port1",
+        "Circuit back board1/port1 -> a/nic4",
+        "Requests 50",
+        "Answers 50",
+        "Wrong answers 0",
+        "Requests sent again 1",
+        "Median latency 1.61 ms",
+        "99th percentile 7.33 ms",
+        "datapath (median) 17\N{NO-BREAK SPACE}556",
+    ):
+        assert re.sub(r"\s+", " ", words) in page.text
+    (picture,) = page.of("img")
+    assert picture["src"] == "data:image/png;base64,iVBORy4uLg=="
+    assert "cycle by cycle" in str(picture["alt"])
+    assert "Of 50 inference requests" not in page.text
+
+
+def test_a_board_that_fails_is_named_at_the_top_and_a_lost_picture_left_out():
+    one = replace(
+        INFERRED,
+        answered=40,
+        wrong=3,
+        lost=8,
+        refused={"BUSY": 2},
+        latency_us=None,
+        cycles=None,
+        error="No route",
+    )
+    page = Page(render_report(run_with_board(one)))
+
+    assert "Of 50 inference requests, board1 answered 40, 3 wrongly." in page.text
+    assert "Requests without a reply 8 (No route)" in page.text
+    assert "Refused as BUSY 2" in page.text
+    assert page.of("img") == []
+    assert "Median latency" not in page.text
+
+
+def test_a_run_without_a_board_says_nothing_of_inference(page: Page):
+    assert "nference" not in page.text
+
+
+@pytest.mark.parametrize("one", [INFERRED, replace(INFERRED, latency_us=None, cycles=None)])
+def test_a_trial_of_a_board_survives_json(one: Inference):
+    assert Inference.from_json(json.loads(json.dumps(one.to_json()))) == one
 
 
 def test_sizes_limited_by_the_cpu_are_shaded_and_said_so(html: str, page: Page):

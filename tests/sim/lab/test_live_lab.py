@@ -31,6 +31,7 @@ def test_the_ready_line_says_where_everything_is(lab):
         "pid": lab.process.pid,
         "subnet": f"{subnet}.0/24",
         "control": {"ocs1": f"{subnet}.2:7025", "plant": f"{subnet}.1:7000"},
+        "boards": {},
     }
 
 

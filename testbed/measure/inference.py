@@ -1,0 +1,203 @@
+"""Inference requests from a host to a board of the lab: attach, send, compare with the exact answers.
+
+Processes of `lightning` make the requests and the picture, so that the testbed knows no models.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lightbed.children import child_environment, module_command
+from lightbed.output_file import write_output
+from testbed.errors import HostError, InferenceError
+from testbed.measure.results.records import Inference, Latency
+from testbed.operate.attach import Attachment, attach
+
+if TYPE_CHECKING:
+    from testbed.lab.hosts.fleet import Fleet
+    from testbed.lab.model import Lab, LabBoard, LabBoardPort, LabHost
+    from testbed.measure.results.run import Run
+    from testbed.operate.session import LabSession
+
+TIMEOUT_S = 2.0
+"""Time for an answer: the simulated board may wait for a processor of this machine."""
+TRIES = 5
+PICTURE = "request.png"
+RESULT = "inference.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTrial:
+    """A model, its requests as lines of JSON, and the picture of one as PNG; made before the lab starts."""
+
+    model: Path
+    requests: str
+    count: int
+    picture: bytes
+
+
+def set_program(lab: Lab, model: Path) -> Lab:
+    """Return the lab whose first board has the model as its program, if it is simulated.
+
+    A real board keeps its own. Raises `InferenceError` for a lab without boards, for a file that is not a compiled
+    model, and for a model that is not in the program of a real board.
+    """
+    if model.suffix != ".lng":  # each command of `lightning` would choose options of its own for other files
+        raise InferenceError(
+            f"{model} is not a compiled model: make one with `lightning compile MODEL -o FILE.lng`"
+        )
+    if not lab.boards:
+        raise InferenceError(
+            f"lab '{lab.name}' has no boards: add `boards` to {lab.path}, or use labs/testbed12-board.yaml"
+        )
+    board, *others = lab.boards
+    if not lab.simulated:
+        find_number(board, model)
+        return lab
+    return replace(lab, boards=(replace(board, program=(model.resolve(),)), *others))
+
+
+def find_number(board: LabBoard, model: Path) -> int:
+    """Return the number of a model on a board. Raises `InferenceError` if the board's program is without it.
+
+    A board without `program` in the lab file has the model as number 0.
+    """
+    if not board.program:
+        return 0
+    files = [each.resolve() for each in board.program]
+    if model.resolve() not in files:
+        raise InferenceError(
+            f"board '{board.name}' runs {', '.join(map(str, board.program))}, not {model}: give one of its models"
+        )
+    return files.index(model.resolve())
+
+
+def prepare_trial(
+    lab: Lab, model: Path, count: int, note: Callable[[str], None], *, seed: int = 0
+) -> ModelTrial:
+    """Make the requests with their expected answers, and the picture of a request.
+
+    The picture needs the tools of the smartNIC's simulator; a real lab does without them. Raises `InferenceError` with
+    the text of `lightning` if the model cannot be read, or if the smartNIC cannot hold it.
+    """
+    number = find_number(lab.boards[0], model)
+    with tempfile.TemporaryDirectory(prefix="lightbed-") as folder:
+        file = Path(folder) / PICTURE
+        try:  # first, because it knows what the smartNIC can hold
+            _run_lightning("trace", str(model), "--png", str(file), "--seed", str(seed))
+        except InferenceError as error:
+            if lab.simulated:
+                raise
+            note(f"no picture of a request: {error}")
+        picture = file.read_bytes() if file.exists() else b""
+    requests = _run_lightning(
+        "packets", str(model), *("--number", str(number), "--requests", str(count), "--seed", str(seed))
+    )
+    return ModelTrial(model, requests, count, picture)
+
+
+def _run_lightning(*arguments: str) -> str:
+    """Return the output of a command of `lightning`. Raises `InferenceError` with its text if it fails."""
+    done = subprocess.run(
+        module_command("lightning.cli", *arguments),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=child_environment(),
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        raise InferenceError(f"lightning {arguments[0]}: {lines[-1].removeprefix('error: ')}")
+    return done.stdout
+
+
+def measure_inference(
+    session: LabSession, run: Run, trial: ModelTrial, note: Callable[[str], None], deadline_s: float
+) -> Inference:
+    """Attach the last NIC of the first host to the first board, send it the requests, and record the result.
+
+    The run gets the files `inference.json`, with every latency, and `request.png`. Raises `HostError`, and what
+    `attach` raises.
+    """
+    lab = session.lab
+    if session.fleet is None:
+        raise HostError(f"the hosts of lab '{lab.name}' are only modelled and send no packets to a board")
+    attachment = choose_attachment(lab)
+    host = next(each for each in lab.hosts if each.name == attachment.host)
+    attach(session, attachment, note)
+    port = lab.board_port(attachment.board, attachment.port)
+    found = send_requests(session.fleet, host, port, trial.requests, deadline_s)
+    write_output(run.directory / RESULT, json.dumps(found) + "\n")
+    if trial.picture:
+        write_output(run.directory / PICTURE, trial.picture)
+    inference = _summarise(trial, attachment, found)
+    note(f"{inference.answered} of {inference.requests} requests answered, {inference.wrong} of them wrongly")
+    run.add_inference(inference)
+    return inference
+
+
+def choose_attachment(lab: Lab) -> Attachment:
+    """Return the first port of the first board, and the first host's last NIC that ends at the same switch."""
+    board, host = lab.boards[0], lab.hosts[0]
+    port = board.ports[0]
+    near = [nic for nic in host.nics if nic.transmit.switch == port.receive.switch]
+    return Attachment(host.name, (near or host.nics)[-1].name, board.name, port.name)
+
+
+def send_requests(
+    fleet: Fleet, host: LabHost, port: LabBoardPort, requests: str, deadline_s: float
+) -> dict[str, Any]:
+    """Run the client on a host and return its document, see `testbed.node.inference`. Raises `HostError`."""
+    program = resources.files("testbed.node").joinpath("inference.py").read_bytes()
+    path = f"{fleet.put({'inference.py': program}, hosts=[host.name])}/inference.py"
+    words = [host.python, "-IS", path, "--to", f"{port.address}:{port.port}"]
+    words += ["--timeout", f"{TIMEOUT_S:g}", "--tries", str(TRIES), "--deadline", f"{deadline_s:g}"]
+    command = {host.name: shlex.join(words)}
+    done = fleet.run(command, stdin={host.name: requests}, timeout_s=deadline_s + 30)[host.name]
+    if done.exit_status:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        raise HostError(f"the inference client failed on {host.name}: {lines[-1]}", host=host.name)
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def _summarise(trial: ModelTrial, attachment: Attachment, found: dict[str, Any]) -> Inference:
+    return Inference(
+        model=str(trial.model),
+        host=attachment.host,
+        board=attachment.board,
+        circuits=attachment.labels,
+        requests=trial.count,
+        answered=found["answered"],
+        wrong=found["wrong"],
+        lost=found["lost"],
+        repeated=found["repeated"],
+        refused=found["refused"],
+        latency_us=summarise_latencies(found["latencies_us"]),
+        cycles=statistics.median_low(found["cycles"]) if found["cycles"] else None,
+        picture=PICTURE if trial.picture else "",
+        error=found["error"],
+    )
+
+
+def summarise_latencies(latencies_us: Sequence[float]) -> Latency | None:
+    """Return the quantiles of latencies, None if there are none.
+
+    >>> summarise_latencies([30.0, 10.0, 20.0])
+    Latency(min=10.0, median=20.0, p99=30.0, max=30.0)
+    """
+    if not latencies_us:
+        return None
+    ordered = [round(each, 1) for each in sorted(latencies_us)]
+    p99 = ordered[ceil(0.99 * len(ordered)) - 1]
+    return Latency(ordered[0], round(statistics.median(ordered), 1), p99, ordered[-1])

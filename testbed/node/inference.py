@@ -1,0 +1,186 @@
+"""Send inference requests to a board, one after the other, and compare its answers with the expected ones.
+
+    python3 inference.py --to 10.100.20.1:8500 [--timeout 1.0] [--tries 5] [--deadline 60] [FILE]
+
+Reads the lines of `lightning packets` from FILE or from standard input: `{"number": 7, "request": HEX, "answer": HEX}`,
+where `request` is a datagram, and `answer` the class, the number of scores and the scores. An answer that does not come
+within `--timeout` seconds makes the program send the same datagram again, `--tries` times in all. Prints one JSON
+document:
+
+    {"requests", "answered", "wrong", "lost", "repeated", "refused": {"LATE": 1}, "error": "No route to host",
+     "latencies_us": [...], "cycles": [...], "differences": [{"number", "expected", "answer"}]}
+
+`answered` counts wrong answers too. A latency lasts from the first datagram of a request to its answer. `cycles` are
+those of the board's datapath, in each answer. `differences` shows the first wrong answers. The format of the packets is
+in docs/reference/inference-packets.md. Standard library only: this file is copied to the hosts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+HEADER = struct.Struct(">4sBBBBIIQHHHH")
+MAGIC, VERSION = b"LBIP", 1
+ANSWER, REFUSAL = 2, 3
+REFUSALS = {1: "MALFORMED", 2: "UNKNOWN_MODEL", 3: "LATE", 4: "INPUT", 5: "FAILED", 6: "BUSY"}
+SHORTEST_ANSWER = 16
+LONGEST_DATAGRAM = 2048
+MAX_DIFFERENCES = 5
+IP_RECVERR = 11
+"""Socket option of Linux: without it a host that does not answer ARP is no error."""
+MAX_SILENT = 3
+"""Requests without a reply after which a board that never replied gets no more of them."""
+
+
+def split_answer(payload: bytes) -> tuple[bytes, int]:
+    """Return the class, count and scores of an answer as bytes, and its cycles, which are between them.
+
+    >>> split_answer(bytes.fromhex("00000001 00000002 00000000 00000068 3f800000 40400000"))[1]
+    104
+    """
+    (cycles,) = struct.unpack_from(">Q", payload, 8)
+    return payload[:8] + payload[16:], cycles
+
+
+def read_reply(datagram: bytes, number: int) -> tuple[int, int, bytes] | None:
+    """Return (kind, code, payload) of a whole answer or refusal of this request, None for anything else."""
+    if len(datagram) < HEADER.size:
+        return None
+    magic, version, kind, _, code, _, _, request, _, fragments, length, _ = HEADER.unpack_from(datagram)
+    payload = datagram[HEADER.size :]
+    if (magic, version, request, fragments, length) != (MAGIC, VERSION, number, 1, len(payload)):
+        return None
+    is_answer = kind == ANSWER and length >= SHORTEST_ANSWER
+    return (kind, code, payload) if is_answer or kind == REFUSAL else None
+
+
+class Trial:
+    """The requests to one board, and what came of them."""
+
+    def __init__(self, connection: socket.socket, timeout_s: float, tries: int, deadline_s: float) -> None:
+        self.connection = connection
+        connection.setsockopt(socket.IPPROTO_IP, IP_RECVERR, 1)
+        self.timeout_s = timeout_s
+        self.tries = tries
+        self.end_s = time.monotonic() + deadline_s
+        """Time after which requests are lost without being sent."""
+        self.requests = self.wrong = self.lost = self.repeated = 0
+        self.refused: dict[str, int] = {}
+        self.error = ""
+        self.latencies_us: list[float] = []
+        self.cycles: list[int] = []
+        self.differences: list[dict[str, Any]] = []
+
+    def ask(self, number: int, request: bytes, expected: bytes) -> None:
+        """Send a request until its reply comes, and count what came."""
+        self.requests += 1
+        if self.lost >= MAX_SILENT and not (self.latencies_us or self.refused):
+            self.lost += 1
+            return
+        begin_ns = time.perf_counter_ns()
+        for turn in range(self.tries):
+            if time.monotonic() >= self.end_s:
+                break
+            self.repeated += turn == 1
+            self.connection.settimeout(self.timeout_s)
+            self._send(request)
+            reply = self._await_reply(number)
+            if reply is not None:
+                self._count(number, reply, expected, time.perf_counter_ns() - begin_ns)
+                return
+        self.lost += 1
+
+    def _send(self, request: bytes) -> None:
+        try:
+            self.connection.send(request)
+        except OSError as error:  # also an ICMP error of the datagram before; the next try may succeed
+            self._note(error)
+
+    def _await_reply(self, number: int) -> tuple[int, int, bytes] | None:
+        """Return the reply to a request, or None if it does not come in time."""
+        end_s = min(time.monotonic() + self.timeout_s, self.end_s)
+        while (left_s := end_s - time.monotonic()) > 0:
+            self.connection.settimeout(left_s)
+            try:
+                reply = read_reply(self.connection.recv(LONGEST_DATAGRAM), number)
+            except TimeoutError:
+                return None
+            except OSError as error:  # an ICMP error, which is no reason to send faster
+                self._note(error)
+                continue
+            if reply is not None:  # others are late replies to requests that were repeated
+                return reply
+        return None
+
+    def _note(self, error: OSError) -> None:
+        """Keep an error of the network, and empty the socket's queue of errors, which would end every wait at once."""
+        self.error = error.strerror or str(error)
+        self.connection.setblocking(False)
+        with contextlib.suppress(OSError):
+            while True:
+                self.connection.recv(LONGEST_DATAGRAM, socket.MSG_ERRQUEUE)
+
+    def _count(self, number: int, reply: tuple[int, int, bytes], expected: bytes, taken_ns: int) -> None:
+        kind, code, payload = reply
+        if kind == REFUSAL:
+            name = REFUSALS.get(code, str(code))
+            self.refused[name] = self.refused.get(name, 0) + 1
+            return
+        answer, cycles = split_answer(payload)
+        self.latencies_us.append(taken_ns / 1e3)
+        self.cycles.append(cycles)
+        if answer != expected:
+            self.wrong += 1
+            if len(self.differences) < MAX_DIFFERENCES:
+                self.differences.append(
+                    {"number": number, "expected": expected.hex(), "answer": answer.hex()}
+                )
+
+    def report(self) -> dict[str, Any]:
+        """Return the document to print."""
+        return {
+            "requests": self.requests,
+            "answered": len(self.latencies_us),
+            "wrong": self.wrong,
+            "lost": self.lost,
+            "repeated": self.repeated,
+            "refused": self.refused,
+            "error": self.error,
+            "latencies_us": self.latencies_us,
+            "cycles": self.cycles,
+            "differences": self.differences,
+        }
+
+
+def main() -> None:
+    """Read the command line and the requests, send them, report."""
+    parser = argparse.ArgumentParser(description="Send inference requests, and compare the answers.")
+    parser.add_argument("--to", required=True, metavar="ADDRESS:PORT")
+    parser.add_argument("--timeout", type=float, default=1.0)
+    parser.add_argument("--tries", type=int, default=5)
+    parser.add_argument("--deadline", type=float, default=60.0)
+    parser.add_argument("file", nargs="?", type=Path)
+    options = parser.parse_args()
+    address, _, port = options.to.rpartition(":")
+    with contextlib.ExitStack() as stack:
+        lines: Iterable[str] = stack.enter_context(options.file.open()) if options.file else sys.stdin
+        requests = [json.loads(line) for line in lines]  # all first: reading must not delay a request
+        connection = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        connection.connect((address, int(port)))
+        trial = Trial(connection, options.timeout, options.tries, options.deadline)
+        for each in requests:
+            trial.ask(each["number"], bytes.fromhex(each["request"]), bytes.fromhex(each["answer"]))
+    print(json.dumps(trial.report()))
+
+
+if __name__ == "__main__":
+    main()

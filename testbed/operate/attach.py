@@ -1,0 +1,150 @@
+"""Attachment of a NIC of a host to a port of a board: two circuits, their light, and the host's route to the board.
+
+A board stands in the plan as a host with one NIC for each port. The shard of an attachment is the one NIC and the one
+port, so that a plan changes nothing but their four switch ports, and the circuits that light them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lightbed.wording import count_noun
+from testbed.design.model import Link, Nic, Wiring
+from testbed.errors import TopologyError, VerifyFailed
+from testbed.lab.model import Lab, LabBoard, LabHost, LabNic
+from testbed.leases.model import parts_of
+from testbed.operate.apply import parts_of_plan
+from testbed.operate.boards import BoardLink, set_board_routes
+from testbed.operate.confirmation import check_none_pending
+from testbed.operate.light import judge_circuits, read_light
+from testbed.operate.model import ApplyResult, Circuit
+from testbed.operate.plan import pair_label, plan_lab, port_owners, select_in_scope
+
+if TYPE_CHECKING:
+    from testbed.operate.session import LabSession
+
+Note = Callable[[str], None]
+_HOST, _BOARD = Nic(0, 0), Nic(1, 0)
+_WIRING = Wiring(2, 1, simplex=False, links=(Link(_HOST, _BOARD), Link(_BOARD, _HOST)))
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A NIC of a host and a port of a board, by their names in the lab file."""
+
+    host: str
+    nic: str
+    board: str
+    port: str
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """Labels of its two circuits: `a/nic4 -> board1/port1` and the way back."""
+        nic, port = f"{self.host}/{self.nic}", f"{self.board}/{self.port}"
+        return f"{nic} -> {port}", f"{port} -> {nic}"
+
+
+@dataclass(frozen=True, slots=True)
+class AttachReport:
+    """Circuits of an attachment, labels of the circuits that they replaced, and the result of the apply.
+
+    `dark_s` bounds the time for which the NIC had no light: from the start of the apply until both circuits had light.
+    It is 0 if nothing changed.
+    """
+
+    circuits: tuple[Circuit, Circuit]
+    replaced: tuple[str, ...]
+    apply: ApplyResult
+    dark_s: float
+
+
+def attach(session: LabSession, attachment: Attachment, note: Note = lambda _text: None) -> AttachReport:
+    """Patch a NIC to a port of a board, check the light, and give the host its route to the board's address.
+
+    Circuits that occupy the four ports are removed; the next `testbed apply` of a topology that needs the NIC makes
+    them again. `testbed resume` finishes the circuits of an attachment that was interrupted; attach again for the route.
+    Without a fleet (hosts only modelled) no route is set. Raises `TopologyError` for names that the lab
+    does not have and for fibres on two switches, `VerifyFailed` without light, `HostError`, and what
+    `LabSession.apply` raises.
+    """
+    from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
+
+    lab, journal = session.lab, session.writable
+    shard = shard_of_attachment(lab, attachment)
+    port = lab.board_port(attachment.board, attachment.port)
+    check_none_pending(journal.directory, lab.name)
+    plan = plan_lab(shard, _WIRING, session.switches, take_over=True)
+    to_board, to_host = plan.circuits
+    owners = port_owners(lab)
+    replaced = tuple(
+        pair_label(owners, part.switch, pair)
+        for part in plan.switches
+        for pair in sorted(select_in_scope(part) - part.target.pairs)
+    )
+    note(f"attach {attachment.labels[0]}: {count_noun(len(replaced), 'circuit')} to remove")
+    parts = parts_of(lab, {f"host:{attachment.host}", f"board:{attachment.board}"})
+    parts |= parts_of_plan(shard, plan)
+    with (
+        hold_fence(journal.database, lab.name, parts),
+        session.operation("attach", attachment.labels[0]) as operation,
+    ):
+        start = time.monotonic()
+        applied = session.apply(plan, lab=shard)
+        _check_light(session, shard, plan.circuits)
+        dark_s = time.monotonic() - start if plan.has_changes else 0.0
+        journal.note(operation, stage="routes")
+        if session.fleet is not None:
+            link = BoardLink(shard.hosts[0], shard.nic(_HOST), attachment.board, port)
+            set_board_routes(session.fleet, lab.link.mtu, (link,))
+        journal.prove(operation, is_proven=True)
+    note(f"{attachment.labels[0]} has light in both directions, after {dark_s * 1e3:.0f} ms")
+    return AttachReport((to_board, to_host), replaced, applied, dark_s)
+
+
+def shard_of_attachment(lab: Lab, attachment: Attachment) -> Lab:
+    """Return the lab with the NIC as node 0 and the board's port as node 1, and all other NICs and ports as `others`.
+
+    Raises `TopologyError` for names that the lab does not have.
+    """
+    port = lab.board_port(attachment.board, attachment.port)
+    hosts = {host.name: host for host in (*lab.hosts, *lab.others)}
+    host = hosts.get(attachment.host)
+    if host is None:
+        raise TopologyError(f"{lab.path}: no host {attachment.host!r}; hosts are {', '.join(hosts)}")
+    nics = {nic.name: nic for nic in host.nics}
+    if attachment.nic not in nics:
+        raise TopologyError(
+            f"{lab.path}: host {host.name!r} has no NIC {attachment.nic!r}; it has {', '.join(nics)}"
+        )
+    board = next(one for one in lab.boards if one.name == attachment.board)
+    rest = tuple(nic for nic in host.nics if nic.name != attachment.nic)
+    others = [replace(host, nics=rest), *(one for one in hosts.values() if one is not host)]
+    others += [_as_host(each, host, without=attachment.port if each is board else "") for each in lab.boards]
+    node = LabHost(
+        board.name,
+        host.management,
+        port.address,
+        (LabNic(port.name, port.address, port.transmit, port.receive),),
+        "",
+    )
+    return replace(lab, hosts=(replace(host, nics=(nics[attachment.nic],)), node), others=tuple(others))
+
+
+def _as_host(board: LabBoard, like: LabHost, *, without: str) -> LabHost:
+    nics = tuple(
+        LabNic(port.name, port.address, port.transmit, port.receive)
+        for port in board.ports
+        if port.name != without
+    )
+    address = board.ports[0].address
+    return LabHost(board.name, like.management, address, nics, "")
+
+
+def _check_light(session: LabSession, shard: Lab, circuits: tuple[Circuit, ...]) -> None:
+    """Raise `VerifyFailed` unless the switches hold both circuits and, where they measure it, have light on them."""
+    findings = judge_circuits(shard, circuits, read_light(circuits, session.switches))
+    if findings:
+        raise VerifyFailed("; ".join(f"{one.subject}: {one.detail}" for one in findings))

@@ -1,0 +1,113 @@
+"""NICs of hosts that are attached to ports of boards: circuits, routes to the boards, and whether the boards answer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ocs_drivers.model import CrossConnects
+from testbed.errors import HostError
+from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL
+from testbed.lab.model import Lab, LabBoardPort, LabHost, LabNic
+
+if TYPE_CHECKING:
+    from testbed.lab.hosts.fleet import Fleet
+
+
+@dataclass(frozen=True, slots=True)
+class BoardLink:
+    """A NIC of a host with circuits to a port of a board and back."""
+
+    host: LabHost
+    nic: LabNic
+    board: str
+    port: LabBoardPort
+
+    @property
+    def label(self) -> str:
+        """Label of the port, `board1/port1`."""
+        return f"{self.board}/{self.port.name}"
+
+    @property
+    def pairs(self) -> frozenset[tuple[str, int, int]]:
+        """Both circuits, as switch, input and output."""
+        there, back = self.nic.transmit, self.port.transmit
+        return frozenset(
+            {
+                (there.switch, there.port, self.port.receive.port),
+                (back.switch, back.port, self.nic.receive.port),
+            }
+        )
+
+
+def find_board_links(lab: Lab, held: Mapping[str, CrossConnects]) -> tuple[BoardLink, ...]:
+    """Return the NICs of the lab's hosts that the switches connect with a port of a board, in both directions."""
+    sends = {(nic.transmit.switch, nic.transmit.port): (host, nic) for host in lab.hosts for nic in host.nics}
+    links = []
+    for board in lab.boards:
+        for port in board.ports:
+            here = held.get(port.receive.switch)
+            source = here.inputs_of.get(port.receive.port) if here is not None else None
+            if source is None or (port.receive.switch, source) not in sends:
+                continue
+            host, nic = sends[port.receive.switch, source]
+            back = held.get(port.transmit.switch)
+            is_back = back is not None and back.get(port.transmit.port) == nic.receive.port
+            if is_back and nic.receive.switch == port.transmit.switch:
+                links.append(BoardLink(host, nic, board.name, port))
+    return tuple(links)
+
+
+def find_free_links(links: Iterable[BoardLink], used: Collection[tuple[str, int]]) -> tuple[BoardLink, ...]:
+    """Return the links at whose NICs a topology uses no port; `used` are the switch ports of its circuits."""
+    return tuple(
+        link
+        for link in links
+        if not {(end.switch, end.port) for end in (link.nic.transmit, link.nic.receive)} & set(used)
+    )
+
+
+def find_free_circuits(
+    lab: Lab, held: Mapping[str, CrossConnects], used: Collection[tuple[str, int]]
+) -> frozenset[tuple[str, int, int]]:
+    """Return the circuits to and from boards at NICs that a topology leaves free, as switch, input and output."""
+    return frozenset(one for link in find_free_links(find_board_links(lab, held), used) for one in link.pairs)
+
+
+def set_board_routes(fleet: Fleet, mtu: int, links: Iterable[BoardLink]) -> None:
+    """Give NICs their addresses, and hosts routes over them to the boards. Raises `HostError`.
+
+    The neighbours are not permanent: a board answers ARP itself, which proves that it is there.
+    """
+    batches: defaultdict[str, list[str]] = defaultdict(list)
+    for link in links:
+        nic, board = link.nic, link.port.address
+        batches[link.host.name] += [
+            f"link set dev {nic.name} mtu {mtu} up",
+            f"addr replace {nic.address}/32 dev {nic.name}",
+            f"neigh flush to {board} dev {nic.name}",
+            f"route replace {board}/32 dev {nic.name} scope link src {nic.address} proto {ROUTE_PROTOCOL}",
+        ]
+    stdin = {host: "".join(f"{line}\n" for line in lines) for host, lines in batches.items()}
+    done = fleet.run(dict.fromkeys(stdin, "ip -batch -"), stdin=stdin) if stdin else {}
+    for host, result in done.items():
+        if result.exit_status:
+            last = (result.stderr.strip() or "no message").splitlines()[-1]
+            raise HostError(f"the route to a board cannot be set on {host}: {last}", host=host)
+
+
+def ping_boards(fleet: Fleet, links: Iterable[BoardLink]) -> dict[str, bool]:
+    """Return whether each port of a board answers a ping of its host, by label. Hosts outside the fleet are left out.
+
+    Raises `HostError`.
+    """
+    reached = {host.name for host in fleet.hosts}
+    here = {link.label: link for link in links if link.host.name in reached}
+    commands: defaultdict[str, list[str]] = defaultdict(list)
+    for label, link in here.items():
+        ping = f"ping -n -q -c 3 -i 0.2 -W 1 {link.port.address}"
+        commands[link.host.name].append(f"{ping} >/dev/null 2>&1 && echo {label}")
+    done = fleet.run({host: f"{'; '.join(lines)}; true" for host, lines in commands.items()}) if here else {}
+    return {label: label in done[link.host.name].stdout.split() for label, link in here.items()}

@@ -1,0 +1,166 @@
+"""Boards in plans and proofs: circuits that are kept, named, and judged. Nothing is asked of a device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from libraries import skip_without
+
+skip_without("asyncssh")
+skip_without("pydantic")
+skip_without("sqlalchemy")
+
+from ocs_drivers.errors import PortBusy
+from ocs_drivers.model import Capabilities, CrossConnects, Power, Snapshot
+from testbed.design.patching.wiring import wire
+from testbed.design.topology.circulants import find_topology
+from testbed.errors import TopologyError
+from testbed.lab.inventory import load_lab
+from testbed.lab.model import shard_of
+from testbed.operate.attach import Attachment, shard_of_attachment
+from testbed.operate.boards import find_board_links, find_free_links
+from testbed.operate.light import SwitchReading, judge_circuits
+from testbed.operate.plan import circuits_of, describe, plan_lab, port_owners, ports_of, scope_of
+from testbed.operate.proof.board_findings import judge_boards
+from testbed.operate.repair import differences
+
+FOUR, THREE = wire(find_topology(12, 4)), wire(find_topology(12, 3))
+AT_NIC4 = {4: 99, 49: 54}
+"""Circuits of an attachment of a/nic4: to the board, and back."""
+
+
+@pytest.fixture(scope="module")
+def lab():
+    return load_lab(Path(__file__).parents[2] / "labs" / "testbed12-board.yaml")
+
+
+@pytest.fixture
+def switch(memory_switch):
+    return memory_switch(
+        capabilities=Capabilities(50, 50, atomic_whole=True, bulk_add=True, power_monitor=True)
+    )
+
+
+def held_of(lab, wiring):
+    return {one.input_port: one.output_port for one in circuits_of(lab, wiring)}
+
+
+def test_ports_of_boards_have_names(lab):
+    owners = port_owners(lab)
+    assert (owners["ocs1", 49], owners["ocs1", 99]) == ("board1/port1", "board1/port1")
+    assert 49 not in scope_of(lab, lab.switches[0])
+
+
+def test_a_topology_that_leaves_the_nic_free_keeps_the_board(lab, switch):
+    switch.held = CrossConnects(AT_NIC4)
+    plan = plan_lab(lab, THREE, {"ocs1": switch})
+    (part,) = plan.switches
+    assert {pair for step in part.steps for pair in step.before.pairs - step.after.pairs} == set()
+    assert part.steps[-1].after.pairs >= set(AT_NIC4.items())
+    assert describe(lab, plan)[-1].startswith("ocs1: 36 to make, 0 to remove, 0 kept, 2 of others untouched")
+
+
+def test_a_topology_that_needs_the_nic_takes_it_back(lab, switch):
+    switch.held = CrossConnects(AT_NIC4)
+    lines = describe(lab, plan_lab(lab, FOUR, {"ocs1": switch}))
+    assert [line.split(maxsplit=5)[-1] for line in lines if line.startswith("-")] == [
+        "a/nic4 -> board1/port1",
+        "board1/port1 -> a/nic4",
+    ]
+
+
+def test_a_board_at_another_jobs_nic_is_not_ours(lab, switch):
+    switch.held = CrossConnects(AT_NIC4)
+    shard = shard_of(lab, ["b", "c", "d"])
+    (part,) = plan_lab(shard, wire(find_topology(3, 2)), {"ocs1": switch}).switches
+    assert part.steps[-1].after.pairs >= set(AT_NIC4.items())
+
+
+def test_an_attachment_changes_four_ports_and_what_lights_them(lab, switch):
+    switch.held = CrossConnects(held_of(lab, FOUR))
+    shard = shard_of_attachment(lab, Attachment("a", "nic4", "board1", "port1"))
+    assert scope_of(shard, shard.switches[0]) == {4, 49}
+    wiring = wire(find_topology(2, 1))
+    with pytest.raises(PortBusy):
+        plan_lab(shard, wiring, {"ocs1": switch})
+    plan = plan_lab(shard, wiring, {"ocs1": switch}, take_over=True)
+    (part,) = plan.switches
+    assert part.target == CrossConnects(AT_NIC4)
+    lights_nic4 = CrossConnects(switch.held).inputs_of[54]
+    removed = switch.held.pairs - part.steps[-1].after.pairs
+    assert removed == {(4, switch.held[4]), (lights_nic4, 54)}
+
+
+@pytest.mark.parametrize(
+    ("attachment", "message"),
+    [
+        (Attachment("m", "nic4", "board1", "port1"), "no host 'm'; hosts are a, b, c"),
+        (Attachment("a", "nic5", "board1", "port1"), "host 'a' has no NIC 'nic5'; it has nic1, nic2"),
+        (
+            Attachment("a", "nic4", "board2", "port1"),
+            "no port 'port1' of a board 'board2'; ports of boards are",
+        ),
+    ],
+)
+def test_unknown_names_are_refused(lab, attachment, message):
+    with pytest.raises(TopologyError, match=message):
+        shard_of_attachment(lab, attachment)
+
+
+def test_links_are_those_with_circuits_in_both_directions(lab):
+    (link,) = find_board_links(lab, {"ocs1": CrossConnects(AT_NIC4)})
+    assert (link.host.name, link.nic.name, link.label) == ("a", "nic4", "board1/port1")
+    assert link.pairs == {("ocs1", 4, 99), ("ocs1", 49, 54)}
+    for held in ({}, {4: 99}, {49: 54}, {4: 99, 49: 53}):
+        assert find_board_links(lab, {"ocs1": CrossConnects(held)}) == ()
+    assert find_free_links([link], ports_of(circuits_of(lab, THREE))) == (link,)
+    assert find_free_links([link], ports_of(circuits_of(lab, FOUR))) == ()
+
+
+@pytest.mark.parametrize(
+    ("wiring", "kinds"), [(THREE, []), (FOUR, ["missing_circuit"] * 2 + ["extra_circuit"] * 2)]
+)
+def test_circuits_to_boards_are_extra_only_at_nics_that_the_plan_needs(lab, wiring, kinds):
+    circuits = circuits_of(lab, wiring)
+    held = held_of(lab, wiring)
+    taken = {source for source, output in held.items() if source == 4 or output == 54}
+    held = {source: output for source, output in held.items() if source not in taken} | AT_NIC4
+    reading = SwitchReading(Snapshot(CrossConnects(held), 0.0), {})
+    assert [one.kind for one in judge_circuits(lab, circuits, {"ocs1": reading})] == kinds
+
+
+def test_a_repair_does_not_mind_a_board_at_a_free_nic(lab):
+    held = CrossConnects(held_of(lab, THREE) | AT_NIC4)
+    assert differences(lab, THREE, {"ocs1": Snapshot(held, 0.0)}) == ()
+    stray = CrossConnects(held_of(lab, THREE) | {4: 99})
+    assert differences(lab, THREE, {"ocs1": Snapshot(stray, 0.0)}) == ("+a/nic4 -> board1/port1",)
+
+
+@pytest.mark.parametrize(
+    ("power", "answers", "told"),
+    [
+        (Power(-0.3), {"board1/port1": True}, None),
+        (None, {}, None),
+        (
+            Power(-60.0, below_floor=True),
+            {"board1/port1": False},
+            ("board_dark", "no light enters input 49 of ocs1"),
+        ),
+        (Power(-0.3), {"board1/port1": False}, ("board_silent", "10.100.20.1 does not answer a")),
+    ],
+)
+def test_a_board_is_judged_by_its_light_and_its_answer(lab, power, answers, told):
+    links = find_board_links(lab, {"ocs1": CrossConnects(AT_NIC4)})
+    reading = SwitchReading(Snapshot(CrossConnects(AT_NIC4), 0.0), {49: power})
+    findings = [(one.kind, one.detail) for one in judge_boards(links, {"ocs1": reading}, answers)]
+    assert len(findings) == (told is not None)
+    assert all(kind == told[0] and detail.startswith(told[1]) for kind, detail in findings)
+
+
+def test_a_board_outside_the_lab_is_no_part_of_a_plan(lab, switch):
+    without = replace(lab, boards=())
+    switch.held = CrossConnects(AT_NIC4)
+    with pytest.raises(PortBusy):
+        plan_lab(without, FOUR, {"ocs1": switch})
