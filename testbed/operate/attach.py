@@ -65,7 +65,7 @@ def attach(session: LabSession, attachment: Attachment, note: Note = lambda _tex
     """Patch a NIC to a port of a board, check the light, and give the host its route to the board's address.
 
     Circuits that occupy the four ports are removed; the next `testbed apply` of a topology that needs the NIC makes
-    them again. `testbed resume` finishes the circuits of an attachment that was interrupted; attach again for the route.
+    them again. `testbed resume` finishes the circuits of an interrupted attachment; attach again for the route.
     Without a fleet (hosts only modelled) no route is set. Raises `TopologyError` for names that the lab
     does not have and for fibres on two switches, `VerifyFailed` without light, `HostError`, and what
     `LabSession.apply` raises.

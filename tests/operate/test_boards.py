@@ -16,15 +16,17 @@ from ocs_drivers.errors import PortBusy
 from ocs_drivers.model import Capabilities, CrossConnects, Power, Snapshot
 from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
-from testbed.errors import TopologyError
+from testbed.errors import TopologyError, VerifyFailed
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import shard_of
-from testbed.operate.attach import Attachment, shard_of_attachment
+from testbed.operate.attach import Attachment, attach, shard_of_attachment
 from testbed.operate.boards import find_board_links, find_free_links
+from testbed.operate.journal import Journal
 from testbed.operate.light import SwitchReading, judge_circuits
 from testbed.operate.plan import circuits_of, describe, plan_lab, port_owners, ports_of, scope_of
 from testbed.operate.proof.board_findings import judge_boards
 from testbed.operate.repair import differences
+from testbed.operate.session import LabSession
 
 FOUR, THREE = wire(find_topology(12, 4)), wire(find_topology(12, 3))
 AT_NIC4 = {4: 99, 49: 54}
@@ -91,6 +93,35 @@ def test_an_attachment_changes_four_ports_and_what_lights_them(lab, switch):
     lights_nic4 = CrossConnects(switch.held).inputs_of[54]
     removed = switch.held.pairs - part.steps[-1].after.pairs
     assert removed == {(4, switch.held[4]), (lights_nic4, 54)}
+
+
+def test_an_attachment_is_journalled_and_reported(lab, switch, tmp_path):
+    switch.held = CrossConnects(held_of(lab, FOUR))
+    lines = []
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        session = LabSession(lab, {"ocs1": switch}, None, journal)
+        report = attach(session, Attachment("a", "nic4", "board1", "port1"), lines.append)
+        again = attach(session, Attachment("a", "nic4", "board1", "port1"))
+        (first, second) = (
+            row for row in journal.history(report.apply.operation) if row["change"] == "circuits"
+        )
+    assert switch.held.pairs >= set(AT_NIC4.items())
+    assert [(one.input_port, one.output_port) for one in report.circuits] == [(4, 99), (49, 54)]
+    assert report.replaced == ("a/nic4 -> h/nic1", "h/nic1 -> a/nic4")
+    assert (again.replaced, again.dark_s) == ((), 0.0)
+    assert {first["state"], second["state"]} == {"verified"}
+    assert lines[0] == "attach a/nic4 -> board1/port1: 2 circuits to remove"
+
+
+def test_an_attachment_to_a_dark_board_is_an_error(lab, switch, tmp_path):
+    switch.readings = {49: Power(-60.0, below_floor=True)}
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        session = LabSession(lab, {"ocs1": switch}, None, journal)
+        with pytest.raises(
+            VerifyFailed, match="no light enters input 49 of ocs1: board1/port1 does not send"
+        ):
+            attach(session, Attachment("a", "nic4", "board1", "port1"))
+    assert switch.held == CrossConnects(AT_NIC4)
 
 
 @pytest.mark.parametrize(
