@@ -1,7 +1,7 @@
 """Requests a second of the simulated smartNIC at 250 MHz, by memory latency, beside its datapath alone. One JSON line.
 
-Requests follow each other without a gap. Networks have random weights; their time does not depend on them. With latency the
-memory has the refresh of a DDR4: 350 ns every 7.8 us. Needs Verilator.
+Requests follow each other without a gap. Networks have random weights; their time does not depend on them. With latency
+the memory has the refresh of a DDR4: 350 ns every 7.8 us. Needs Verilator.
 """
 
 from __future__ import annotations
