@@ -23,7 +23,7 @@ SPARE = "lightning.py"
 
 def shipped_files() -> set[str]:
     """Return modules and data of the five packages, as the checkout has them."""
-    wanted = (".py", ".json", ".typed", ".sv", ".ca", ".lark", ".tcl", ".yaml")
+    wanted = (".py", ".json", ".typed", ".sv", ".cpp", ".ca", ".lark", ".tcl", ".yaml")
     return {
         str(path.relative_to(ROOT))
         for package in PACKAGES
