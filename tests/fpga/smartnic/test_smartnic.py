@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from libraries import skip_without
 from needs import needs
-from witnesses.packet_ends import ADDRESS, MAC, PORT, REQUEST, fate
+from witnesses.packet_ends import ADDRESS, MAC, PORT, REQUEST, fate, ones_sum
 
 from fpga.hdl import why_missing
 from lightning.serving.packets.codec import Code, Kind, decode_answer, parse
@@ -86,6 +86,12 @@ def check(nic, program, sent):
     assert len(requests) == sum(each.outcome == REQUEST for each in fates)
     replies, failed = Counter(), []
     for _, frame in nic.receive():
+        if frame[12:14] == b"\x08\x00" and frame[23] == 17:
+            length = frame[38:40]
+            assert (
+                ones_sum(frame[26:34] + b"\0\x11" + length + frame[34 : 34 + int.from_bytes(length, "big")])
+                == 0xFFFF
+            )
         packet = parse(payload_of(frame)) if frame[23:24] == b"\x11" and frame[12:14] == b"\x08\x00" else None
         if packet is None or packet.request not in requests or packet.code not in {0, Code.LATE, Code.FAILED}:
             replies[without_time(frame)] += 1
@@ -375,22 +381,46 @@ FAULTS = [
 ]  # fmt: skip
 
 
+def corner_program():
+    """Return models at the edges of the datapath, each by what is special about it."""
+    from dataclasses import replace
+
+    from fpga.smartnic.program import NicLayer, NicModel, NicProgram
+
+    first, end = chain("rectified", 8, 30, 12, 6).layers
+    hidden, last = chain("dim", 10, 30, 12, 6).layers
+    wide, ones = NicLayer(np.full((1, 1024), 255), [0], [1]), [1, 1]
+    return NicProgram(
+        (
+            chain("single", 7, 20, 1),
+            NicModel("rectified", (first, replace(end, rectified=True))),
+            chain("perfect", 9, 17, 9, 3, published=True, perfect=True),
+            NicModel("wraps", (wide, NicLayer([[255], [-255]], [0, 0], ones)), True, True),
+            NicModel("dim", (replace(hidden, step=np.float32(9 * hidden.step)), last)),
+            NicModel("negative", (NicLayer([[-9] * 30, [-99] * 30, [-8] * 30], [0] * 3, [1] * 3),), True),
+            NicModel("dark", (NicLayer([[0] * 30], [0], [1]),), True),
+            NicModel("most scores", (NicLayer(np.arange(356)[:, None] % 255, [0] * 356, [1] * 356),), True),
+        )
+    )
+
+
+def test_models_at_the_edges_of_the_datapath(make_nic, frames):
+    program, chance = corner_program(), random.Random(11)
+    nic = make_nic(memory_latency=3, memory_refresh_every=37, memory_refresh_cycles=9)
+    nic.load(program)
+    made = frames(program)
+    sent = send_traffic(nic, made, 120, chance, [made.request])
+    assert nic.run_until_idle()
+    assert check(nic, program, sent)[1] == []
+
+
 def finds_a_fault(make_nic, frames, design):
     """Return whether a NIC of this design does something wrong with packets, aborts, lateness or weak light."""
     from fpga.photonic_mac import Optics
     from fpga.smartnic.program import NicLayer, NicModel, NicProgram
     from fpga.smartnic.simulator import SmartNicError
 
-    wide = np.full((1, 1024), 255)
-    models = (
-        *small_program().models,
-        chain("single", 7, 20, 1), chain("rectified", 8, 30, 12, 6),
-        chain("perfect", 9, 17, 9, 3, published=True, perfect=True),
-        NicModel("wraps", (NicLayer(wide, [0], [1]), NicLayer([[255], [-255]], [0, 0], [1, 1])), True, True),
-    )  # fmt: skip
-    end = models[3].layers[-1]
-    rectified = NicLayer(end.weights, end.bias, end.scale, end.step, True)
-    program = NicProgram((*models[:3], NicModel("rectified", (models[3].layers[0], rectified)), *models[4:]))
+    program = NicProgram((*small_program().models, *corner_program().models))
     try:
         nic = make_nic(design=design, apart=0x25, cycles_per_us=50, memory_latency=3, memory_refresh_every=37,
                        memory_refresh_cycles=9, optics=Optics(gain=200), loss_factor=164)  # fmt: skip
@@ -399,7 +429,7 @@ def finds_a_fault(make_nic, frames, design):
         nic.load(program)
         chance, made = random.Random(5), frames(program)
         sent = send_traffic(
-            nic, made, 250, chance, [made.request, lambda: made.request(deadline=chance.randrange(12))]
+            nic, made, 350, chance, [made.request, lambda: made.request(deadline=chance.randrange(12))]
         )
         for _ in range(60):
             nic.run(chance.randrange(1, 900))
@@ -411,7 +441,7 @@ def finds_a_fault(make_nic, frames, design):
         nic = make_nic(design=design)
         nic.load(program)
         nic.pause(transmit=0.985)
-        sent = send_traffic(nic, frames(program), 60, chance, [lambda: made.request(2)])
+        sent = send_traffic(nic, frames(program), 60, chance, [lambda: made.request(2)])  # one score
         assert nic.run_until_idle(3_000_000)
         assert check(nic, program, sent)[1] == []
         # All light, of which more comes back than was sent.
