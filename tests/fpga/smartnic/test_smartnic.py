@@ -98,6 +98,7 @@ def check(nic, program, sent):
             continue
         request = requests.pop(packet.request)
         if packet.kind is Kind.REFUSAL:
+            assert packet.code != Code.LATE or request.deadline
             failed.append(packet.code)
             continue
         answer = decode_answer(packet.payload)
@@ -381,6 +382,16 @@ FAULTS = [
 ]  # fmt: skip
 
 
+CARRIES = 7
+"""Number of the model `carries`."""
+
+
+def weights_for(score):
+    """Return 64 weights whose products with full light add up to a score: (255 * w) >> 8 is w - 1."""
+    weights = np.clip(score - 254 * np.arange(64), 0, 254)
+    return np.where(weights > 0, weights + 1, 0)
+
+
 def corner_program():
     """Return models at the edges of the datapath, each by what is special about it."""
     from dataclasses import replace
@@ -399,6 +410,8 @@ def corner_program():
             NicModel("dim", (replace(hidden, step=np.float32(9 * hidden.step)), last)),
             NicModel("negative", (NicLayer([[-9] * 30, [-99] * 30, [-8] * 30], [0] * 3, [1] * 3),), True),
             NicModel("dark", (NicLayer([[0] * 30], [0], [1]),), True),
+            # Full light gives the scores 4303 and 15999: the ones' complement sum of their bytes carries twice.
+            NicModel("carries", (NicLayer([weights_for(4303), weights_for(15999)], [0, 0], ones),), True),
             NicModel("most scores", (NicLayer(np.arange(356)[:, None] % 255, [0] * 356, [1] * 356),), True),
         )
     )
@@ -409,9 +422,15 @@ def test_models_at_the_edges_of_the_datapath(make_nic, frames):
     nic = make_nic(memory_latency=3, memory_refresh_every=37, memory_refresh_cycles=9)
     nic.load(program)
     made = frames(program)
-    sent = send_traffic(nic, made, 120, chance, [made.request])
+    sent = send_traffic(nic, made, 120, chance, edge_kinds(made))
     assert nic.run_until_idle()
     assert check(nic, program, sent)[1] == []
+
+
+def edge_kinds(made, first=0):
+    """Return what makes requests for the models of `corner_program`, which are numbered from `first`."""
+    full = bytes([255] * 64)
+    return [made.request, made.request, lambda: made.request(first + CARRIES, payload=full)]
 
 
 def finds_a_fault(make_nic, frames, design):
@@ -429,7 +448,11 @@ def finds_a_fault(make_nic, frames, design):
         nic.load(program)
         chance, made = random.Random(5), frames(program)
         sent = send_traffic(
-            nic, made, 350, chance, [made.request, lambda: made.request(deadline=chance.randrange(12))]
+            nic,
+            made,
+            450,
+            chance,
+            [*edge_kinds(made, 2), lambda: made.request(deadline=chance.randrange(12))],
         )
         for _ in range(60):
             nic.run(chance.randrange(1, 900))
