@@ -29,6 +29,8 @@ WriteMemory = Callable[[int, bytes], object]
 REGISTERS = smartnic_registers()
 BASE_ALIGNMENT = 4096
 """Bytes; bursts of the reader must not cross such a boundary."""
+LIMIT = 1_000_000
+"""Reads of STATUS for which a request in work is waited for; seconds on a board."""
 _WORD = (1 << WORD_BITS) - 1
 
 
@@ -81,15 +83,14 @@ class SmartNicDriver:
         ):
             self._transfer(list(_table_writes(TABLES[name], words)))
 
-    def reload(self, program: NicProgram, write_memory: WriteMemory, limit: int = 1_000_000) -> None:
+    def reload(self, program: NicProgram, write_memory: WriteMemory, limit: int = LIMIT) -> None:
         """Load another program between two requests: those that wait are answered by it, or refused with FAILED.
 
         Raise SmartNicError if the request in work has not ended after `limit` reads of STATUS.
         """
         self.hold()
         try:
-            if not any(not self.is_working for _ in range(limit)):
-                raise SmartNicError(f"the request in work did not end in {limit} reads of STATUS.")
+            self._wait(limit)
             self.load(program, write_memory)
         finally:
             self.hold(held=False)
@@ -112,14 +113,25 @@ class SmartNicDriver:
         """Refuse the request in work with FAILED. All others wait, and are answered."""
         self._pulse("ABORT")
 
-    def reset(self) -> None:
-        """Reset the smartNIC and its settings. It needs `configure` and `load` then."""
+    def reset(self, limit: int = LIMIT) -> None:
+        """Abort the request in work, and reset the smartNIC and its settings. It needs `configure` and `load` then.
+
+        Raise SmartNicError if weights are still on their way after `limit` reads of STATUS: the memory is not reset, and
+        its words would be taken for those of the next request.
+        """
+        self.hold()
+        self.abort()
+        self._wait(limit)
         self._pulse("RESET")
 
     def counters(self) -> dict[str, int]:
         """Return the counts of packets by outcome, and `overrun`. Each is read at its own time."""
         names = (*OUTCOMES, "overrun")
         return dict(zip(names, self._read(*(f"COUNT_{name}" for name in names)), strict=True))
+
+    def _wait(self, limit: int) -> None:
+        if all(self.is_working for _ in range(limit)):
+            raise SmartNicError(f"the request in work did not end in {limit} reads of STATUS.")
 
     def _read(self, *names: str) -> list[int]:
         return self._transfer([(REGISTERS[name].offset, None) for name in names])
