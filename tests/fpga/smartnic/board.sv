@@ -91,6 +91,7 @@ module board (
     .m_axis_weight_tvalid(),
     .m_axis_weight_tdata(weight),
     .s_axis_light_tready(),
+    .s_axis_light_tvalid(1'b1),
     .s_axis_light_tdata(light)
   );
 
