@@ -48,7 +48,11 @@ def measure(part: str, family: str, seeds: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="smartnic-") as name:
         folder = Path(name)
         files = " ".join(path.name for path in nic_design(part).write(folder))
-        passes = (f"read_verilog -sv {files}", SYNTHESES[family].format(top=part), "tee -o stat.json stat -json")
+        passes = (
+            f"read_verilog -sv {files}",
+            SYNTHESES[family].format(top=part),
+            "tee -o stat.json stat -json",
+        )
         command = [sys.executable, "-c", SYNTHESISE, *passes]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
         stat = json.loads((folder / "stat.json").read_text(encoding="ascii"))

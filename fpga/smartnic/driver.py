@@ -4,8 +4,8 @@
     nic.configure(Settings(address="10.77.0.2"), base=buffer.physical_address)
     nic.load(program, write_memory)
 
-`write_memory(offset, data)` puts bytes into the board's memory, `offset` bytes after `base`, and returns when the smartNIC
-would read them.
+`write_memory(offset, data)` puts bytes into the board's memory, `offset` bytes after `base`, and returns when the
+smartNIC would read them.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class SmartNicDriver:
     def reset(self, limit: int = LIMIT) -> None:
         """Abort the request in work, and reset the smartNIC and its settings. It needs `configure` and `load` then.
 
-        Raise SmartNicError if weights are still on their way after `limit` reads of STATUS: the memory is not reset, and
-        its words would be taken for those of the next request.
+        Raise SmartNicError if weights are still on their way after `limit` reads of STATUS: the memory is not reset,
+        and its words would be taken for those of the next request.
         """
         self.hold()
         self.abort()

@@ -1,4 +1,4 @@
-"""The smartNIC of a board behind its driver: settings, models and counters over AXI4-Lite, frames of a MAC that cannot wait."""
+"""The smartNIC of a board behind its driver: registers over AXI4-Lite, and frames of a MAC that cannot wait."""
 
 import random
 import re
@@ -35,7 +35,9 @@ PLACES = 511
 
 def ports_of(text):
     sides = {"input": [], "output": []}
-    for side, high, name in re.findall(r"^  (input|output)\s+logic (?:\[(\d+):0\])? *(\w+)", text, re.MULTILINE):
+    for side, high, name in re.findall(
+        r"^  (input|output)\s+logic (?:\[(\d+):0\])? *(\w+)", text, re.MULTILINE
+    ):
         if name not in {"clk_i", "rst_i"}:
             before = sides[side]
             column = before[-1].column + before[-1].words if before else 0
@@ -244,7 +246,7 @@ def test_an_abort_refuses_the_request_in_work_alone(board):
 
 
 @pytest.mark.hdl
-@pytest.mark.parametrize("cycles", [0, 30, 45, 60, 100])
+@pytest.mark.parametrize("cycles", [1, 30, 45, 60, 100])
 def test_a_reset_leaves_nothing_of_a_request_and_of_the_settings(board, cycles):
     board.driver.load(PROGRAM, board.write_memory)
     images, frames = requests(PROGRAM, 2)
@@ -276,13 +278,19 @@ def test_frames_that_find_no_room_are_counted_and_the_others_are_whole(board):
     beats = -(-len(frames[0]) // BEAT)
     assert 300 - overruns >= PLACES // beats
     board.driver.hold(held=False)
-    board.run(120 * 300)
+    board.run(100)
+    while board.driver.is_busy:
+        board.run(1000)
     answers = board.answers()
     kept = {number: image for number, image in images.items() if number < 300 - overruns}
     assert [each.request for each in answers] == list(kept)
     assert_right(answers, kept, OTHER)
     counters = board.driver.counters()
-    assert (counters["received"], counters["answered"], counters["overrun"]) == (len(kept), len(kept), overruns)
+    assert [counters[name] for name in ("received", "answered", "overrun")] == [
+        len(kept),
+        len(kept),
+        overruns,
+    ]
     assert overruns > 20
 
 
@@ -389,8 +397,8 @@ def test_frames_come_out_whole_and_in_order_or_are_counted(queue, seed):
     queue.put(rows, "ready", ready)
     queue.simulator.reset()
     out = queue.simulator.run(rows)
-    names = ("overrun", "valid_out", "beat_out")
-    seen = [(bool(o), bool(v), int(b) if v else None) for o, v, b in zip(*(queue.get(out, n)[:, 0] for n in names), strict=True)]
+    columns = [queue.get(out, name)[:, 0].tolist() for name in ("overrun", "valid_out", "beat_out")]
+    seen = [(overrun, shown, beat if shown else None) for overrun, shown, beat in zip(*columns, strict=True)]
     expected = list(expected_outputs(beats, ready))
     assert seen == expected
     assert sum(overrun for overrun, *_ in expected) > 20
