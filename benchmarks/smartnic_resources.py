@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from count_action_clock import PLACE, SYNTHESISE
 
@@ -32,15 +33,25 @@ SYNTHESES = {
     "xcup": "synth_xilinx -family xcup -noiopad -flatten -top {top}",
     "ecp5": "synth_ecp5 -top {top} -json netlist.json",
 }
-CELLS = {
+CELLS: Mapping[str, Mapping[str, float]] = {
     "lut": {r"LUT\d": 1},
     "carry": {"CARRY4": 1, "CCU2C": 1},
     "ff": {"FD.*": 1, "TRELLIS_FF": 1},
-    "lut_memory": {r"RAM\d+[MX].*": 1, "TRELLIS_DPR16X4": 1, "SRL.*": 1},
+    "lut_memory": {
+        "RAM32M16|RAM64M8": 8,
+        "RAM32M|RAM64M": 4,
+        r"RAM\d+X1D": 2,
+        "SRL.*": 1,
+        "TRELLIS_DPR16X4": 4,
+    },
     "dsp": {"DSP48E2": 1, "MULT18X18D": 1},
     "block_memory": {"RAMB36E2": 1, "RAMB18E2": 0.5, "DP16KD": 1},
 }
-"""Kinds of cells that yosys counts, by what they are, each with its number. RAMB36 are counted; DP16KD have 18 Kbit."""
+"""Kinds of cells that yosys counts, by what they are, with the number that each counts for.
+
+`lut_memory` are look-up tables used as memory or shift registers. A unit of `block_memory` has 36 Kbit in UltraScale+,
+18 Kbit in an ECP5.
+"""
 
 
 def measure(part: str, family: str, seeds: int) -> dict[str, object]:
@@ -82,7 +93,7 @@ def count_cells(kinds: Mapping[str, int]) -> dict[str, float]:
 
 def place(folder: Path, seeds: int) -> dict[str, object]:
     """Return the median clock in MHz, the clock of each seed, and the longest path; an error if it does not fit."""
-    clocks = {}
+    clocks: dict[int, float] = {}
     for seed in range(1, seeds + 1):
         command = [*PLACE, "--timing-allow-fail", "--json", "netlist.json", "--seed", str(seed)]
         command += ["--report", f"{seed}.json"]
@@ -100,7 +111,7 @@ def place(folder: Path, seeds: int) -> dict[str, object]:
     }
 
 
-def describe_path(report: Mapping[str, object]) -> dict[str, object]:
+def describe_path(report: Mapping[str, Any]) -> dict[str, object]:
     """Return both ends of the longest path between registers, its nanoseconds, and the nets on it."""
     paths = [each for each in report["critical_paths"] if each["from"] == each["to"]]
     steps = max((each["path"] for each in paths), key=lambda path: sum(step["delay"] for step in path))
