@@ -121,7 +121,7 @@ def describe_path(report: Mapping[str, Any]) -> dict[str, object]:
         "to": strip_cell(steps[-1]["to"]["cell"]),
         "logic_ns": round(sum(step["delay"] for step in steps if step["type"] != "routing"), 2),
         "wires_ns": round(sum(step["delay"] for step in steps if step["type"] == "routing"), 2),
-        "nets": list(dict.fromkeys(nets)),
+        "nets": [net for net in dict.fromkeys(nets) if net],
     }
 
 

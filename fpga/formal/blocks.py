@@ -82,7 +82,7 @@ def _queue(**parameters: object) -> Proven:
     places = {**{f"{name}_i": f"{name}_q" for name in ("write", "end", "read")}, "watch_i": "u_beats.watch"}
     hidden = {port: (path, "[PlaceWidth-1:0]") for port, path in places.items()}
     hidden |= {"dropping_i": ("dropping_q", ""), "watched_i": ("u_beats.watched", "[Width-1:0]")}
-    return Proven("frame_queue", parameters, hidden)
+    return Proven("frame_queue", parameters, hidden, depth=4)
 
 
 _LANES = {"Lanes": 4, "Width": 4}

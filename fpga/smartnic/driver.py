@@ -101,12 +101,12 @@ class SmartNicDriver:
 
     @property
     def is_working(self) -> bool:
-        """Whether a request has begun that has not ended."""
+        """True from the beginning of a request to its end."""
         return self._field("STATUS", "WORKING")
 
     @property
     def is_busy(self) -> bool:
-        """Whether a packet, request or answer is in the smartNIC. Frames that wait before it are not."""
+        """True while a packet, request or answer is in the smartNIC; frames that wait before it do not count."""
         return self._field("STATUS", "BUSY")
 
     def abort(self) -> None:
