@@ -1,5 +1,6 @@
 """The smartNIC of a board behind its driver: registers over AXI4-Lite, and frames of a MAC that cannot wait."""
 
+import json
 import random
 import re
 from collections import deque
@@ -13,6 +14,7 @@ from needs import needs
 from fpga.bus.axi_pins import AxiPinsBus
 from fpga.count_action.ports import Port, Ports
 from fpga.datapath import WrongHardware
+from fpga.smartnic.__main__ import main
 from fpga.smartnic.build import nic_design
 from fpga.smartnic.driver import REGISTERS, SmartNicDriver
 from fpga.smartnic.frames import Endpoint, make_datagram, payload_of
@@ -292,6 +294,35 @@ def test_frames_that_find_no_room_are_counted_and_the_others_are_whole(board):
         overruns,
     ]
     assert overruns > 20
+
+
+def test_the_command_writes_all_files_and_prints_the_registers(tmp_path, capsys):
+    assert main(["build", "--out", str(tmp_path)]) == 0
+    files = {path.name for path in tmp_path.iterdir()}
+    assert f"hash {REGISTERS.digest:08x}: {len(files)} files in {tmp_path}" in capsys.readouterr().out
+    sources = (tmp_path / "smartnic_axi.f").read_text().split()
+    assert sources[-1] == "smartnic_axi.sv"
+    registers = {
+        "smartnic_axi.f",
+        "smartnic.rdl",
+        "smartnic.h",
+        "smartnic.md",
+        "smartnic.registers.json",
+        "smartnic_axi_ip_registers.tcl",
+    }
+    assert files == {*sources, *registers, "package_ip.tcl", "project.tcl", "smartnic.tcl"}
+    assert main(["registers", "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert printed == (tmp_path / "smartnic.registers.json").read_text()
+    assert json.loads(printed)["hash"] == f"{REGISTERS.digest:08x}"
+    assert main(["registers"]) == 0
+    assert capsys.readouterr().out == (tmp_path / "smartnic.md").read_text()
+
+
+def test_an_unknown_board_is_a_wrong_option(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["build", "--out", str(tmp_path), "--board", "none"])
+    assert "there are: zcu111" in capsys.readouterr().err
 
 
 def test_other_hardware_is_refused():
