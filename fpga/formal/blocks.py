@@ -78,6 +78,13 @@ def _reader(**parameters: object) -> Proven:
     return Proven("burst_reader", parameters, hidden)
 
 
+def _queue(**parameters: object) -> Proven:
+    places = {**{f"{name}_i": f"{name}_q" for name in ("write", "end", "read")}, "watch_i": "u_beats.watch"}
+    hidden = {port: (path, "[PlaceWidth-1:0]") for port, path in places.items()}
+    hidden |= {"dropping_i": ("dropping_q", ""), "watched_i": ("u_beats.watched", "[Width-1:0]")}
+    return Proven("frame_queue", parameters, hidden, depth=4)
+
+
 _LANES = {"Lanes": 4, "Width": 4}
 _FLAGS = ("waits", "first", "last", "begins", "new", "ended", "plain", "frame_plain", "claimed")
 
@@ -163,6 +170,7 @@ PROVEN = (
     _steps(Bits=4, Mantissa=7, Exponent=4),
     _steps(Bits=2, Mantissa=4, Exponent=3),
     _reader(Depth=64, PlaceWidth=6),
+    _queue(Width=2, PlaceWidth=2),
     Proven(
         "packet_request",
         hidden={

@@ -51,6 +51,9 @@ module smartnic_axi (
   output wire         m_axis_weight_tvalid,
   output wire [255:0] m_axis_weight_tdata,
   output wire         s_axis_light_tready,
+  // verilator lint_off UNUSEDSIGNAL
+  (* maybe_unused *) input  wire         s_axis_light_tvalid,
+  // verilator lint_on UNUSEDSIGNAL
   input  wire [255:0] s_axis_light_tdata
 );
 

@@ -22,4 +22,11 @@ module word_memory #(
 
   assign word_o = word_q;
 
+`ifdef FORMAL
+  // A proof watches one word, at an address that the prover chooses.
+  (* anyconst *) logic [AddressWidth-1:0] watch;
+  logic [Width-1:0] watched;
+  assign watched = words_q[watch];
+`endif
+
 endmodule

@@ -24,7 +24,7 @@ _STATUS = (
     Bits("BUSY", 0, 1, "A packet, request or answer is in the smartNIC"),
     Bits("WORKING", 1, 1, "A request has begun and not ended"),
 )
-_SETTINGS = (
+SETTINGS = (
     ("MAC", 48, 0, "Own Ethernet address; its first byte on the wire is the highest"),
     ("ADDRESS", 32, 0, "Own IPv4 address"),
     ("PORT", 16, 8500, "UDP port of requests"),
@@ -61,7 +61,7 @@ def smartnic_registers() -> RegisterMap:
         fields=_STATUS,
         description="What is in work",
     )
-    for name, bits, reset, description in _SETTINGS:
+    for name, bits, reset, description in SETTINGS:
         words = -(-bits // 32)
         builder.add(
             name,
@@ -92,4 +92,4 @@ def smartnic_registers() -> RegisterMap:
 
 
 def _hash() -> int:
-    return zlib.crc32(repr((IDENTITY, _CONTROL, _SETTINGS, TABLES, OUTCOMES)).encode())
+    return zlib.crc32(repr((IDENTITY, _CONTROL, SETTINGS, TABLES, OUTCOMES)).encode())

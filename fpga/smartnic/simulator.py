@@ -31,6 +31,7 @@ from fpga.errors import FpgaError
 from fpga.hdl import verilator
 from fpga.hdl.design import Design, design_of_block
 from fpga.photonic_mac.network import Optics
+from fpga.smartnic.registers import OUTCOMES, TABLES
 
 if TYPE_CHECKING:
     from fpga.smartnic.program import NicProgram
@@ -38,10 +39,7 @@ if TYPE_CHECKING:
 TOP = "smartnic_loopback"
 CONTROL = "smartnic_control"
 """The datapath of the library whose counts and targets a trace has."""
-COUNTERS = (
-    "received", "ignored", "corrupt", "arp", "ping", "malformed", "unknown_model", "refused", "answered", "late",
-    "failed",
-)  # fmt: skip
+COUNTERS = OUTCOMES
 """Counters of the NIC, in the order of its `counter_select_i`."""
 SIGNALS = (
     "start", "heading", "sending", "open", "partial_valid", "result_valid", "busy", "rx_valid", "rx_ready", "rx_last",
@@ -54,7 +52,7 @@ IDLE_LIMIT = 50_000_000
 """Cycles after which `run_until_idle` gives up."""
 
 _ROOM = Path(__file__).resolve().parents[1]
-_MODEL_TABLE, _LAYER_TABLE, _LOOK_UP_TABLE = range(3)
+_MODEL_TABLE, _LAYER_TABLE, _LOOK_UP_TABLE = TABLES.values()
 _TABLE_WORDS = 1 << 12
 _PAUSE_UNIT = 1 << 16
 _COUNT_WORDS, _TARGET_WORDS = 7, 6

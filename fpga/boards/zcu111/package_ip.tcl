@@ -2,8 +2,9 @@
 #
 #   vivado -mode batch -source package_ip.tcl -tclargs NAME [axi|axis] [BUILD] [IP]
 #
-# NAME is the datapath, BUILD the folder that `countaction build` has written (default: this one), IP the
-# folder that the IP goes to (default: BUILD/ip). `axi` has the portal of registers, `axis` AXI-Stream ports.
+# NAME is the datapath, or smartnic; BUILD the folder that `countaction build` or `python -m fpga.smartnic build`
+# has written (default: this one), IP the folder that the IP goes to (default: BUILD/ip). `axi` has the portal of
+# registers, `axis` AXI-Stream ports.
 #
 # NOT RUN by the project's tests, which have no Vivado: they check that it is Tcl, that it runs through with
 # Vivado's commands replaced by recorders, and that every file it names is there.
@@ -39,7 +40,7 @@ set_property supported_families {zynquplus Production zynquplusRFSOC Production}
 set buses [list s_axi]
 foreach bus [ipx::get_bus_interfaces -of_objects $core] {
     set bus [get_property NAME $bus]
-    if {[string match s_axis_* $bus] || [string match m_axis_* $bus]} {
+    if {$bus eq "m_axi" || [string match s_axis_* $bus] || [string match m_axis_* $bus]} {
         lappend buses $bus
     }
 }

@@ -4,6 +4,7 @@ commands replaced by recorders, and name files that are there."""
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from needs import needs
@@ -98,6 +99,48 @@ def test_project_packages_and_places_it_where_drivers_look(built, tmp_path):
     assert "ipx::save_core" in record
     assert "assign_bd_address -offset 0xA0000000" in record
     assert "lightbed:user:demo:1.0" in record
+    assert record.rstrip().splitlines()[-1].startswith("copy")
+
+
+@pytest.fixture(scope="module")
+@needs("process")
+def nic(tmp_path_factory):
+    from fpga.smartnic.build import build_files as nic_files
+
+    folder = tmp_path_factory.mktemp("nic")
+    write_files(nic_files(), folder)
+    return folder
+
+
+def test_the_smartnic_is_packaged_with_its_buses_and_registers(nic, tmp_path):
+    from fpga.smartnic.registers import smartnic_registers
+
+    record = recorded(nic, tmp_path, "package_ip.tcl", "smartnic")
+    (read,) = (line for line in record.splitlines() if line.startswith("read_verilog"))
+    files = re.findall(r"/\S+\.sv\b", read)
+    assert len(files) >= 40
+    assert {Path(file).name for file in files} >= {"smartnic_axi.sv", "smartnic_registers.sv"}
+    for file in files:
+        assert (nic / file).is_file(), file
+    assert "set_property top smartnic_axi" in record
+    offsets = [int(each, 16) for each in re.findall(r"set_property address_offset (0x\w+)", record)]
+    assert offsets == [each.offset_of(word) for each in smartnic_registers() for word in range(each.words)]
+
+
+def test_the_smartnic_has_its_registers_its_weights_and_its_streams(nic, tmp_path):
+    record = recorded(nic, tmp_path, "smartnic.tcl")
+    assert "ipx::save_core" in record
+    assert "assign_bd_address -offset 0xA0000000 -range 64K" in record
+    assert "get_bd_intf_pins processor/S_AXI_HP0_FPD" in record
+    assert len(re.findall("^make_bd_intf_pins_external -name", record, re.MULTILINE)) == 5
+    assert "write_bitstream" not in record
+    assert record.rstrip().splitlines()[-1].startswith("report_timing_summary")
+
+
+def test_the_smartnic_with_a_top_around_it_has_a_bitstream(nic, tmp_path):
+    record = recorded(nic, tmp_path, "smartnic.tcl", nic, tmp_path / "project", tmp_path)
+    assert "set_property top board" in record
+    assert "launch_runs impl_1 -to_step write_bitstream" in record
     assert record.rstrip().splitlines()[-1].startswith("copy")
 
 

@@ -11,8 +11,10 @@ from fpga.count_action.ports import Ports
 from fpga.count_action.verilog import core_files, emit
 from fpga.hdl import Design, design_of
 from fpga.registers.build import top_sources
+from fpga.registers.register_file import emit_register_file
 from fpga.registers.register_list import Streams
 from fpga.registers.top import Top
+from fpga.smartnic.registers import smartnic_registers
 
 BITS = """module m { inputs: { stream x of 2 lanes of 8 bits signed; number n of 4 bits }
   counts: { c: sum x.valid over cycles while x.data[1][7:4] == 0xF or (c + 1)[1:0] << 1 != n[3:2] }
@@ -70,7 +72,8 @@ def test_every_top_of_the_library_is_clean_for_slang_and_verible(slang):
 def test_every_hand_written_module_is_clean_for_slang_and_verible(slang):
     blocks = [(path.name, path.read_text(encoding="ascii")) for path in sorted((FPGA / "rtl").glob("*.sv"))]
     controls = [load(path).datapath for name in CONTROLS for path in library(name)]
-    assert slang({"": (*blocks, *((f"{each.name}.sv", emit(each)) for each in controls))}) == ()
+    registers = ("smartnic_registers.sv", emit_register_file(smartnic_registers()))
+    assert slang({"": (*blocks, *((f"{each.name}.sv", emit(each)) for each in controls), registers)}) == ()
 
 
 @pytest.mark.hdl

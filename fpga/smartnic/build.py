@@ -1,0 +1,39 @@
+"""All files that a board with the smartNIC needs."""
+
+from __future__ import annotations
+
+from fpga.count_action.ports import Ports
+from fpga.hdl.design import Design, design_of_block
+from fpga.registers.build import board_files
+from fpga.registers.register_file import emit_register_file
+from fpga.registers.text import to_header, to_ip_registers, to_json, to_markdown, to_rdl
+from fpga.smartnic.registers import smartnic_registers
+
+TOP = "smartnic_axi"
+
+
+def nic_design(top: str = TOP, ports: Ports = Ports((), ()), text: str = "") -> Design:  # noqa: B008  # frozen
+    """Return the design of `smartnic_axi` or of a part of it; `text` is that of a `top` which is not in `fpga/rtl`."""
+    table = smartnic_registers()
+    given = {f"{table.name}_registers": emit_register_file(table)} | ({top: text} if text else {})
+    return design_of_block(top, ports, given)
+
+
+def build_files(board: str = "zcu111") -> dict[str, str]:
+    """Return the text of every file, by name.
+
+    They are the sources of `smartnic_axi` and their ordered list, the registers as SystemRDL, C header, JSON, Markdown
+    and Tcl, and the scripts of the board. Raise ValueError for an unknown board.
+    """
+    table = smartnic_registers()
+    sources = nic_design().sources
+    return {
+        **dict(sources),
+        f"{TOP}.f": "".join(f"{name}\n" for name, _ in sources),
+        f"{TOP}_ip_registers.tcl": to_ip_registers(table),
+        f"{table.name}.rdl": to_rdl(table),
+        f"{table.name}.h": to_header(table),
+        f"{table.name}.registers.json": to_json(table),
+        f"{table.name}.md": to_markdown(table),
+        **board_files(board),
+    }

@@ -1,0 +1,163 @@
+"""Driver of the smartNIC on a board: its settings, models and counters, through `fpga.smartnic.registers`.
+
+    nic = SmartNicDriver(open_bus("pynq://0xA0000000"))
+    nic.configure(Settings(address="10.77.0.2"), base=buffer.physical_address)
+    nic.load(program, write_memory)
+
+`write_memory(offset, data)` puts bytes into the board's memory, `offset` bytes after `base`, and returns when the
+smartNIC would read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga.bus.protocol import Access, RegisterBus, choose_transfer
+from fpga.datapath import WrongHardware
+from fpga.registers.model import WORD_BITS, Register
+from fpga.smartnic.registers import IDENTITY, OUTCOMES, SETTINGS, TABLES, smartnic_registers
+from fpga.smartnic.simulator import Settings, SmartNicError
+
+if TYPE_CHECKING:
+    from fpga.smartnic.program import NicProgram
+
+WriteMemory = Callable[[int, bytes], object]
+REGISTERS = smartnic_registers()
+BASE_ALIGNMENT = 4096
+"""Bytes; bursts of the reader must not cross such a boundary."""
+LIMIT = 1_000_000
+"""Reads of STATUS for which a request in work is waited for; seconds on a board."""
+_WORD = (1 << WORD_BITS) - 1
+
+
+class SmartNicDriver:
+    """A smartNIC behind a bus. Raise WrongHardware unless its registers are those of this version."""
+
+    def __init__(self, bus: RegisterBus) -> None:
+        self._transfer = choose_transfer(bus)
+        identity, digest = self._read("ID", "HASH")
+        if identity != IDENTITY:
+            raise WrongHardware(
+                f"no smartNIC answers: the ID register reads {identity:#010x}, not {IDENTITY:#010x}. "
+                "Check the base address and that the bitstream is loaded."
+            )
+        if digest != REGISTERS.digest:
+            raise WrongHardware(
+                f"the smartNIC has registers {digest:08x}, but the driver is for {REGISTERS.digest:08x}: "
+                "load a bitstream of this version."
+            )
+
+    def configure(self, settings: Settings, base: int = 0) -> None:
+        """Write the settings; those of simulated memory and optics have no effect.
+
+        `base` is the address of the weights in the board's memory. Raise ValueError unless it is a multiple of 4096.
+        """
+        if base % BASE_ALIGNMENT or not 0 <= base < 1 << 40:
+            raise ValueError(f"base must be a multiple of {BASE_ALIGNMENT} below 2**40, not {base:#x}")
+        values = settings.inputs() | {"base": base}
+        self._transfer(
+            [
+                access
+                for name, *_ in SETTINGS
+                if name.lower() in values
+                for access in _writes(REGISTERS[name], values[name.lower()])
+            ]
+        )
+
+    def load(self, program: NicProgram, write_memory: WriteMemory) -> None:
+        """Write the models of a program into memory and tables. Use `reload` while the smartNIC serves others."""
+        from fpga.smartnic.program import pack_layers, pack_look_up, pack_memory, pack_models
+
+        # Numbers enter service at the end, when all that they need is there.
+        write_memory(0, pack_memory(program).astype("<u8").tobytes())
+        look_up = np.zeros((256 * len(program.models), 2), np.uint64)
+        look_up[:, 0] = pack_look_up(program)
+        for name, words in (
+            ("layers", pack_layers(program)),
+            ("look_up", look_up),
+            ("models", pack_models(program)),
+        ):
+            self._transfer(list(_table_writes(TABLES[name], words)))
+
+    def reload(self, program: NicProgram, write_memory: WriteMemory, limit: int = LIMIT) -> None:
+        """Load another program between two requests: those that wait are answered by it, or refused with FAILED.
+
+        Raise SmartNicError if the request in work has not ended after `limit` reads of STATUS.
+        """
+        self.hold()
+        try:
+            self._wait(limit)
+            self.load(program, write_memory)
+        finally:
+            self.hold(held=False)
+
+    def hold(self, held: bool = True) -> None:
+        """Begin no further request, or begin them again."""
+        self._write("HOLD", int(held))
+
+    @property
+    def is_working(self) -> bool:
+        """True from the beginning of a request to its end."""
+        return self._field("STATUS", "WORKING")
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a packet, request or answer is in the smartNIC; frames that wait before it do not count."""
+        return self._field("STATUS", "BUSY")
+
+    def abort(self) -> None:
+        """Refuse the request in work with FAILED. All others wait, and are answered."""
+        self._pulse("ABORT")
+
+    def reset(self, limit: int = LIMIT) -> None:
+        """Abort the request in work, and reset the smartNIC and its settings. It needs `configure` and `load` then.
+
+        Raise SmartNicError if weights are still on their way after `limit` reads of STATUS: the memory is not reset,
+        and its words would be taken for those of the next request.
+        """
+        self.hold()
+        self.abort()
+        self._wait(limit)
+        self._pulse("RESET")
+
+    def counters(self) -> dict[str, int]:
+        """Return the counts of packets by outcome, and `overrun`. Each is read at its own time."""
+        names = (*OUTCOMES, "overrun")
+        return dict(zip(names, self._read(*(f"COUNT_{name}" for name in names)), strict=True))
+
+    def _wait(self, limit: int) -> None:
+        if all(self.is_working for _ in range(limit)):
+            raise SmartNicError(f"the request in work did not end in {limit} reads of STATUS.")
+
+    def _read(self, *names: str) -> list[int]:
+        return self._transfer([(REGISTERS[name].offset, None) for name in names])
+
+    def _write(self, name: str, value: int) -> None:
+        self._transfer(list(_writes(REGISTERS[name], value)))
+
+    def _field(self, name: str, field: str) -> bool:
+        return bool(self._read(name)[0] & _bit(name, field))
+
+    def _pulse(self, field: str) -> None:
+        self._write("CONTROL", _bit("CONTROL", field))
+
+
+def _bit(name: str, field: str) -> int:
+    (low,) = (bits.low for bits in REGISTERS[name].fields if bits.name == field)
+    return 1 << low
+
+
+def _writes(register: Register, value: int) -> Iterator[Access]:
+    for word in range(register.words):
+        yield register.offset_of(word), value >> WORD_BITS * word & _WORD
+
+
+def _table_writes(table: int, words: NDArray[np.uint64]) -> Iterator[Access]:
+    """Yield the writes of a table's words, uint64[words, 2]."""
+    for address, (low, high) in enumerate(words.tolist()):
+        yield REGISTERS["TABLE_ADDRESS"].offset, table << 12 | address
+        yield from _writes(REGISTERS["TABLE_WORD"], high << 64 | low)
