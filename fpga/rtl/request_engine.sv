@@ -11,6 +11,7 @@ module request_engine #(
 ) (
   input  logic         clk_i,
   input  logic         rst_i,
+  input  logic         bus_rst_i,
   input  logic [31:0]  now_us_i,
   input  logic         hold_i,
   input  logic         abort_i,
@@ -234,13 +235,12 @@ module request_engine #(
     end
   end
 
-  // ---- After a failure: as many cycles as light can be on its way, and until the reader has dropped its words
+  // ---- After a failure or a reset: as many cycles as light can be on its way, and until the reader has dropped its words
   logic [5:0] dark_q;
   logic       is_flushing;
 
   always_ff @(posedge clk_i) begin
-    if (rst_i) dark_q <= '0;
-    else if (fails) dark_q <= '1;
+    if (rst_i || fails) dark_q <= '1;
     else if (dark_q != '0) dark_q <= dark_q - 1'b1;
   end
 
@@ -287,9 +287,10 @@ module request_engine #(
   logic         word_valid, word_ready;
   logic [255:0] word;
 
+  // After rst_i alone the memory still sends the words that it was asked for: they are dropped.
   burst_reader u_reader (
     .clk_i,
-    .rst_i,
+    .rst_i(bus_rst_i),
     .base_i,
     .job_valid_i(may_begin && !begin_late && !begin_gone),
     .job_ready_o(job_ready),
@@ -298,7 +299,7 @@ module request_engine #(
     .word_valid_o(word_valid),
     .word_ready_i(word_ready),
     .word_o(word),
-    .flush_i(fails),
+    .flush_i(fails || rst_i),
     .flushing_o(is_flushing),
     .error_o(memory_error),
     .m_axi_arvalid_o,
