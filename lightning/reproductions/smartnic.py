@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from fpga.hdl import why_missing
 from fpga.photonic_mac.cycles import CLOCK_HZ, MEMORY, cycles_of
 from fpga.photonic_mac.network import LENET_SHAPES
 from lightning.reproductions.event_simulator import LIGHTNING, PROCESSORS, draw_arrivals, simulate
 from lightning.reproductions.published_models import MODELS
+from lightning.serving.packets.codec import Kind, Packet, serialise
 
 LENET_ROW_BEATS = (49, 19, 7)
 """Beats of an output of LeNet-300-100 by layer, in the released RTL."""
@@ -49,15 +51,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The size of the event simulation: traces of `requests` requests at each speed."""
+    """The size of the event simulation: traces of `requests` requests at each speed; and whether the RTL runs, too."""
 
     traces: int
     requests: int
     sweep: Sequence[float]
+    with_rtl: bool
 
 
-FULL = Scale(traces=10, requests=100, sweep=SWEEP_GBPS)
-QUICK = Scale(traces=1, requests=10, sweep=(0.01, 0.06))
+FULL = Scale(traces=10, requests=100, sweep=SWEEP_GBPS, with_rtl=True)
+QUICK = Scale(traces=1, requests=10, sweep=(0.01, 0.06), with_rtl=False)
 TITLES = {
     1: "cycles of LeNet-300-100",
     2: "mean serve time of seven networks on five processors",
@@ -72,6 +75,12 @@ def reproduce(scale: Scale, report: Callable[[str], None]) -> tuple[Row, ...]:
     """Return the rows of all figures; `report` is called with the name of each part of the work."""
     report(TITLES[1])
     rows = [*_cycles()]
+    if scale.with_rtl:
+        if reason := why_missing("verilator", "make", "g++"):
+            report(f"without the RTL: {reason}")
+        else:
+            report("cycles of LeNet-300-100 in the RTL of the smartNIC")
+            rows += _cycles_of_rtl()
     report(TITLES[2])
     traces = _serve(scale, SPEED_GBPS)
     rows += [*_serve_times(traces), *_energies(traces)]
@@ -86,7 +95,7 @@ def _cycles() -> Iterator[Row]:
     layers = cycles_of(LENET_SHAPES)
     beats = sum(each.beats for each in layers)
     total = sum(each.total for each in layers)
-    published = [row * outputs for row, (outputs, _) in zip(LENET_ROW_BEATS, LENET_SHAPES, strict=True)]
+    published = _published_cycles()
     rows = ", ".join(map(str, LENET_ROW_BEATS))
     yield Row(
         1, "cycles of products", sum(published), beats, f"published: {rows} cycles a row, in the released RTL"
@@ -107,6 +116,44 @@ def _cycles() -> Iterator[Row]:
     yield Row(
         1, "time of an inference, us", None, total / CLOCK_HZ * 1e6, "of which all but 0.4 are products"
     )
+
+
+def _cycles_of_rtl() -> Iterator[Row]:
+    """Yield the cycles of a request for LeNet on the simulated smartNIC, with an ideal memory and with DRAM."""
+    import numpy as np
+
+    from fpga.smartnic.frames import Endpoint, make_datagram
+    from fpga.smartnic.program import NicLayer, NicModel, NicProgram
+    from fpga.smartnic.request_trace import trace_request
+    from fpga.smartnic.simulator import Settings, SmartNic
+
+    layers = [
+        NicLayer(np.ones(shape, np.int16), np.zeros(shape[0], np.int32), np.ones(shape[0], np.float32))
+        for shape in LENET_SHAPES
+    ]
+    settings = Settings()
+    client = Endpoint("02:00:00:00:00:01", "10.77.0.1", settings.port)
+    packet = serialise(Packet(Kind.REQUEST, 0, 0, bytes(LENET_SHAPES[0][1])))
+    frame = make_datagram(packet, client, Endpoint(settings.mac, settings.address, settings.port))
+    nic = SmartNic(settings)
+    nic.load(NicProgram((NicModel("LeNet-300-100", tuple(layers), published=True),)))
+    for memory in ("DRAM: 160 ns, refresh 4.5 %", "ideal memory"):
+        if memory == "ideal memory":
+            nic.set_input("memory_latency", 0)
+            nic.set_input("memory_refresh_every", 0)
+        trace = trace_request(nic, frame).trace
+        products = int(np.count_nonzero(np.diff(trace.counts["sequencer.send"])))
+        waiting = int(np.count_nonzero(trace.signals["sending"])) - products
+        total = int(trace.counts["latency.cycles"][-1])
+        yield Row(1, f"RTL, {memory}: cycles of products", sum(_published_cycles()), products, "measured")
+        yield Row(1, f"RTL, {memory}: cycles that wait for memory", None, waiting, "measured")
+        yield Row(1, f"RTL, {memory}: cycles in all", None, total, "measured, without packets")
+    nic.close()
+
+
+def _published_cycles() -> list[int]:
+    """Return the published cycles of products of LeNet, by layer."""
+    return [row * outputs for row, (outputs, _) in zip(LENET_ROW_BEATS, LENET_SHAPES, strict=True)]
 
 
 def _serve(scale: Scale, speed: float) -> list[Times]:

@@ -79,6 +79,23 @@ def test_the_difference_is_in_per_cent():
     assert Row(1, "q", None, 60.0).difference is None
 
 
+@pytest.mark.hdl
+@pytest.mark.translates
+def test_cycles_of_the_rtl_are_those_of_products_memory_and_the_rest():
+    from fpga.hdl import why_missing
+    from lightning.reproductions.smartnic import _cycles_of_rtl
+
+    if reason := why_missing("verilator", "make", "g++"):
+        pytest.skip(reason)
+    rows = {row.quantity.removeprefix("RTL, "): row.ours for row in _cycles_of_rtl()}
+    dram, ideal = "DRAM: 160 ns, refresh 4.5 %", "ideal memory"
+    assert rows[f"{dram}: cycles of products"] == rows[f"{ideal}: cycles of products"] == 16_670
+    assert rows[f"{ideal}: cycles that wait for memory"] == 0
+    assert 0.03 < rows[f"{dram}: cycles that wait for memory"] / 16_670 < 0.06
+    more = rows[f"{dram}: cycles in all"] - rows[f"{ideal}: cycles in all"]
+    assert more == rows[f"{dram}: cycles that wait for memory"]
+
+
 def test_the_command_writes_every_figure(tmp_path, capsys):
     assert run_app(["reproduce", "smartnic", "--quick", "--out", str(tmp_path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
