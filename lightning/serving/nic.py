@@ -274,7 +274,7 @@ def _as_serving_errors() -> Iterator[None]:
 
 @contextmanager
 def interrupt_on_sigterm() -> Iterator[None]:
-    """Raise KeyboardInterrupt for SIGTERM, so that a build that is ended removes its files. For the main thread alone."""
+    """Raise KeyboardInterrupt for SIGTERM, so that a build which it ends removes its files. For the main thread."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
