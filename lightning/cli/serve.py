@@ -151,14 +151,22 @@ def _serve_on_nic(
     as_json: bool,
 ) -> int:
     """Serve models on a simulated smartNIC until SIGINT or SIGTERM, and print its counters."""
-    from lightning.serving.nic import load_program, make_nic, parse_address, serve_nic, stop_on_signals
+    from lightning.serving.nic import (
+        interrupt_on_sigterm,
+        load_program,
+        make_nic,
+        parse_address,
+        serve_nic,
+        stop_on_signals,
+    )
 
     where = parse_address(address, seed)
     noise = _choose_noise(fidelity, where.noise)
     program, models = load_program(files)
     ready = partial(_print_nic_ready, where, models, as_json=as_json)
-    # A signal while the simulator is built interrupts the build.
-    with contextlib.closing(make_nic(program, where, noise=noise)) as nic, stop_on_signals() as stop:
+    with interrupt_on_sigterm():
+        nic = make_nic(program, where, noise=noise)
+    with contextlib.closing(nic), stop_on_signals() as stop:
         counters = serve_nic(nic, where, namespace, ready, stop)
     if as_json:
         print(json.dumps({"counters": counters}), flush=True)

@@ -273,6 +273,16 @@ def _as_serving_errors() -> Iterator[None]:
 
 
 @contextmanager
+def interrupt_on_sigterm() -> Iterator[None]:
+    """Raise KeyboardInterrupt for SIGTERM, so that a build which it ends removes its files. For the main thread."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def stop_on_signals(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[socket.socket]:
     """Yield a socket that is readable once one of the signals has arrived. For the main thread alone."""
     if threading.current_thread() is not threading.main_thread():

@@ -18,8 +18,8 @@ from typing import Any
 from sim.lab.model import BoardDocument, LabError
 from sim.twins.hosts import netns
 
-READY_TIMEOUT_S = 120.0
-"""Time for a board to get ready: the first build of a simulator takes half a minute."""
+READY_TIMEOUT_S = 600.0
+"""Time for a board to get ready: the first build of a simulator takes a minute, on a busy machine several."""
 _STOP_TIMEOUT_S = 5.0
 _LOG_LINES = 20
 
@@ -44,7 +44,7 @@ class BoardTwin:
     async def start(
         cls, label: str, command: Sequence[str], namespace: str, tools: Mapping[str, str]
     ) -> BoardTwin:
-        """Start the process of a port, `board1/port1`. Raise `LabError` if there is no such program."""
+        """Start the process of a port, `board1/port1`. `await_ready` raises if there is no such program."""
         enter = [tools["setpriv"], "--pdeathsig", "KILL", tools["nsenter"], f"--net=/run/netns/{namespace}"]
         own = [word.replace("{namespace}", namespace) for word in command]
         process = await asyncio.create_subprocess_exec(

@@ -136,11 +136,11 @@ def measure_inference(
     host = next(each for each in lab.hosts if each.name == attachment.host)
     attach(session, attachment, note)
     port = lab.board_port(attachment.board, attachment.port)
-    found = send_requests(session.fleet, host, port, trial.requests, deadline_s)
-    write_output(run.directory / RESULT, json.dumps(found) + "\n")
+    counts = send_requests(session.fleet, host, port, trial.requests, deadline_s)
+    write_output(run.directory / RESULT, json.dumps(counts) + "\n")
     if trial.picture:
         write_output(run.directory / PICTURE, trial.picture)
-    inference = _summarise(trial, attachment, found)
+    inference = _summarise(trial, attachment, counts)
     note(f"{inference.answered} of {inference.requests} requests answered, {inference.wrong} of them wrongly")
     run.add_inference(inference)
     return inference
@@ -171,22 +171,22 @@ def send_requests(
     return document
 
 
-def _summarise(trial: ModelTrial, attachment: Attachment, found: dict[str, Any]) -> Inference:
+def _summarise(trial: ModelTrial, attachment: Attachment, counts: dict[str, Any]) -> Inference:
     return Inference(
         model=str(trial.model),
         host=attachment.host,
         board=attachment.board,
         circuits=attachment.labels,
         requests=trial.count,
-        answered=found["answered"],
-        wrong=found["wrong"],
-        lost=found["lost"],
-        repeated=found["repeated"],
-        refused=found["refused"],
-        latency_us=summarise_latencies(found["latencies_us"]),
-        cycles=statistics.median_low(found["cycles"]) if found["cycles"] else None,
+        answered=counts["answered"],
+        wrong=counts["wrong"],
+        lost=counts["lost"],
+        repeated=counts["repeated"],
+        refused=counts["refused"],
+        latency_us=summarise_latencies(counts["latencies_us"]),
+        cycles=statistics.median_low(counts["cycles"]) if counts["cycles"] else None,
         picture=PICTURE if trial.picture else "",
-        error=found["error"],
+        error=counts["error"],
     )
 
 

@@ -129,14 +129,14 @@ class Trial:
             while True:
                 self.connection.recv(LONGEST_DATAGRAM, socket.MSG_ERRQUEUE)
 
-    def _count(self, number: int, reply: tuple[int, int, bytes], expected: bytes, taken_ns: int) -> None:
+    def _count(self, number: int, reply: tuple[int, int, bytes], expected: bytes, latency_ns: int) -> None:
         kind, code, payload = reply
         if kind == REFUSAL:
             name = REFUSALS.get(code, str(code))
             self.refused[name] = self.refused.get(name, 0) + 1
             return
         answer, cycles = split_answer(payload)
-        self.latencies_us.append(taken_ns / 1e3)
+        self.latencies_us.append(latency_ns / 1e3)
         self.cycles.append(cycles)
         if answer != expected:
             self.wrong += 1

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
 from lightbed.wording import count_noun
 from ocs_drivers.contract import OpticalSwitch
-from ocs_drivers.model import CrossConnects, Step
+from ocs_drivers.model import CrossConnects, Snapshot, Step
 from testbed.design.model import Link, Wiring
 from testbed.errors import TopologyError
 from testbed.lab.model import FibreEnd, Lab, LabHost, LabSwitch
+from testbed.operate.boards import find_free_circuits
 from testbed.operate.engine.order import order_steps
 from testbed.operate.model import Circuit, LabPlan, SwitchPlan
 
@@ -60,35 +62,53 @@ def plan_lab(
     (`ocs_drivers.errors`).
     """
     circuits = circuits_of(lab, wiring)
+    snapshots = {switch.name: switches[switch.name].read() for switch in lab.switches}
+    held = {name: snapshot.connections for name, snapshot in snapshots.items()}
+    attached = find_free_circuits(lab, held, ports_of(circuits))
     plans = (
-        _plan_switch(lab, switch, circuits, switches[switch.name], take_over=take_over)
+        _plan_switch(
+            lab,
+            switch,
+            circuits,
+            switches[switch.name],
+            snapshots[switch.name],
+            {one[1:] for one in attached if one[0] == switch.name},
+            take_over=take_over,
+        )
         for switch in lab.switches
     )
     return LabPlan(wiring, circuits, tuple(plans))
 
 
 def _plan_switch(
-    lab: Lab, switch: LabSwitch, circuits: tuple[Circuit, ...], device: OpticalSwitch, *, take_over: bool
+    lab: Lab,
+    switch: LabSwitch,
+    circuits: tuple[Circuit, ...],
+    device: OpticalSwitch,
+    snapshot: Snapshot,
+    attached: AbstractSet[tuple[int, int]],
+    *,
+    take_over: bool,
 ) -> SwitchPlan:
+    """Plan one switch; `attached` are its circuits between boards and NICs that the topology leaves free."""
     target = CrossConnects({c.input_port: c.output_port for c in circuits if c.switch == switch.name})
-    scope = scope_of(lab, switch)
-    snapshot = device.read()
-    if scope is not None:
-        scope = _except_boards(lab, switch, scope, snapshot.connections, target)
+    scope = _with_boards(lab, switch, snapshot.connections, attached)
     if take_over and scope is not None:
         scope |= _find_inputs_lighting_us(lab, switch, snapshot.connections)
     steps = _estimate(lab, switch, device, order_steps(device.plan(target, snapshot, scope)))
     return SwitchPlan(switch.name, target, scope, snapshot, steps)
 
 
-def _except_boards(
-    lab: Lab, switch: LabSwitch, scope: frozenset[int], held: CrossConnects, target: CrossConnects
-) -> frozenset[int]:
-    """Return the scope without circuits to boards at NICs that the topology leaves free, and with those it replaces."""
-    nics, boards = _ports(lab.hosts, switch), board_ports(lab, switch.name)
-    kept = {source for source, output in held.pairs if source in nics and output in boards}
-    replaced = {source for source, output in held.pairs if source in boards and output in target.inputs_of}
-    return (scope - (kept - target.keys())) | replaced
+def _with_boards(
+    lab: Lab, switch: LabSwitch, held: CrossConnects, attached: AbstractSet[tuple[int, int]]
+) -> frozenset[int] | None:
+    """Return `scope_of` without the inputs of attachments to keep, and with other boards that light the lab's NICs."""
+    scope = scope_of(lab, switch)
+    kept = {source for source, _ in attached}
+    if scope is None:
+        return frozenset(range(1, switch.inputs + 1)) - kept if kept else None
+    boards, ours = board_ports(lab, switch.name), _ports(lab.hosts, switch)
+    return (scope | {source for source, output in held.pairs if source in boards and output in ours}) - kept
 
 
 def _estimate(

@@ -73,6 +73,21 @@ def test_a_topology_that_needs_the_nic_takes_it_back(lab, switch):
     ]
 
 
+@pytest.mark.parametrize("held", [{4: 99}, {49: 54}, {4: 99, 49: 98}])
+def test_half_an_attachment_is_removed(lab, switch, held):
+    """`testbed verify` reports it as an extra circuit, whose hint is `testbed apply`."""
+    circuits = circuits_of(lab, THREE)
+    planned = held_of(lab, THREE)
+    switch.held = CrossConnects(planned | held)
+    reading = SwitchReading(Snapshot(switch.held, 0.0), {})
+    assert {one.kind for one in judge_circuits(lab, circuits, {"ocs1": reading})} == {"extra_circuit"}
+    (part,) = plan_lab(lab, THREE, {"ocs1": switch}).switches
+    left = part.steps[-1].after
+    reading = SwitchReading(Snapshot(left, 0.0), {})
+    assert list(judge_circuits(lab, circuits, {"ocs1": reading})) == []
+    assert left.pairs >= set(planned.items())
+
+
 def test_a_board_at_another_jobs_nic_is_not_ours(lab, switch):
     switch.held = CrossConnects(AT_NIC4)
     shard = shard_of(lab, ["b", "c", "d"])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 HostsChoice = Literal["kernel", "model", "auto"]
 HostsInUse = Literal["real", "kernel", "model"]
-BOARD_TIMEOUT_S = 120.0
+BOARD_TIMEOUT_S = 600.0
 """Time that `sim.lab` gives the programs of boards to get ready."""
 
 

@@ -104,6 +104,23 @@ def test_any_text_is_an_address_or_refused(text):
             assert parse_address(each).interface
 
 
+def test_sigterm_interrupts_the_build_of_the_simulator(monkeypatch, capsys, folder):
+    """The build then ends its compilers, and removes its files."""
+
+    def build(*_arguments, **_settings):
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the build goes on")
+
+    monkeypatch.setattr("lightning.serving.nic.make_nic", build)
+    handler = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        assert run_app(["serve", str(folder / "digits.npz"), "--nic", NIC, "--json"]) == 130
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert "ready" not in capsys.readouterr().out
+
+
 def refused(capsys, *words):
     assert run_app(["serve", *map(str, words), "--json"]) == 1
     return json.loads(capsys.readouterr().out)["error"]
