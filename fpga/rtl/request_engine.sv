@@ -5,12 +5,14 @@
 // deadline has passed by then; or as failed after abort_i, without light in time, or after an error of the memory. Then
 // the datapath starts anew when the light and the words that are still on their way have gone; no other request is lost.
 // While hold_i is 1 no further request is begun, so that the tables and the weights can be changed when working_o is 0.
+// memory_rst_i comes with a reset of the memory. After another reset, words that are still on their way are dropped.
 // Tables: 0 models, 1 layers, 2 look-up of input bytes; fpga.smartnic.program has their words.
 module request_engine #(
   parameter bit Published = 1'b0
 ) (
   input  logic         clk_i,
   input  logic         rst_i,
+  input  logic         memory_rst_i,
   input  logic [31:0]  now_us_i,
   input  logic         hold_i,
   input  logic         abort_i,
@@ -38,6 +40,7 @@ module request_engine #(
   output logic         request_ready_o,
   input  logic [95:0]  request_client_i,
   input  logic [31:0]  request_model_i,
+  input  logic [15:0]  request_inputs_i,
   input  logic [63:0]  request_number_i,
   input  logic [31:0]  request_deadline_us_i,
   input  logic [31:0]  request_arrival_us_i,
@@ -132,16 +135,10 @@ module request_engine #(
   assign image_ready_o   = !full_q[receive_q];
   assign request_ready_o = !full_q[receive_q];
 
-  // verilator lint_off UNUSEDSIGNAL
-  logic [ModelBits-1:0] requested;
-  // verilator lint_on UNUSEDSIGNAL
-
-  assign requested = models_q[request_model_i[3:0]];
-
   always_ff @(posedge clk_i) begin
     if (request_valid_i && request_ready_o) begin
       requests_q[receive_q] <= {
-        requested[71:56], request_deadline_us_i, request_arrival_us_i, request_number_i, request_model_i, request_client_i
+        request_inputs_i, request_deadline_us_i, request_arrival_us_i, request_number_i, request_model_i, request_client_i
       };
     end
   end
@@ -289,7 +286,7 @@ module request_engine #(
 
   burst_reader u_reader (
     .clk_i,
-    .rst_i,
+    .rst_i(memory_rst_i),
     .base_i,
     .job_valid_i(may_begin && !begin_late && !begin_gone),
     .job_ready_o(job_ready),
@@ -298,7 +295,7 @@ module request_engine #(
     .word_valid_o(word_valid),
     .word_ready_i(word_ready),
     .word_o(word),
-    .flush_i(fails),
+    .flush_i(rst_i || fails),
     .flushing_o(is_flushing),
     .error_o(memory_error),
     .m_axi_arvalid_o,

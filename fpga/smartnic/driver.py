@@ -113,15 +113,8 @@ class SmartNicDriver:
         """Refuse the request in work with FAILED. All others wait, and are answered."""
         self._pulse("ABORT")
 
-    def reset(self, limit: int = LIMIT) -> None:
-        """Abort the request in work, and reset the smartNIC and its settings. It needs `configure` and `load` then.
-
-        Raise SmartNicError if weights are still on their way after `limit` reads of STATUS: the memory is not reset,
-        and its words would be taken for those of the next request.
-        """
-        self.hold()
-        self.abort()
-        self._wait(limit)
+    def reset(self) -> None:
+        """Reset the smartNIC and its settings; all packets in it are lost. It needs `configure` and `load` then."""
         self._pulse("RESET")
 
     def counters(self) -> dict[str, int]:

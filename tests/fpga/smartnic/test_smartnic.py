@@ -253,6 +253,48 @@ def test_light_that_does_not_come_back_fails_a_request_and_then_works_again(make
     assert failed == [Code.FAILED] * 3
 
 
+@pytest.mark.parametrize("blocked", [0, 0.99])
+def test_an_error_of_the_memory_fails_the_request_that_reads_it_and_no_other(make_nic, frames, blocked):
+    from fpga.smartnic.program import NicProgram, pack_models
+    from fpga.smartnic.simulator import MEMORY_WORDS
+
+    program = NicProgram((chain("sound", 1, 5, 3, 2), chain("beyond", 2, 5, 3, 2)))
+    rows = pack_models(program)
+    rows[1, 0] += np.uint64(MEMORY_WORDS - program.bases[1])
+    nic = make_nic()
+    nic.load(program)
+    nic.write_table(0, rows)
+    nic.pause(transmit=blocked)  # then the words are read long before their request runs
+    made, chance = frames(program), random.Random(1)
+    sent = send_traffic(nic, made, 40, chance, [lambda: made.request(0), lambda: made.request(1)])
+    assert nic.run_until_idle()
+    beyond = sum(frame[53] for frame, _ in sent)
+    assert 10 < beyond < 30
+    _, failed = check(nic, program, sent)
+    assert failed == [Code.FAILED] * beyond
+
+
+def test_a_request_of_another_size_is_refused_whenever_the_table_changes(make_nic, frames):
+    from fpga.smartnic.program import NicProgram, pack_layers, pack_memory, pack_models
+
+    first = NicProgram((chain("small", 1, 20, 3, 2),))
+    second = NicProgram((chain("large", 2, 40, 3, 2),))
+    made, nic, codes = frames(first), make_nic(), []
+    for offset in range(20):
+        nic.load(first)
+        nic.hold()
+        nic.send(made.request(0))
+        nic.run(offset)
+        nic.write_table(0, pack_models(second)[:1])
+        nic.write_table(1, pack_layers(second))
+        nic.write_memory(pack_memory(second))
+        nic.hold(held=False)
+        assert nic.run_until_idle(100_000)
+        codes += [parse_answer(frame).code for _, frame in nic.receive()]
+    assert codes == sorted(codes)  # refused when it comes in, and from some cycle on when it would begin
+    assert set(codes) == {Code.INPUT, Code.FAILED}
+
+
 def test_a_request_that_is_too_late_is_refused_before_or_after_its_run(make_nic, frames):
     program = small_program()
     nic = make_nic(cycles_per_us=10)
