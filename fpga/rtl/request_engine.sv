@@ -5,14 +5,13 @@
 // deadline has passed by then; or as failed after abort_i, without light in time, or after an error of the memory. Then
 // the datapath starts anew when the light and the words that are still on their way have gone; no other request is lost.
 // While hold_i is 1 no further request is begun, so that the tables and the weights can be changed when working_o is 0.
-// memory_rst_i comes with a reset of the memory. After another reset, words that are still on their way are dropped.
 // Tables: 0 models, 1 layers, 2 look-up of input bytes; fpga.smartnic.program has their words.
 module request_engine #(
   parameter bit Published = 1'b0
 ) (
   input  logic         clk_i,
   input  logic         rst_i,
-  input  logic         memory_rst_i,
+  input  logic         bus_rst_i,
   input  logic [31:0]  now_us_i,
   input  logic         hold_i,
   input  logic         abort_i,
@@ -231,13 +230,12 @@ module request_engine #(
     end
   end
 
-  // ---- After a failure: as many cycles as light can be on its way, and until the reader has dropped its words
+  // ---- After a failure or a reset: as many cycles as light can be on its way, and until the reader has dropped its words
   logic [5:0] dark_q;
   logic       is_flushing;
 
   always_ff @(posedge clk_i) begin
-    if (rst_i) dark_q <= '0;
-    else if (fails) dark_q <= '1;
+    if (rst_i || fails) dark_q <= '1;
     else if (dark_q != '0) dark_q <= dark_q - 1'b1;
   end
 
@@ -284,9 +282,10 @@ module request_engine #(
   logic         word_valid, word_ready;
   logic [255:0] word;
 
+  // After rst_i alone the memory still sends the words that it was asked for: they are dropped.
   burst_reader u_reader (
     .clk_i,
-    .rst_i(memory_rst_i),
+    .rst_i(bus_rst_i),
     .base_i,
     .job_valid_i(may_begin && !begin_late && !begin_gone),
     .job_ready_o(job_ready),
@@ -295,7 +294,7 @@ module request_engine #(
     .word_valid_o(word_valid),
     .word_ready_i(word_ready),
     .word_o(word),
-    .flush_i(rst_i || fails),
+    .flush_i(fails || rst_i),
     .flushing_o(is_flushing),
     .error_o(memory_error),
     .m_axi_arvalid_o,

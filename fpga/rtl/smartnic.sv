@@ -4,8 +4,8 @@
 //                         \-> ARP, pings, refusals ->/
 //
 // A packet has one outcome, which packet_outcomes counts: counts_o has eleven counts of 32 bits, in the order of its
-// text. Weights are read from an AXI4 memory; the converters' streams go to the modulators and come from the detector.
-// memory_rst_i resets the port to the memory, which is reset with it; rst_i without it waits for what the memory owes.
+// text. Weights are read from an AXI4 memory, which has the reset bus_rst_i: rst_i alone may come while words are on their way. The
+// converters' streams go to the modulators and come from the detector.
 // working_o is 1 from the beginning of a request to its end. busy_o is 0 when nothing is in work or waits, and Quiet cycles
 // have gone by since the last frame.
 module smartnic #(
@@ -13,7 +13,7 @@ module smartnic #(
 ) (
   input  logic         clk_i,
   input  logic         rst_i,
-  input  logic         memory_rst_i,
+  input  logic         bus_rst_i,
   input  logic [47:0]  mac_i,
   input  logic [31:0]  address_i,
   input  logic [15:0]  port_i,
@@ -157,7 +157,7 @@ module smartnic #(
   ) u_engine (
     .clk_i,
     .rst_i,
-    .memory_rst_i,
+    .bus_rst_i,
     .now_us_i(now_us_q),
     .hold_i,
     .abort_i,

@@ -165,7 +165,7 @@ module smartnic_axi (
   smartnic u_smartnic (
     .clk_i(aclk),
     .rst_i(register_reset),
-    .memory_rst_i(reset),
+    .bus_rst_i(reset),
     .mac_i(mac[47:0]),
     .address_i(address),
     .port_i(port),

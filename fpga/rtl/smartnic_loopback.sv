@@ -72,7 +72,7 @@ module smartnic_loopback (
   smartnic u_smartnic (
     .clk_i,
     .rst_i,
-    .memory_rst_i(rst_i),
+    .bus_rst_i(rst_i),
     .mac_i,
     .address_i,
     .port_i,

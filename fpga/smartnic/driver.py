@@ -114,7 +114,7 @@ class SmartNicDriver:
         self._pulse("ABORT")
 
     def reset(self) -> None:
-        """Reset the smartNIC and its settings; all packets in it are lost. It needs `configure` and `load` then."""
+        """Reset the smartNIC and its settings; what is in it is lost. It needs `configure` and `load` then."""
         self._pulse("RESET")
 
     def counters(self) -> dict[str, int]:

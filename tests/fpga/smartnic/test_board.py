@@ -248,7 +248,7 @@ def test_an_abort_refuses_the_request_in_work_alone(board):
 
 
 @pytest.mark.hdl
-@pytest.mark.parametrize("cycles", [1, 4, 30, 45, 60, 100])
+@pytest.mark.parametrize("cycles", [1, 10, 30, 45, 60, 75, 90, 100])
 def test_a_reset_leaves_nothing_of_a_request_and_of_the_settings(board, cycles):
     board.driver.load(PROGRAM, board.write_memory)
     images, frames = requests(PROGRAM, 2)
