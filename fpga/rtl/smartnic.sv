@@ -4,7 +4,7 @@
 //                         \-> ARP, pings, refusals ->/
 //
 // A packet has one outcome, which packet_outcomes counts: counts_o has eleven counts of 32 bits, in the order of its
-// text. Weights are read from an AXI4 memory, which has the reset bus_rst_i: rst_i alone may come while words are on their way. The
+// text. Weights are read from an AXI4 memory with the reset bus_rst_i; rst_i alone may come while words are on their way. The
 // converters' streams go to the modulators and come from the detector.
 // working_o is 1 from the beginning of a request to its end. busy_o is 0 when nothing is in work or waits, and Quiet cycles
 // have gone by since the last frame.

@@ -177,6 +177,41 @@ def test_an_abort_costs_the_request_in_work_alone(make_nic, frames, count):
     assert count / 20 < len(failed) <= aborts
 
 
+def test_an_abort_in_any_cycle_leaves_no_light_to_the_next_request(make_nic, frames):
+    """The light of a preamble is on its way for long, and the weights of the next request are there at once."""
+    from fpga.photonic_mac import Optics
+    from fpga.smartnic.program import NicProgram
+
+    program = NicProgram((chain("small", 1, 5, 3, 2),))
+    nic = make_nic(memory_latency=0, memory_refresh_every=0, optics=Optics(delay=15, shift=15))
+    nic.load(program)
+    made, sent = frames(program), []
+    for cycle in range(160):
+        for _ in range(2):
+            sent.append((made.request(0), False))
+            nic.send(sent[-1][0])
+        nic.run(cycle)
+        nic.abort()
+        assert nic.run_until_idle(100_000)
+    _, failed = check(nic, program, sent)
+    assert 100 <= len(failed) <= 160
+    assert set(failed) == {Code.FAILED}
+
+
+@pytest.mark.parametrize("cycles_per_us", [1, 10])
+def test_an_answer_has_the_time_since_the_first_beat_of_its_request(make_nic, frames, cycles_per_us):
+    program = small_program()
+    nic = make_nic(cycles_per_us=cycles_per_us)
+    nic.load(program)
+    nic.arrivals()
+    nic.send(frames(program).request(0))
+    assert nic.run_until_idle()
+    ((end, frame),) = nic.receive()
+    (arrival,) = nic.arrivals()
+    # Between the time and the last beat of the frame lie the checksums and two beats.
+    assert 0 <= (end - arrival) / cycles_per_us - parse_answer(frame).time_us <= 10 / cycles_per_us + 1
+
+
 @pytest.mark.parametrize("count", [40, pytest.param(600, marks=pytest.mark.long)])
 def test_another_program_comes_between_two_requests(make_nic, frames, count):
     from dataclasses import replace
@@ -300,8 +335,9 @@ def test_a_request_that_is_too_late_is_refused_before_or_after_its_run(make_nic,
     nic = make_nic(cycles_per_us=10)
     nic.load(program)
     made = frames(program)
-    # 3 us are 30 cycles: the first is late when it ends, the second before it begins.
+    # 3 us are 30 cycles. The first two begin at once, and are late when they end; the third is late before it begins.
     sent = [
+        (made.request(0, deadline=3), False),
         (made.request(0, deadline=3), False),
         (made.request(0, deadline=3), False),
         (made.request(1, deadline=0), False),
@@ -310,8 +346,8 @@ def test_a_request_that_is_too_late_is_refused_before_or_after_its_run(make_nic,
         nic.send(frame)
     assert nic.run_until_idle()
     _, failed = check(nic, program, sent)
-    assert failed == [Code.LATE] * 2
-    assert nic.counters()["late"] == 2
+    assert failed == [Code.LATE] * 3
+    assert nic.counters()["late"] == 3
 
 
 def test_loss_of_light_is_made_up_for(make_nic, frames):
@@ -385,7 +421,10 @@ def test_a_trace_has_every_count_and_target_of_a_request(make_nic, frames):
     nic = make_nic()
     nic.load(program)
     request = trace_request(nic, frames(program).request(0))
-    assert decode_answer(parse(payload_of(request.answer)).payload).scores.shape == (10,)
+    answer = decode_answer(parse(payload_of(request.answer)).payload)
+    assert answer.scores.shape == (10,)
+    (end,) = np.flatnonzero(request.trace.fires["layers.layer"])
+    assert answer.cycles == end - request.starts[0] + 1
     assert request.trace.signals["rx_valid"][0]
     assert request.trace.signals["tx_last"][-1]
     assert len(request.starts) == 2
@@ -455,6 +494,7 @@ def corner_program():
             # Full light gives the scores 4303 and 15999: the ones' complement sum of their bytes carries twice.
             NicModel("carries", (NicLayer([weights_for(4303), weights_for(15999)], [0, 0], ones),), True),
             NicModel("most scores", (NicLayer(np.arange(356)[:, None] % 255, [0] * 356, [1] * 356),), True),
+            chain("most activations", 11, 9, 1024, 3),
         )
     )
 
