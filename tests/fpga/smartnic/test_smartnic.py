@@ -75,8 +75,11 @@ def small_program():
     return NicProgram((chain("published", 1, 40, 16, 10, published=True), chain("scaled", 2, 50, 20, 4)))
 
 
-def check(nic, program, sent):
-    """Check the outcome of every frame, every answer, and the counters. Return the outcomes by name, and refusals."""
+def check(nic, program, sent, *, punctual=True):
+    """Check the outcome of every frame, every answer, and the counters. Return the outcomes by name, and refusals.
+
+    An answer that was in time may leave later while the client pauses: it is not `punctual` then.
+    """
     from fpga.smartnic.frames import payload_of
     from fpga.smartnic.reference import scores
 
@@ -105,7 +108,7 @@ def check(nic, program, sent):
         model = program.models[request.model]
         expected, chosen = scores(model, np.frombuffer(request.payload, np.uint8))
         assert (packet.model, answer.chosen) == (request.model, chosen)
-        assert not request.deadline or packet.time_us <= request.deadline + 1
+        assert not punctual or not request.deadline or packet.time_us <= request.deadline + 1
         assert answer.scores.tolist() == expected.tolist()
         assert frame[:6] + frame[30:34] + frame[36:38] == request.client
     assert not requests  # every one was answered or refused, once
@@ -307,6 +310,52 @@ def test_an_error_of_the_memory_fails_the_request_that_reads_it_and_no_other(mak
     assert 10 < beyond < 30
     _, failed = check(nic, program, sent)
     assert failed == [Code.FAILED] * beyond
+
+
+@pytest.mark.parametrize(
+    "seed", [1, 3, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 40))]
+)
+def test_counters_add_up_and_answers_are_right_whatever_comes_between(make_nic, frames, seed):
+    """Aborts, holds, deadlines, limits, pauses of the client, and a model outside the memory, all at random."""
+    from fpga.smartnic.program import NicProgram, pack_models
+    from fpga.smartnic.simulator import MEMORY_WORDS
+
+    beyond = 3
+    program = NicProgram(
+        (
+            chain("scaled", 1, 5, 3, 2),
+            chain("perfect", 2, 20, 4, 3, published=True, perfect=True),
+            chain("single", 4, 1, 1),
+            chain("beyond", 3, 9, 4),
+        )
+    )
+    rows = pack_models(program)
+    rows[beyond, 0] += np.uint64(MEMORY_WORDS - program.bases[beyond])
+    chance = random.Random(seed)
+    nic = make_nic(
+        memory_latency=chance.choice([0, 3, 40, 255]), memory_refresh_every=30,
+        memory_refresh_cycles=chance.randrange(29), cycles_per_us=chance.choice([1, 5]),
+        limit=chance.choice([400, 100_000]), apart=chance.randrange(256), optics=optics_with(chance),
+    )  # fmt: skip
+    nic.load(program)
+    nic.write_table(0, rows)
+    made, sent = frames(program, seed), []
+    for _ in range(200):
+        nic.pause(chance.choice([0, 0.5]), chance.choice([0, 0, 0.9, 0.99]), chance.randrange(1 << 20))
+        deadline = chance.choice([0, 0, chance.randrange(1, 300)])
+        kinds = [lambda deadline=deadline: made.request(deadline=deadline)]
+        sent += send_traffic(nic, made, chance.randrange(6), chance, kinds)
+        for _ in range(chance.randrange(4)):
+            nic.run(chance.randrange(200))
+            chance.choice([nic.abort, nic.hold, lambda: nic.hold(held=False)])()
+    nic.hold(held=False)
+    nic.pause()
+    assert nic.run_until_idle()
+    outcomes, codes = check(nic, program, sent, punctual=False)
+    failed = codes.count(Code.FAILED)
+    assert set(codes) == {Code.LATE, Code.FAILED}
+    assert 50 < failed < outcomes[REQUEST] * 2 / 3
+    assert len(codes) >= sum(frame[53] == beyond for frame, _ in sent)
 
 
 def test_a_request_of_another_size_is_refused_whenever_the_table_changes(make_nic, frames):
