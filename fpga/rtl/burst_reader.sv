@@ -6,7 +6,7 @@
 // beat at once. The next job is taken when the last address of one is on its way to the bus.
 //
 // flush_i forgets all jobs and words. Beats that are still on their way are dropped: no job is taken until flushing_o
-// falls. error_o is 1 in the cycle after a beat with another response than OKAY, if that beat is not dropped.
+// falls. error_o is 1 in the cycle after a word was taken that came with another response than OKAY.
 // Depth = 2 ** PlaceWidth words, at least 64.
 module burst_reader #(
   parameter int Depth = 256,
@@ -47,7 +47,7 @@ module burst_reader #(
   logic [PlaceWidth:0]   ordered_q, bursts_q;
   logic [PlaceWidth-1:0] write_q, read_q, read;
   logic [5:0]            span, beats;
-  logic                  take, send, final_burst, push, pop, arrived;
+  logic                  take, send, final_burst, push, pop, arrived, wrong;
 
   // The words up to the next KiB, and those of them that the job wants.
   assign span        = 6'd32 - {1'b0, next_q[4:0]};
@@ -109,22 +109,23 @@ module burst_reader #(
 
   assign flushing_o = flushing_q;
 
-  // The queue. Its memory is read a cycle ahead of the word at the output.
+  // The queue. Its memory is read a cycle ahead of the word at the output. A word keeps whether it came with an error,
+  // which concerns the request that takes the word, and no other.
   assign push = m_axi_rvalid_i && !flush_i && !flushing_q;
   assign pop  = valid_q && word_ready_i;
   assign read = pop ? read_q + 1'b1 : read_q;
 
   word_memory #(
-    .Width(256),
+    .Width(257),
     .Depth(Depth),
     .AddressWidth(PlaceWidth)
   ) u_words (
     .clk_i,
     .write_i(push),
     .write_address_i(write_q),
-    .word_i(m_axi_rdata_i),
+    .word_i({m_axi_rresp_i != 2'd0, m_axi_rdata_i}),
     .read_address_i(read),
-    .word_o
+    .word_o({wrong, word_o})
   );
 
   always_ff @(posedge clk_i) begin
@@ -144,7 +145,7 @@ module burst_reader #(
   assign word_valid_o = valid_q;
 
   always_ff @(posedge clk_i) begin
-    error_q <= push && m_axi_rresp_i != 2'd0 && !rst_i;
+    error_q <= pop && wrong && !rst_i && !flush_i;
   end
 
   assign error_o = error_q;

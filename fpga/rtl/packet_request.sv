@@ -29,6 +29,7 @@ module packet_request (
   input  logic         request_ready_i,
   output logic [95:0]  request_client_o,
   output logic [31:0]  request_model_o,
+  output logic [15:0]  request_inputs_o,
   output logic [63:0]  request_number_o,
   output logic [31:0]  request_deadline_us_o,
   output logic [31:0]  request_arrival_us_o,
@@ -328,7 +329,7 @@ module packet_request (
 
   // ---- The verdict
   logic [FieldBits-1:0] fields, fields_q;
-  logic [255:0]         request_q;
+  logic [271:0]         request_q;
   logic [16:0]          table_entry;
   logic                 wrong, lost, unsummed, marked, malformed, parts, arp_frame, ping_frame, datagram_frame, bad;
   logic [15:0]          image_length;
@@ -399,7 +400,7 @@ module packet_request (
       request_q <= '0;
     end else begin
       fields_q <= fields;
-      if (ended_line_q[3] && !request_valid_o) request_q <= fields[255:0];
+      if (ended_line_q[3] && !request_valid_o) request_q <= {image_length, fields[255:0]};
     end
   end
 
@@ -408,6 +409,7 @@ module packet_request (
   assign request_model_o       = request_q[159:128];
   assign request_number_o      = request_q[223:160];
   assign request_arrival_us_o  = request_q[255:224];
+  assign request_inputs_o      = request_q[271:256];
 
   // ---- Replies, and frames of pings to pass over (0), wait for their turn
   logic       push, pop, waiting, decided, settled;

@@ -39,6 +39,7 @@ module request_engine #(
   output logic         request_ready_o,
   input  logic [95:0]  request_client_i,
   input  logic [31:0]  request_model_i,
+  input  logic [15:0]  request_inputs_i,
   input  logic [63:0]  request_number_i,
   input  logic [31:0]  request_deadline_us_i,
   input  logic [31:0]  request_arrival_us_i,
@@ -133,16 +134,10 @@ module request_engine #(
   assign image_ready_o   = !full_q[receive_q];
   assign request_ready_o = !full_q[receive_q];
 
-  // verilator lint_off UNUSEDSIGNAL
-  logic [ModelBits-1:0] requested;
-  // verilator lint_on UNUSEDSIGNAL
-
-  assign requested = models_q[request_model_i[3:0]];
-
   always_ff @(posedge clk_i) begin
     if (request_valid_i && request_ready_o) begin
       requests_q[receive_q] <= {
-        requested[71:56], request_deadline_us_i, request_arrival_us_i, request_number_i, request_model_i, request_client_i
+        request_inputs_i, request_deadline_us_i, request_arrival_us_i, request_number_i, request_model_i, request_client_i
       };
     end
   end

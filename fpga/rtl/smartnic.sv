@@ -4,7 +4,7 @@
 //                         \-> ARP, pings, refusals ->/
 //
 // A packet has one outcome, which packet_outcomes counts: counts_o has eleven counts of 32 bits, in the order of its
-// text. Weights are read from an AXI4 memory; bus_rst_i also resets it, rst_i may come while its words are on their way. The
+// text. Weights are read from an AXI4 memory with the reset bus_rst_i; rst_i alone may come while words are on their way. The
 // converters' streams go to the modulators and come from the detector.
 // working_o is 1 from the beginning of a request to its end. busy_o is 0 when nothing is in work or waits, and Quiet cycles
 // have gone by since the last frame.
@@ -97,6 +97,7 @@ module smartnic #(
   logic         request_valid, request_ready;
   logic [95:0]  request_client;
   logic [31:0]  request_model, request_deadline_us, request_arrival_us;
+  logic [15:0]  request_inputs;
   logic [63:0]  request_number;
   logic [6:0]   outcome;
   logic         received, reply_valid, reply_ready, echo_next;
@@ -127,6 +128,7 @@ module smartnic #(
     .request_ready_i(request_ready),
     .request_client_o(request_client),
     .request_model_o(request_model),
+    .request_inputs_o(request_inputs),
     .request_number_o(request_number),
     .request_deadline_us_o(request_deadline_us),
     .request_arrival_us_o(request_arrival_us),
@@ -180,6 +182,7 @@ module smartnic #(
     .request_ready_o(request_ready),
     .request_client_i(request_client),
     .request_model_i(request_model),
+    .request_inputs_i(request_inputs),
     .request_number_i(request_number),
     .request_deadline_us_i(request_deadline_us),
     .request_arrival_us_i(request_arrival_us),

@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from fpga.errors import FpgaError
+from fpga.smartnic.frames import checksum
 
 if TYPE_CHECKING:
     from fpga.smartnic.simulator import SmartNic
@@ -171,11 +172,7 @@ def fill_checksum(frame: bytes) -> bytes:
         return frame
     segment[6:8] = bytes(2)
     pseudo = frame[26:34] + struct.pack("!HH", socket.IPPROTO_UDP, len(segment))
-    words = pseudo + segment + bytes(len(segment) % 2)
-    total = sum(struct.unpack(f"!{len(words) // 2}H", words))
-    while total > 0xFFFF:
-        total = (total & 0xFFFF) + (total >> 16)
-    segment[6:8] = struct.pack("!H", ~total & 0xFFFF or 0xFFFF)
+    segment[6:8] = struct.pack("!H", checksum(pseudo + segment) or 0xFFFF)
     return frame[:start] + bytes(segment) + frame[end:]
 
 

@@ -25,6 +25,7 @@ module packet_request_checks (
   input logic         request_ready_i,
   input logic [95:0]  request_client_o,
   input logic [31:0]  request_model_o,
+  input logic [15:0]  request_inputs_o,
   input logic [63:0]  request_number_o,
   input logic [31:0]  request_deadline_us_o,
   input logic [31:0]  request_arrival_us_o,

@@ -260,6 +260,7 @@ def test_a_reset_leaves_nothing_of_a_request_and_of_the_settings(board, cycles):
     assert board.bus.read32(REGISTERS["BASE"].offset) == 0
     board.run(100)
     board.beats.clear()
+    assert not board.driver.is_busy
     board.driver.configure(SETTINGS, BASE)
     board.send(frames[:1])
     board.run(200)

@@ -141,6 +141,8 @@ class Observer:
     """Words that were requested on the bus and have not come out; those that are dropped count until they came."""
     bursts: deque = field(default_factory=deque)
     address: tuple | None = None
+    responses: deque = field(default_factory=deque)
+    """Whether each word that has come and not gone out came with an error."""
     errors: int = 0
     flushed: bool = False
 
@@ -186,8 +188,7 @@ class Observer:
                 self.seen["dropped beats"] += 1
             else:
                 self.ordered += 1
-                self.errors = int(now["rresp_o"] != 0)
-                self.seen["errors"] += self.errors
+                self.responses.append(int(now["rresp_o"] != 0))
             if burst[0] == 0:
                 self.bursts.popleft()
 
@@ -200,6 +201,8 @@ class Observer:
             if now["word_ready_i"]:
                 self.words.popleft()
                 self.ordered -= 1
+                self.errors = self.responses.popleft()
+                self.seen["errors"] += self.errors
                 self.seen["words"] += 1
             else:
                 self.seen["words held"] += 1
@@ -211,6 +214,8 @@ class Observer:
             self.seen["flushes with words"] += bool(self.words)
             self.seen["flushes with bursts"] += bool(self.bursts)
             self.words.clear()
+            self.responses.clear()
+            self.errors = 0
             self.ordered = 0
             for burst in self.bursts:
                 burst[1] = True

@@ -75,8 +75,11 @@ def small_program():
     return NicProgram((chain("published", 1, 40, 16, 10, published=True), chain("scaled", 2, 50, 20, 4)))
 
 
-def check(nic, program, sent):
-    """Check the outcome of every frame, every answer, and the counters. Return the outcomes by name, and refusals."""
+def check(nic, program, sent, *, punctual=True):
+    """Check the outcome of every frame, every answer, and the counters. Return the outcomes by name, and refusals.
+
+    An answer that was in time may leave later while the client pauses: it is not `punctual` then.
+    """
     from fpga.smartnic.frames import payload_of
     from fpga.smartnic.reference import scores
 
@@ -105,7 +108,7 @@ def check(nic, program, sent):
         model = program.models[request.model]
         expected, chosen = scores(model, np.frombuffer(request.payload, np.uint8))
         assert (packet.model, answer.chosen) == (request.model, chosen)
-        assert not request.deadline or packet.time_us <= request.deadline + 1
+        assert not punctual or not request.deadline or packet.time_us <= request.deadline + 1
         assert answer.scores.tolist() == expected.tolist()
         assert frame[:6] + frame[30:34] + frame[36:38] == request.client
     assert not requests  # every one was answered or refused, once
@@ -175,6 +178,41 @@ def test_an_abort_costs_the_request_in_work_alone(make_nic, frames, count):
     _, failed = check(nic, program, sent)
     assert set(failed) == {Code.FAILED}
     assert count / 20 < len(failed) <= aborts
+
+
+def test_an_abort_in_any_cycle_leaves_no_light_to_the_next_request(make_nic, frames):
+    """The light of a preamble is on its way for long, and the weights of the next request are there at once."""
+    from fpga.photonic_mac import Optics
+    from fpga.smartnic.program import NicProgram
+
+    program = NicProgram((chain("small", 1, 5, 3, 2),))
+    nic = make_nic(memory_latency=0, memory_refresh_every=0, optics=Optics(delay=15, shift=15))
+    nic.load(program)
+    made, sent = frames(program), []
+    for cycle in range(160):
+        for _ in range(2):
+            sent.append((made.request(0), False))
+            nic.send(sent[-1][0])
+        nic.run(cycle)
+        nic.abort()
+        assert nic.run_until_idle(100_000)
+    _, failed = check(nic, program, sent)
+    assert 100 <= len(failed) <= 160
+    assert set(failed) == {Code.FAILED}
+
+
+@pytest.mark.parametrize("cycles_per_us", [1, 10])
+def test_an_answer_has_the_time_since_the_first_beat_of_its_request(make_nic, frames, cycles_per_us):
+    program = small_program()
+    nic = make_nic(cycles_per_us=cycles_per_us)
+    nic.load(program)
+    nic.arrivals()
+    nic.send(frames(program).request(0))
+    assert nic.run_until_idle()
+    ((end, frame),) = nic.receive()
+    (arrival,) = nic.arrivals()
+    # Between the time and the last beat of the frame lie the checksums and two beats.
+    assert 0 <= (end - arrival) / cycles_per_us - parse_answer(frame).time_us <= 10 / cycles_per_us + 1
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(600, marks=pytest.mark.long)])
@@ -253,13 +291,102 @@ def test_light_that_does_not_come_back_fails_a_request_and_then_works_again(make
     assert failed == [Code.FAILED] * 3
 
 
+@pytest.mark.parametrize("blocked", [0, 0.99])
+def test_an_error_of_the_memory_fails_the_request_that_reads_it_and_no_other(make_nic, frames, blocked):
+    from fpga.smartnic.program import NicProgram, pack_models
+    from fpga.smartnic.simulator import MEMORY_WORDS
+
+    program = NicProgram((chain("sound", 1, 5, 3, 2), chain("beyond", 2, 5, 3, 2)))
+    rows = pack_models(program)
+    rows[1, 0] += np.uint64(MEMORY_WORDS - program.bases[1])
+    nic = make_nic()
+    nic.load(program)
+    nic.write_table(0, rows)
+    nic.pause(transmit=blocked)  # then the words are read long before their request runs
+    made, chance = frames(program), random.Random(1)
+    sent = send_traffic(nic, made, 40, chance, [lambda: made.request(0), lambda: made.request(1)])
+    assert nic.run_until_idle()
+    beyond = sum(frame[53] for frame, _ in sent)
+    assert 10 < beyond < 30
+    _, failed = check(nic, program, sent)
+    assert failed == [Code.FAILED] * beyond
+
+
+@pytest.mark.parametrize(
+    "seed", [1, 3, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 40))]
+)
+def test_counters_add_up_and_answers_are_right_whatever_comes_between(make_nic, frames, seed):
+    """Aborts, holds, deadlines, limits, pauses of the client, and a model outside the memory, all at random."""
+    from fpga.smartnic.program import NicProgram, pack_models
+    from fpga.smartnic.simulator import MEMORY_WORDS
+
+    beyond = 3
+    program = NicProgram(
+        (
+            chain("scaled", 1, 5, 3, 2),
+            chain("perfect", 2, 20, 4, 3, published=True, perfect=True),
+            chain("single", 4, 1, 1),
+            chain("beyond", 3, 9, 4),
+        )
+    )
+    rows = pack_models(program)
+    rows[beyond, 0] += np.uint64(MEMORY_WORDS - program.bases[beyond])
+    chance = random.Random(seed)
+    nic = make_nic(
+        memory_latency=chance.choice([0, 3, 40, 255]), memory_refresh_every=30,
+        memory_refresh_cycles=chance.randrange(29), cycles_per_us=chance.choice([1, 5]),
+        limit=chance.choice([400, 100_000]), apart=chance.randrange(256), optics=optics_with(chance),
+    )  # fmt: skip
+    nic.load(program)
+    nic.write_table(0, rows)
+    made, sent = frames(program, seed), []
+    for _ in range(200):
+        nic.pause(chance.choice([0, 0.5]), chance.choice([0, 0, 0.9, 0.99]), chance.randrange(1 << 20))
+        deadline = chance.choice([0, 0, chance.randrange(1, 300)])
+        kinds = [lambda deadline=deadline: made.request(deadline=deadline)]
+        sent += send_traffic(nic, made, chance.randrange(6), chance, kinds)
+        for _ in range(chance.randrange(4)):
+            nic.run(chance.randrange(200))
+            chance.choice([nic.abort, nic.hold, lambda: nic.hold(held=False)])()
+    nic.hold(held=False)
+    nic.pause()
+    assert nic.run_until_idle()
+    outcomes, codes = check(nic, program, sent, punctual=False)
+    failed = codes.count(Code.FAILED)
+    assert set(codes) == {Code.LATE, Code.FAILED}
+    assert 50 < failed < outcomes[REQUEST] * 2 / 3
+    assert len(codes) >= sum(frame[53] == beyond for frame, _ in sent)
+
+
+def test_a_request_of_another_size_is_refused_whenever_the_table_changes(make_nic, frames):
+    from fpga.smartnic.program import NicProgram, pack_layers, pack_memory, pack_models
+
+    first = NicProgram((chain("small", 1, 20, 3, 2),))
+    second = NicProgram((chain("large", 2, 40, 3, 2),))
+    made, nic, codes = frames(first), make_nic(), []
+    for offset in range(20):
+        nic.load(first)
+        nic.hold()
+        nic.send(made.request(0))
+        nic.run(offset)
+        nic.write_table(0, pack_models(second)[:1])
+        nic.write_table(1, pack_layers(second))
+        nic.write_memory(pack_memory(second))
+        nic.hold(held=False)
+        assert nic.run_until_idle(100_000)
+        codes += [parse_answer(frame).code for _, frame in nic.receive()]
+    assert codes == sorted(codes)  # refused when it comes in, and from some cycle on when it would begin
+    assert set(codes) == {Code.INPUT, Code.FAILED}
+
+
 def test_a_request_that_is_too_late_is_refused_before_or_after_its_run(make_nic, frames):
     program = small_program()
     nic = make_nic(cycles_per_us=10)
     nic.load(program)
     made = frames(program)
-    # 3 us are 30 cycles: the first is late when it ends, the second before it begins.
+    # 3 us are 30 cycles. The first two begin at once, and are late when they end; the third is late before it begins.
     sent = [
+        (made.request(0, deadline=3), False),
         (made.request(0, deadline=3), False),
         (made.request(0, deadline=3), False),
         (made.request(1, deadline=0), False),
@@ -268,8 +395,8 @@ def test_a_request_that_is_too_late_is_refused_before_or_after_its_run(make_nic,
         nic.send(frame)
     assert nic.run_until_idle()
     _, failed = check(nic, program, sent)
-    assert failed == [Code.LATE] * 2
-    assert nic.counters()["late"] == 2
+    assert failed == [Code.LATE] * 3
+    assert nic.counters()["late"] == 3
 
 
 def test_loss_of_light_is_made_up_for(make_nic, frames):
@@ -343,7 +470,10 @@ def test_a_trace_has_every_count_and_target_of_a_request(make_nic, frames):
     nic = make_nic()
     nic.load(program)
     request = trace_request(nic, frames(program).request(0))
-    assert decode_answer(parse(payload_of(request.answer)).payload).scores.shape == (10,)
+    answer = decode_answer(parse(payload_of(request.answer)).payload)
+    assert answer.scores.shape == (10,)
+    (end,) = np.flatnonzero(request.trace.fires["layers.layer"])
+    assert answer.cycles == end - request.starts[0] + 1
     assert request.trace.signals["rx_valid"][0]
     assert request.trace.signals["tx_last"][-1]
     assert len(request.starts) == 2
@@ -413,6 +543,7 @@ def corner_program():
             # Full light gives the scores 4303 and 15999: the ones' complement sum of their bytes carries twice.
             NicModel("carries", (NicLayer([weights_for(4303), weights_for(15999)], [0, 0], ones),), True),
             NicModel("most scores", (NicLayer(np.arange(356)[:, None] % 255, [0] * 356, [1] * 356),), True),
+            chain("most activations", 11, 9, 1024, 3),
         )
     )
 

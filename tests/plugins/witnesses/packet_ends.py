@@ -33,9 +33,9 @@ _INPUTS = {
 }  # fmt: skip
 _OUTPUTS = {
     "rx_ready_o": 1, "model_o": 32, "image_write_o": 1, "image_word_o": 5, "image_data_o": 512, "request_valid_o": 1,
-    "request_client_o": 96, "request_model_o": 32, "request_number_o": 64, "request_deadline_us_o": 32,
-    "request_arrival_us_o": 32, "outcome_o": 7, "received_o": 1, "answer_ready_o": 1, "score_word_o": 5,
-    "tx_valid_o": 1, "tx_data_o": 512, "tx_keep_o": 64, "tx_last_o": 1,
+    "request_client_o": 96, "request_model_o": 32, "request_inputs_o": 16, "request_number_o": 64,
+    "request_deadline_us_o": 32, "request_arrival_us_o": 32, "outcome_o": 7, "received_o": 1, "answer_ready_o": 1,
+    "score_word_o": 5, "tx_valid_o": 1, "tx_data_o": 512, "tx_keep_o": 64, "tx_last_o": 1,
 }  # fmt: skip
 _BETWEEN = {"reply_valid": 1, "reply_ready": 1, "reply": 234, "echo": 512, "echo_next": 1}
 
@@ -362,6 +362,7 @@ class Bench:
                 if accepts:
                     number = get("request_model_o")
                     length = self.models[number]
+                    assert get("request_inputs_o") == length
                     words = -(-length // 64) * 64
                     assert not any(image[length:words]), "bytes after the payload are 0"
                     request = Request(
