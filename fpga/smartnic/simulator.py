@@ -192,6 +192,11 @@ class SmartNic:
         """
         from fpga.smartnic.program import pack_layers, pack_look_up, pack_memory, pack_models
 
+        for base, model in zip(program.bases, program.models, strict=True):
+            if base + model.words > MEMORY_WORDS:
+                raise SmartNicError(
+                    f"{model.name}: with it the weights take {base + model.words} words; the memory has {MEMORY_WORDS}."
+                )
         # Numbers enter service at the end, when all that they need is there.
         self.write_memory(pack_memory(program))
         self.write_table(_LAYER_TABLE, pack_layers(program))

@@ -626,3 +626,14 @@ def test_a_planted_fault_is_found(make_nic, frames, block, sound, fault):
         given[block] = text[:place] + fault + text[place + len(sound) :]
     design = design_of_block("smartnic_loopback", Ports((), ()), given)
     assert finds_a_fault(make_nic, frames, design) == bool(block)
+
+
+def test_a_model_for_which_the_memory_has_no_room_is_refused_by_name(make_nic):
+    from fpga.smartnic.program import NicLayer, NicModel, NicProgram
+    from fpga.smartnic.simulator import SmartNicError
+
+    square = NicLayer(np.ones((1024, 1024), np.int16), np.zeros(1024, int), np.ones(1024))
+    end = NicLayer(np.ones((10, 1024), np.int16), np.zeros(10, int), np.ones(10))
+    models = [NicModel(name, (square, square, end), True) for name in ("first", "second", "third")]
+    with pytest.raises(SmartNicError, match="third: with it the weights take"):
+        make_nic().load(NicProgram(tuple(models)))
