@@ -635,5 +635,5 @@ def test_a_model_for_which_the_memory_has_no_room_is_refused_by_name(make_nic):
     square = NicLayer(np.ones((1024, 1024), np.int16), np.zeros(1024, int), np.ones(1024))
     end = NicLayer(np.ones((10, 1024), np.int16), np.zeros(10, int), np.ones(10))
     models = [NicModel(name, (square, square, end), True) for name in ("first", "second", "third")]
-    with pytest.raises(SmartNicError, match="third: with it the weights take"):
+    with pytest.raises(SmartNicError, match="second: with it the weights take"):
         make_nic().load(NicProgram(tuple(models)))
