@@ -637,3 +637,38 @@ def test_a_model_for_which_the_memory_has_no_room_is_refused_by_name(make_nic):
     models = [NicModel(name, (square, square, end), True) for name in ("first", "second", "third")]
     with pytest.raises(SmartNicError, match="second: with it the weights take"):
         make_nic().load(NicProgram(tuple(models)))
+
+
+@pytest.mark.parametrize("gain", [256, 200, 128])
+def test_a_request_calibrates_the_loss_of_light(make_nic, frames, gain):
+    from fpga.photonic_mac import Optics
+    from fpga.smartnic.calibration import CALIBRATION_INPUT, calibration_model, find_loss_factor
+    from fpga.smartnic.program import NicProgram
+    from fpga.smartnic.reference import scores
+
+    program = NicProgram((chain("published", 1, 40, 16, 10, published=True), calibration_model()))
+    nic = make_nic(optics=Optics(gain=gain, noise=True, seed=gain))
+    nic.load(program)
+    made = frames(program)
+
+    def ask(*arguments, **fields):
+        nic.send(made.request(*arguments, **fields))
+        assert nic.run_until_idle()
+        return decode_answer(parse_answer(nic.receive()[0][1]).payload).scores
+
+    (score,) = ask(1, payload=CALIBRATION_INPUT)
+    factor = find_loss_factor(score)
+    assert factor == pytest.approx(128 * 256 / gain, rel=0.02)
+    nic.set_input("loss_factor", factor)
+    (again,) = ask(1, payload=CALIBRATION_INPUT)
+    assert again == pytest.approx(254 * 1024, rel=0.01)
+    image = bytes(range(40, 80))
+    exact, _ = scores(program.models[0], np.frombuffer(image, np.uint8))
+    assert np.abs(ask(0, payload=image) - exact).max() < 0.15 * np.abs(exact).max()
+
+
+def test_too_little_light_cannot_be_made_up_for():
+    from fpga.smartnic.calibration import find_loss_factor
+
+    with pytest.raises(ValueError, match="less than an eighth"):
+        find_loss_factor(254 * 1024 / 9)

@@ -1,0 +1,47 @@
+"""Calibration of the loss of light, by a request: a model of full weights, asked with full light.
+
+    nic.load(NicProgram((calibration_model(),)))        with loss factor 128
+    score = ...                                         the answer to CALIBRATION_INPUT
+    find_loss_factor(score)                             for the setting `loss_factor`
+
+The published datapath sends a wave and takes the mean of what comes back. A request does the same: its score is the sum
+of 1,024 products of full light.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fpga.photonic_mac.network import FULL_SCALE
+from fpga.smartnic.program import ACTIVATIONS, NicLayer, NicModel
+
+NO_LOSS = 128
+"""The factor that changes nothing."""
+MOST = 1023
+"""The largest factor, for an eighth of the light."""
+CALIBRATION_INPUT = bytes([FULL_SCALE]) * ACTIVATIONS
+_FULL_PRODUCT = FULL_SCALE * FULL_SCALE >> 8
+
+
+def calibration_model() -> NicModel:
+    """Return a model whose only score is the sum of the products of its input with full weights."""
+    weights = np.full((1, ACTIVATIONS), FULL_SCALE, np.int16)
+    return NicModel(
+        "calibration", (NicLayer(weights, np.zeros(1, np.int32), np.ones(1, np.float32)),), published=True
+    )
+
+
+def find_loss_factor(score: float) -> int:
+    """Return the loss factor that restores full light, from the score measured without one (factor 128).
+
+    Raise ValueError if less than an eighth of the light came back.
+
+    >>> find_loss_factor(254 * 1024), find_loss_factor(127 * 1024)
+    (128, 256)
+    """
+    full = _FULL_PRODUCT * ACTIVATIONS
+    if score * MOST < full * NO_LOSS:
+        raise ValueError(
+            f"{score:g} of {full} came back, less than an eighth: too little light to make up for"
+        )
+    return round(NO_LOSS * full / score)
