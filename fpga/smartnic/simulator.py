@@ -156,7 +156,7 @@ class SmartNic:
 
     def __init__(
         self, settings: Settings | None = None, *, design: Design | None = None, folder: Path | None = None,
-        optimise: str = "-O3",
+        optimise: str = "-O1",
     ) -> None:  # fmt: skip
         harness = (Path(__file__).parent / "harness.cpp").read_text(encoding="ascii")
         library = verilator.build_library(

@@ -171,7 +171,17 @@ class Installer:
                 if "mark.translates" in path.read_text()
             ]
             python = self._venv.folder / "bin" / "python"
-            options = ["-q", "-p", "no:cacheprovider", "-m", "translates and not long"]
+            options = [
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                "-n",
+                "2",
+                "--dist",
+                "loadfile",
+                "-m",
+                "translates and not long",
+            ]
             commands = ([yosys, "-V"], [python, "-m", "pytest", *options, *files])
             with ThreadPoolExecutor(len(commands)) as pool:
                 *_, tests = pool.map(lambda command: run(command, tick=line.tick), commands)

@@ -186,8 +186,8 @@ def test_a_top_that_is_not_there():
         design_of_block("nowhere", Ports((), ()))
 
 
+@pytest.mark.long
 @pytest.mark.hdl
-@pytest.mark.translates
 def test_a_beat_that_goes_away_is_an_error(build):
     """A fault of the NIC on its bus, planted into the stand-in."""
     text = (HERE / "echo_nic.sv").read_text("ascii")

@@ -36,7 +36,7 @@ def make_nic():
         address = ".".join(map(str, ADDRESS))
         settings = Settings(mac=MAC.hex(":"), address=address, port=PORT, **settings)
         # One build of the sound design serves `lightning serve` and `lightning trace`, too.
-        return SmartNic(settings, design=design, optimise="-O3" if design is None else "-O1")
+        return SmartNic(settings, design=design)
 
     return make
 
