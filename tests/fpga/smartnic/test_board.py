@@ -187,6 +187,7 @@ def assert_right(answers, images, program):
         assert (answer.scores.tolist(), answer.chosen) == (expected.tolist(), best)
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 def test_requests_are_answered_and_counted(board):
     board.driver.load(PROGRAM, board.write_memory)
@@ -204,6 +205,7 @@ def test_requests_are_answered_and_counted(board):
     assert board.driver.counters() == dict.fromkeys((*OUTCOMES, "overrun"), 0) | counters
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 def test_a_program_is_replaced_between_two_requests(board):
     board.driver.load(PROGRAM, board.write_memory)
@@ -221,6 +223,7 @@ def test_a_program_is_replaced_between_two_requests(board):
     assert_right(others, later, OTHER)
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 def test_a_reload_gives_up_when_the_request_does_not_end(board):
     board.driver.load(PROGRAM, board.write_memory)
@@ -233,6 +236,7 @@ def test_a_reload_gives_up_when_the_request_does_not_end(board):
     assert_right(board.answers(), images, PROGRAM)
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 def test_an_abort_refuses_the_request_in_work_alone(board):
     board.driver.load(PROGRAM, board.write_memory)
@@ -247,6 +251,7 @@ def test_an_abort_refuses_the_request_in_work_alone(board):
     assert board.driver.counters()["failed"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 @pytest.mark.parametrize("cycles", [1, 10, 30, 45, 60, 75, 90, 100])
 def test_a_reset_leaves_nothing_of_a_request_and_of_the_settings(board, cycles):
@@ -271,6 +276,7 @@ def test_a_reset_leaves_nothing_of_a_request_and_of_the_settings(board, cycles):
     assert_right(board.answers(), images, PROGRAM)
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 def test_frames_that_find_no_room_are_counted_and_the_others_are_whole(board):
     board.driver.load(OTHER, board.write_memory)
@@ -411,6 +417,7 @@ def expected_outputs(beats, ready):
             part = []
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 @pytest.mark.parametrize("seed", range(6))
 def test_frames_come_out_whole_and_in_order_or_are_counted(queue, seed):

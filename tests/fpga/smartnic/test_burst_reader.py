@@ -255,6 +255,7 @@ def check(run, case, cycles, seed):
     return observer.seen
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_words_are_those_of_the_jobs_in_order(verilated):
     seen = Counter()
@@ -308,6 +309,7 @@ def test_icarus_agrees(icarus):
     assert observer.seen["words held"] >= 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("largest", [1, 2, 31, 90, 600])
 def test_an_ideal_memory_gives_a_word_every_cycle(verilated, largest):
     """Across bursts and across jobs, however short: from the first word on there is no gap."""
@@ -322,6 +324,7 @@ def test_an_ideal_memory_gives_a_word_every_cycle(verilated, largest):
     assert valid[first:].all()
 
 
+@pytest.mark.long
 def test_refresh_takes_its_share_of_the_cycles(verilated):
     verilated.reset()
     verilated.run(load_rows())
@@ -331,6 +334,7 @@ def test_refresh_takes_its_share_of_the_cycles(verilated):
     assert 0.749 <= words / len(rows) <= 0.751
 
 
+@pytest.mark.long
 def test_latency_shows_before_the_first_word(verilated):
     firsts = []
     for latency in (0, 1, 50, 255):

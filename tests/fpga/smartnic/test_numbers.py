@@ -179,6 +179,7 @@ def random():
     return np.random.default_rng(20)
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 @pytest.mark.translates
 def test_products_of_all_sizes(verilated, random):
@@ -192,6 +193,7 @@ def test_products_of_all_sizes(verilated, random):
     assert np.count_nonzero(carries) > 50  # rounded up to a power of two
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 @pytest.mark.translates
 def test_products_that_are_ties(verilated, random):
@@ -205,6 +207,7 @@ def test_products_that_are_ties(verilated, random):
     assert (verilated("float_product", factors, scale) == expected_products(factors, scale)).all()
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 @pytest.mark.translates
 def test_steps_near_halves_and_anywhere(verilated, random):
@@ -214,6 +217,7 @@ def test_steps_near_halves_and_anywhere(verilated, random):
     assert len(np.unique(expected)) == 256
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 @pytest.mark.translates
 def test_steps_next_to_every_half(verilated):
@@ -221,6 +225,7 @@ def test_steps_next_to_every_half(verilated):
     assert (verilated("float_steps", real, step) == expected_steps(real, step)).all()
 
 
+@pytest.mark.long
 @pytest.mark.hdl
 @pytest.mark.translates
 def test_quotients_are_rounded_to_a_float_before_they_are_rounded_to_steps(verilated, random):
