@@ -54,11 +54,11 @@ def design_of(datapath: Datapath) -> Design:
     return Design(datapath.name, (*blocks, (f"{datapath.name}.sv", top)), ports_of(datapath))
 
 
-def design_of_block(top: str, ports: Ports, given: Mapping[str, str] | None = None) -> Design:
+def design_of_block(top: str, ports: Ports | None = None, given: Mapping[str, str] | None = None) -> Design:
     """Return the design of a hand-written module, with all blocks and library datapaths that it instantiates.
 
-    `given` are the texts of modules by name that are not in `fpga/rtl`, or replace those there. Raise HdlError for a
-    module that is nowhere.
+    `ports` are those of runs of rows; a harness of its own knows them itself. `given` are the texts of modules by name
+    that are not in `fpga/rtl`, or replace those there. Raise HdlError for a module that is nowhere.
     """
     texts: dict[str, str] = {}
     pending = [top]
@@ -67,7 +67,7 @@ def design_of_block(top: str, ports: Ports, given: Mapping[str, str] | None = No
         if name not in texts:
             texts[name] = (given or {}).get(name) or _read_module(name)
             pending += sorted(find_instances(texts[name]) - {"module"})
-    return Design(top, tuple((f"{name}.sv", texts[name]) for name in reversed(texts)), ports)
+    return Design(top, tuple((f"{name}.sv", texts[name]) for name in reversed(texts)), ports or Ports((), ()))
 
 
 def _read_module(name: str) -> str:

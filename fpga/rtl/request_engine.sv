@@ -6,9 +6,7 @@
 // the datapath starts anew when the light and the words that are still on their way have gone; no other request is lost.
 // While hold_i is 1 no further request is begun, so that the tables and the weights can be changed when working_o is 0.
 // Tables: 0 models, 1 layers, 2 look-up of input bytes; fpga.smartnic.program has their words.
-module request_engine #(
-  parameter bit Published = 1'b0
-) (
+module request_engine (
   input  logic         clk_i,
   input  logic         rst_i,
   input  logic         bus_rst_i,
@@ -331,9 +329,7 @@ module request_engine #(
     .row_o(image)
   );
 
-  streamed_inference #(
-    .Published(Published)
-  ) u_inference (
+  streamed_inference u_inference (
     .clk_i,
     .rst_i(rst_i || fails),
     .run_i(run),

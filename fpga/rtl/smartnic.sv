@@ -8,9 +8,7 @@
 // converters' streams go to the modulators and come from the detector.
 // working_o is 1 from the beginning of a request to its end. busy_o is 0 when nothing is in work or waits, and Quiet cycles
 // have gone by since the last frame.
-module smartnic #(
-  parameter bit Published = 1'b0
-) (
+module smartnic (
   input  logic         clk_i,
   input  logic         rst_i,
   input  logic         bus_rst_i,
@@ -152,9 +150,7 @@ module smartnic #(
   logic [4:0]   score_word;
   logic [511:0] score_data;
 
-  request_engine #(
-    .Published(Published)
-  ) u_engine (
+  request_engine u_engine (
     .clk_i,
     .rst_i,
     .bus_rst_i,

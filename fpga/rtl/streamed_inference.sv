@@ -9,9 +9,7 @@
 // the step of the next layer and rounded to an activation. With published_i the sum itself is kept, and the next
 // layer's activations are shifted so that the largest one has bit 7 set, or with perfect_i scaled so that it is 255.
 // fault_o: a count went over its target, or limit_i cycles were not enough (0 is no limit). A reset is due then.
-module streamed_inference #(
-  parameter bit Published = 1'b0
-) (
+module streamed_inference (
   input  logic         clk_i,
   input  logic         rst_i,
   input  logic         run_i,
@@ -300,9 +298,7 @@ module streamed_inference #(
     .samples_o(samples)
   );
 
-  photonic_mac #(
-    .Published(Published)
-  ) u_mac (
+  photonic_mac u_mac (
     .clk_i,
     .rst_i,
     .restart_i(start_o),

@@ -4,7 +4,7 @@
     pack_memory(program)                    what its memory and its tables hold
     scores(model, image)                    the answer, bit for bit
 
-docs/reference/photonic-mac.md describes the datapath, docs/reference/inference-packets.md the packets.
+docs/reference/smartnic.md describes the NIC, docs/reference/inference-packets.md the packets.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from fpga.smartnic.registers import smartnic_registers
 TOP = "smartnic_axi"
 
 
-def nic_design(top: str = TOP, ports: Ports = Ports((), ()), text: str = "") -> Design:  # noqa: B008  # frozen
+def nic_design(top: str = TOP, ports: Ports | None = None, text: str = "") -> Design:
     """Return the design of `smartnic_axi` or of a part of it; `text` is that of a `top` which is not in `fpga/rtl`."""
     table = smartnic_registers()
     given = {f"{table.name}_registers": emit_register_file(table)} | ({top: text} if text else {})

@@ -93,11 +93,11 @@ class SmartNicDriver:
             self._wait(limit)
             self.load(program, write_memory)
         finally:
-            self.hold(held=False)
+            self.hold(active=False)
 
-    def hold(self, held: bool = True) -> None:
+    def hold(self, active: bool = True) -> None:
         """Begin no further request, or begin them again."""
-        self._write("HOLD", int(held))
+        self._write("HOLD", int(active))
 
     @property
     def is_working(self) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,28 +66,16 @@ def trace_request(nic: SmartNic, frame: bytes) -> RequestTrace:
             taken = whole.signals["rx_valid"]
             left = whole.signals["tx_valid"] & whole.signals["tx_ready"] & whole.signals["tx_last"]
             first, last = int(np.argmax(taken)), int(np.argmax(left)) + 1
-            return RequestTrace(_cut(whole, slice(first, last)), answers[0][1])
+            return RequestTrace(_join([whole], slice(first, last)), answers[0][1])
     raise SmartNicError(f"no answer in {_LIMIT} cycles.")
 
 
-def _join(parts: list[Trace]) -> Trace:
-    def join(rows: list[Mapping[str, NDArray[np.generic]]]) -> dict[str, NDArray[np.generic]]:
-        return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+def _join(parts: Sequence[Trace], span: slice = slice(None)) -> Trace:  # a constant
+    """Return the cycles of all parts, one after the other; `span` are those of them to keep."""
 
-    return Trace(
-        join([each.signals for each in parts]),  # type: ignore[arg-type]
-        np.concatenate([each.layer for each in parts]),
-        join([each.counts for each in parts]),  # type: ignore[arg-type]
-        join([each.targets for each in parts]),  # type: ignore[arg-type]
-        join([each.fires for each in parts]),  # type: ignore[arg-type]
-    )
+    def join(field: str) -> dict[str, Any]:
+        columns = [getattr(each, field) for each in parts]
+        return {name: np.concatenate([each[name] for each in columns])[span] for name in columns[0]}
 
-
-def _cut(trace: Trace, part: slice) -> Trace:
-    return Trace(
-        {name: values[part] for name, values in trace.signals.items()},
-        trace.layer[part],
-        {name: values[part] for name, values in trace.counts.items()},
-        {name: values[part] for name, values in trace.targets.items()},
-        {name: values[part] for name, values in trace.fires.items()},
-    )
+    layer = np.concatenate([each.layer for each in parts])[span]
+    return Trace(join("signals"), layer, join("counts"), join("targets"), join("fires"))

@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpga.count_action.load import load
-from fpga.count_action.ports import Ports
 from fpga.errors import FpgaError
 from fpga.hdl import verilator
 from fpga.hdl.design import Design, design_of_block
@@ -159,9 +158,7 @@ class SmartNic:
         optimise: str = "-O1",
     ) -> None:  # fmt: skip
         harness = (Path(__file__).parent / "harness.cpp").read_text(encoding="ascii")
-        library = verilator.build_library(
-            design or design_of_block(TOP, Ports((), ())), harness, folder, optimise=optimise
-        )
+        library = verilator.build_library(design or design_of_block(TOP), harness, folder, optimise=optimise)
         self.settings = settings or Settings()
         self._functions = _declare(ctypes.CDLL(str(library)))
         self._pointer = ctypes.c_void_p(self._functions.nic_new())
@@ -295,9 +292,9 @@ class SmartNic:
         self._functions.nic_counters(self._alive(), len(values), values.ctypes.data)
         return dict(zip(COUNTERS, values.tolist(), strict=True))
 
-    def hold(self, held: bool = True) -> None:
+    def hold(self, active: bool = True) -> None:
         """Begin no further request, or begin them again."""
-        self.set_input("hold", int(held))
+        self.set_input("hold", int(active))
 
     def abort(self) -> None:
         """Refuse the request in work with FAILED, in one cycle. All others wait, and are answered."""
@@ -317,7 +314,7 @@ class SmartNic:
                 raise SmartNicError(f"the request in work did not end in {limit} cycles.")
             self.load(program)
         finally:
-            self.hold(held=False)
+            self.hold(active=False)
 
     def reset(self) -> None:
         """Reset the NIC. Frames that wait or are in it are lost, and no model is in service until `load`."""

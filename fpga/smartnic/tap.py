@@ -88,7 +88,7 @@ class Tap:
         except BlockingIOError:
             return None
         except OSError as error:
-            raise self._gone(error) from error
+            raise self._loss(error) from error
 
     def write(self, frame: bytes) -> None:
         """Give a frame to the host, which drops it if the device is down. Raise TapError."""
@@ -96,7 +96,7 @@ class Tap:
             os.write(self._file, frame)
         except OSError as error:
             if error.errno not in (errno.EIO, errno.EAGAIN, errno.ENOBUFS, errno.EINVAL):
-                raise self._gone(error) from error
+                raise self._loss(error) from error
 
     def close(self) -> None:
         """Close the device, which disappears if it was made by opening it."""
@@ -112,7 +112,7 @@ class Tap:
     ) -> None:
         self.close()
 
-    def _gone(self, error: OSError) -> TapError:
+    def _loss(self, error: OSError) -> TapError:
         return TapError(f"the {self.kind} {self.interface} is gone ({os.strerror(error.errno or 0)}).")
 
 
@@ -158,7 +158,7 @@ class PacketWire(Tap):
         try:
             fcntl.ioctl(self._wire, _SIOCGIFFLAGS, struct.pack("16sH22x", self.interface.encode(), 0))
         except OSError:
-            raise self._gone(error) from error
+            raise self._loss(error) from error
 
 
 def fill_checksum(frame: bytes) -> bytes:

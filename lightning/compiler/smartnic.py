@@ -66,21 +66,21 @@ def _faults(compiled: CompiledModel) -> Iterator[str]:
     """Yield what the NIC does not take, in the order of the network's nodes; then what is wrong with the whole."""
     network, hardware = compiled.network, compiled.hardware
     tensor = network.input
-    begun = False
+    has_layer = False
     for node in network.nodes:
         subject = f"{node.operation} {node.name} of {network.name}"
         layer = compiled.layers.get(node.name)
         if layer is not None:
             yield from (f"{subject} {reason}" for reason in _faults_of_layer(layer))
-            begun = True
-        elif node.operation == "Relu" and not begun:
+            has_layer = True
+        elif node.operation == "Relu" and not has_layer:
             yield f"{subject} comes before the first dense layer; the smartNIC has ReLUs only behind one"
         elif node.operation not in {"Relu", *_SHAPE_ONLY}:
             yield f"{subject} is digital; the smartNIC has no operation but dense layers and ReLUs"
         if node.inputs[0] != tensor:
             yield f"{subject} does not read the node before it; the smartNIC takes chains of dense layers"
         tensor = node.output
-    if not begun or tensor != network.output:
+    if not has_layer or tensor != network.output:
         yield f"{network.name} is not a chain of dense layers from its input to its output"
     if (hardware.lanes, hardware.wavelengths, hardware.cores) != (LANES, 1, 1):
         yield (

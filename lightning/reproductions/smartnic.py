@@ -15,7 +15,7 @@ from fpga.photonic_mac.cycles import CLOCK_HZ, MEMORY, cycles_of
 from fpga.photonic_mac.network import LENET_SHAPES
 from lightning.reproductions.event_simulator import LIGHTNING, PROCESSORS, draw_arrivals, simulate
 from lightning.reproductions.published_models import MODELS
-from lightning.serving.packets.codec import Kind, Packet, serialise
+from lightning.serving.nic import make_request
 
 LENET_ROW_BEATS = (49, 19, 7)
 """Beats of an output of LeNet-300-100 by layer, in the released RTL."""
@@ -122,20 +122,16 @@ def _cycles_of_rtl() -> Iterator[Row]:
     """Yield the cycles of a request for LeNet on the simulated smartNIC, with an ideal memory and with DRAM."""
     import numpy as np
 
-    from fpga.smartnic.frames import Endpoint, make_datagram
     from fpga.smartnic.program import NicLayer, NicModel, NicProgram
     from fpga.smartnic.request_trace import trace_request
-    from fpga.smartnic.simulator import Settings, SmartNic
+    from fpga.smartnic.simulator import SmartNic
 
     layers = [
         NicLayer(np.ones(shape, np.int16), np.zeros(shape[0], np.int32), np.ones(shape[0], np.float32))
         for shape in LENET_SHAPES
     ]
-    settings = Settings()
-    client = Endpoint("02:00:00:00:00:01", "10.77.0.1", settings.port)
-    packet = serialise(Packet(Kind.REQUEST, 0, 0, bytes(LENET_SHAPES[0][1])))
-    frame = make_datagram(packet, client, Endpoint(settings.mac, settings.address, settings.port))
-    nic = SmartNic(settings)
+    nic = SmartNic()
+    frame = make_request(nic.settings, bytes(LENET_SHAPES[0][1]))
     nic.load(NicProgram((NicModel("LeNet-300-100", tuple(layers), published=True),)))
     for memory in ("DRAM: 160 ns, refresh 4.5 %", "ideal memory"):
         if memory == "ideal memory":

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Interface
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from fpga.errors import FpgaError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fpga.smartnic.program import NicProgram
     from fpga.smartnic.request_trace import RequestTrace
     from fpga.smartnic.simulator import Settings, SmartNic
+    from fpga.smartnic.tap import Stop
     from lightning.compiler import CompiledModel
 
 SCHEME = "verilator"
@@ -43,14 +44,6 @@ _LIMITS = {
     "latency_ns": (0, 255 * _CYCLE_NS),
     "preamble": (1, 255),
 }
-
-
-class Stop(Protocol):
-    """Something whose file becomes readable when serving should end."""
-
-    def fileno(self) -> int:
-        """Return the file descriptor."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -219,20 +212,24 @@ def serve_nic(
 
 def trace_model(compiled: CompiledModel, name: str, image: bytes) -> RequestTrace:
     """Return what one request for a model does on a simulated NIC. Raise as `nic_model`, and `ServingError`."""
-    from fpga.smartnic.frames import Endpoint, make_datagram
     from fpga.smartnic.program import NicProgram
     from fpga.smartnic.request_trace import trace_request
-    from fpga.smartnic.simulator import Settings, SmartNic
+    from fpga.smartnic.simulator import SmartNic
     from lightning.compiler.smartnic import nic_model
 
     program = NicProgram((nic_model(compiled, name),))
-    settings = Settings()
+    with _as_serving_errors(), closing(SmartNic()) as nic:
+        nic.load(program)
+        return trace_request(nic, make_request(nic.settings, image))
+
+
+def make_request(settings: Settings, image: bytes) -> bytes:
+    """Return the frame of a request for model 0 of a NIC with these settings."""
+    from fpga.smartnic.frames import Endpoint, make_datagram
+
     client = Endpoint("02:00:00:00:00:01", "10.77.0.1", DEFAULT_PORT)
     packet = serialise(Packet(Kind.REQUEST, 0, 0, image))
-    frame = make_datagram(packet, client, Endpoint(settings.mac, settings.address, settings.port))
-    with _as_serving_errors(), closing(SmartNic(settings)) as nic:
-        nic.load(program)
-        return trace_request(nic, frame)
+    return make_datagram(packet, client, Endpoint(settings.mac, settings.address, settings.port))
 
 
 def answer_of(request: RequestTrace) -> Scores:
@@ -253,12 +250,12 @@ def _settings_of(where: NicAddress, *, noise: bool) -> Settings:
         mac=where.mac,
         address=str(where.address.ip),
         port=where.port,
-        optics=Optics(**_given(optics)),
-        **_given(others),
+        optics=Optics(**_drop_none(optics)),
+        **_drop_none(others),
     )
 
 
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_none(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 

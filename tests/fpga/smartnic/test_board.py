@@ -286,7 +286,7 @@ def test_frames_that_find_no_room_are_counted_and_the_others_are_whole(board):
     overruns = board.driver.counters()["overrun"]
     beats = -(-len(frames[0]) // BEAT)
     assert 300 - overruns >= PLACES // beats
-    board.driver.hold(held=False)
+    board.driver.hold(active=False)
     board.run(100)
     while board.driver.is_busy:
         board.run(1000)

@@ -347,8 +347,8 @@ def test_counters_add_up_and_answers_are_right_whatever_comes_between(make_nic, 
         sent += send_traffic(nic, made, chance.randrange(6), chance, kinds)
         for _ in range(chance.randrange(4)):
             nic.run(chance.randrange(200))
-            chance.choice([nic.abort, nic.hold, lambda: nic.hold(held=False)])()
-    nic.hold(held=False)
+            chance.choice([nic.abort, nic.hold, lambda: nic.hold(active=False)])()
+    nic.hold(active=False)
     nic.pause()
     assert nic.run_until_idle()
     outcomes, codes = check(nic, program, sent, punctual=False)
@@ -372,7 +372,7 @@ def test_a_request_of_another_size_is_refused_whenever_the_table_changes(make_ni
         nic.write_table(0, pack_models(second)[:1])
         nic.write_table(1, pack_layers(second))
         nic.write_memory(pack_memory(second))
-        nic.hold(held=False)
+        nic.hold(active=False)
         assert nic.run_until_idle(100_000)
         codes += [parse_answer(frame).code for _, frame in nic.receive()]
     assert codes == sorted(codes)  # refused when it comes in, and from some cycle on when it would begin
@@ -615,16 +615,16 @@ def finds_a_fault(make_nic, frames, design):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("block", "sound", "fault"), [pytest.param("", "", "", id="sound"), *FAULTS])
 def test_a_planted_fault_is_found(make_nic, frames, block, sound, fault):
-    from fpga.count_action.ports import Ports
+
     from fpga.hdl.design import design_of_block
 
     given = {}
     if block:
-        text = dict(design_of_block(block, Ports((), ())).sources)[f"{block}.sv"]
+        text = dict(design_of_block(block).sources)[f"{block}.sv"]
         assert text.count(sound) >= 1
         place = text.rindex(sound)  # the declaration of a port comes before its use
         given[block] = text[:place] + fault + text[place + len(sound) :]
-    design = design_of_block("smartnic_loopback", Ports((), ()), given)
+    design = design_of_block("smartnic_loopback", given=given)
     assert finds_a_fault(make_nic, frames, design) == bool(block)
 
 
