@@ -12,6 +12,7 @@
 | `measured` | the noise of the prototype |
 | `schemes` | the two schemes, `published` and `scaled`: floats as magnitudes of 8 bits |
 | `datapath` | schedule, cycles and memory plan; `program_of` |
+| `chain` | networks that are chains of dense layers |
 | `smartnic` | `nic_model`: a chain of dense layers for the photonic smartNIC |
 | `lng_file` | the `.lng` file |
 | `explain` | `report`: which nodes are photonic, and what they cost |

@@ -125,6 +125,10 @@ class PhotonicLayer:
         """Multiply-accumulates per image, zeros included."""
         return int(self.weights.size) * self.positions
 
+    def count_steps(self, real: Floats) -> Floats:
+        """Return activations in whole steps, not clipped; ties are rounded to even, as in ONNX's QuantizeLinear."""
+        return np.asarray(np.rint(real / np.float32(self.input_scale)), np.float32)
+
 
 @dataclass(frozen=True)
 class CompiledModel:

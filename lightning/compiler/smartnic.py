@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from fpga.photonic_mac.network import LANES
 from fpga.program import ProgramError
 from fpga.smartnic.program import NicLayer, NicModel
+from lightning.compiler.chain import SHAPE_ONLY, activations_of_bytes, links_of
 from lightning.compiler.model import FULL, CompiledModel, PhotonicLayer
 from lightning.errors import CompileError
-from lightning.networks.preprocess import preprocess
 
-_SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Identity", "Dropout"})
 _HINT = "Serve it in software, or compile a network of dense layers with ReLUs between them"
 
 
@@ -25,9 +23,10 @@ def nic_model(compiled: CompiledModel, name: str) -> NicModel:
     """
     if reason := next(_faults(compiled), None):
         raise CompileError(reason, hint=_HINT)
-    chain = _chain(compiled)
+    links = links_of(compiled)
+    assert links is not None and not links.tail  # `_faults` yields a reason otherwise
     # The step of a layer is that in which the next one takes its results.
-    steps = [1.0 if compiled.shift_normalised else layer.input_scale for layer, _ in chain[1:]]
+    steps = [1.0 if compiled.shift_normalised else layer.input_scale for layer in links.layers[1:]]
     try:
         layers = tuple(
             NicLayer(
@@ -38,9 +37,9 @@ def nic_model(compiled: CompiledModel, name: str) -> NicModel:
                 rectified,
                 layer.name,
             )
-            for (layer, rectified), step in zip(chain, [*steps, 1.0], strict=True)
+            for layer, rectified, step in zip(links.layers, links.rectified, [*steps, 1.0], strict=True)
         )
-        look_up = _look_up(compiled, chain[0][0])
+        look_up = np.asarray(np.clip(activations_of_bytes(compiled, links.layers[0])[0], 0, FULL), np.uint8)
         return NicModel(
             name, layers, compiled.shift_normalised, compiled.wrap, look_up, compiled.perfect_scaling
         )
@@ -49,17 +48,6 @@ def nic_model(compiled: CompiledModel, name: str) -> NicModel:
         raise CompileError(
             f"{compiled.network.name} does not fit the smartNIC: {reason}", hint=_HINT
         ) from error
-
-
-def _chain(compiled: CompiledModel) -> list[tuple[PhotonicLayer, bool]]:
-    """Return the layers in the order of execution, and whether a ReLU follows each."""
-    chain: list[tuple[PhotonicLayer, bool]] = []
-    for node in compiled.network.nodes:
-        if node.name in compiled.layers:
-            chain.append((compiled.layers[node.name], False))
-        elif node.operation == "Relu":
-            chain[-1] = chain[-1][0], True
-    return chain
 
 
 def _faults(compiled: CompiledModel) -> Iterator[str]:
@@ -75,12 +63,13 @@ def _faults(compiled: CompiledModel) -> Iterator[str]:
             has_layer = True
         elif node.operation == "Relu" and not has_layer:
             yield f"{subject} comes before the first dense layer; the smartNIC has ReLUs only behind one"
-        elif node.operation not in {"Relu", *_SHAPE_ONLY}:
+        elif node.operation not in {"Relu", *SHAPE_ONLY}:
             yield f"{subject} is digital; the smartNIC has no operation but dense layers and ReLUs"
         if node.inputs[0] != tensor:
             yield f"{subject} does not read the node before it; the smartNIC takes chains of dense layers"
         tensor = node.output
-    if not has_layer or tensor != network.output:
+    links = links_of(compiled)
+    if links is None:
         yield f"{network.name} is not a chain of dense layers from its input to its output"
     if (hardware.lanes, hardware.wavelengths, hardware.cores) != (LANES, 1, 1):
         yield (
@@ -91,7 +80,7 @@ def _faults(compiled: CompiledModel) -> Iterator[str]:
         yield f"{network.name} is compiled with skipped zeros; the smartNIC sends every weight"
     if network.preprocessing.layout != "as-is":
         yield f"{network.name} takes images as {network.preprocessing.layout}; the smartNIC does not transpose them"
-    elif len(_tables(compiled)) > 1:
+    elif links and len(activations_of_bytes(compiled, links.layers[0])) > 1:
         yield f"{network.name} preprocesses its inputs differently; the smartNIC has one look-up table for all inputs"
 
 
@@ -103,16 +92,3 @@ def _faults_of_layer(layer: PhotonicLayer) -> Iterator[str]:
     if layer.signed:
         yield "takes signed activations; the smartNIC sends light for 0 to 255"
 
-
-def _look_up(compiled: CompiledModel, first: PhotonicLayer) -> npt.NDArray[np.uint8]:
-    """Return the first activation of every byte (256,): clipped to 0 .. 255, ties to even."""
-    steps = np.rint(_tables(compiled)[0] / np.float32(first.input_scale))
-    return np.asarray(np.clip(steps, 0, FULL), np.uint8)
-
-
-def _tables(compiled: CompiledModel) -> npt.NDArray[np.float32]:
-    """Return the preprocessed value of every byte, (1, 256) if it is the same in every input, else (inputs, 256)."""
-    network = compiled.network
-    raw = np.arange(256, dtype=np.uint8).reshape(-1, *(1,) * len(network.input_shape))
-    real = preprocess(network, np.broadcast_to(raw, (256, *network.input_shape))).reshape(256, -1).T
-    return real[:1] if (real == real[:1]).all() else real

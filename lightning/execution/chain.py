@@ -9,27 +9,23 @@ Integers and noise are those of the interpreter for every image; tests compare t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from lightning.compiler.chain import Links, activations_of_bytes, links_of
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import CompileError
 from lightning.execution.interface import Answers, Fidelity, as_array, check_keys
-from lightning.execution.interpreter import Interpreter, steps_of
+from lightning.execution.interpreter import Interpreter
 from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw
 from lightning.execution.multipliers.exact import OrderedWeights, groups_of
 from lightning.execution.multipliers.noisy import may_clip, output_numbers, row_noise
 from lightning.execution.noise import Noise, check_noise
 from lightning.execution.quirks import Quirks
-from lightning.networks.network import PHOTONIC, Network, Node
 from lightning.networks.operations.operation_list import compute_node
-from lightning.networks.preprocess import preprocess
-
-_SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Identity", "Dropout"})
 
 Bytes = npt.NDArray[np.uint8]
 COUNTERS = ("clipped_activations", "wrapped_sums")
@@ -38,56 +34,6 @@ FEWEST = 32
 SPARSE_BELOW = 0.25
 """Share of nonzero weights below which lanes are faster than one image at a time."""
 _FOUR = 4
-
-
-@dataclass(frozen=True)
-class Links:
-    """The layers of a chain, whether a ReLU follows each, and the digital nodes after the last."""
-
-    layers: tuple[PhotonicLayer, ...]
-    rectified: tuple[bool, ...]
-    tail: tuple[Node, ...]
-
-
-def links_of(model: CompiledModel) -> Links | None:
-    """Return the network as a chain of dense layers with optional ReLUs between them; None for any other network.
-
-    The nodes after the last layer read only its sums and return as many scores.
-    """
-    layers: list[PhotonicLayer] = []
-    rectified: list[bool] = []
-    tail: list[Node] = []
-    tensor = model.network.input
-    for node in model.network.nodes:
-        if node.inputs[0] != tensor:
-            return None
-        tensor = node.output
-        layer = model.layers.get(node.name)
-        if layer is not None:
-            if tail or layer.geometry is not None or layer.positions != 1 or len(layer.weights) != 1:
-                return None
-            layers.append(layer)
-            rectified.append(False)
-        elif node.operation == "Relu" and layers and not tail:
-            rectified[-1] = True
-        elif node.operation not in _SHAPE_ONLY or tail:
-            tail.append(node)
-    if not layers or tensor != model.network.output or any(node.operation in PHOTONIC for node in tail):
-        return None
-    links = Links(tuple(layers), tuple(rectified), tuple(tail))
-    return links if _ends(model.network, layers[-1], tail) else None
-
-
-def _ends(network: Network, last: PhotonicLayer, tail: list[Node]) -> bool:
-    """Return whether `tail` reads only the last layer's sums and constants, and returns as many scores."""
-    scores = (last.weights.shape[1],)
-    if prod(network.output_shape) != prod(scores):
-        return False
-    if not tail:
-        return True
-    start = tail[0].inputs[0]
-    known = {start, *network.constants, *(node.output for node in tail)}
-    return network.shapes[start] == scores and all(known.issuperset(node.inputs) for node in tail)
 
 
 def fits(model: CompiledModel, noise: Noise | None = None) -> bool:
@@ -127,7 +73,7 @@ class Chain:
         """The compiled function `kernel(raw, keys, *arrays, out, counters)`; a packet server calls it directly."""
         self._tensor = links.tail[0].inputs[0] if links.tail else ""
         self.arrays = (
-            _look_up_table(model, links.layers[0], signs_dropped=(quirks or Quirks()).signs_dropped),
+            activations_of_bytes(model, links.layers[0], signs_dropped=(quirks or Quirks()).signs_dropped),
             *_pack(links),
             *_pack_noise(model, links, noise),
             np.uint64(seed),
@@ -192,21 +138,6 @@ def name_counters(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str
         for name, count in zip(COUNTERS, counters.tolist(), strict=True)
         if wrap or name != "wrapped_sums"
     }
-
-
-def _look_up_table(
-    model: CompiledModel, first: PhotonicLayer, *, signs_dropped: bool
-) -> npt.NDArray[np.int16]:
-    """Return the activation of every byte, (1 or inputs, 256); one row if all inputs have the same.
-
-    Values are limited to -256..256, so that a value beyond the range of activations still counts as clipped.
-    """
-    network = model.network
-    bytes_ = np.arange(256, dtype=np.uint8).reshape(-1, *([1] * len(network.input_shape)))
-    real = preprocess(network, np.broadcast_to(bytes_, (256, *network.input_shape)))
-    steps = np.clip(steps_of(np.abs(real) if signs_dropped else real, first), -256, 256).astype(np.int16)
-    table = np.ascontiguousarray(steps.reshape(256, -1).T)
-    return table[:1].copy() if (table == table[0]).all() else table
 
 
 def _pack(links: Links) -> tuple[npt.NDArray[np.generic], ...]:

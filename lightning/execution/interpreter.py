@@ -173,14 +173,9 @@ def quantise(real: Floats, layer: PhotonicLayer) -> tuple[Activations, int]:
 
     Negative values are clipped to 0, and counted, unless the layer is signed.
     """
-    steps, lowest = steps_of(real, layer), -FULL if layer.signed else 0
+    steps, lowest = layer.count_steps(real), -FULL if layer.signed else 0
     beyond = int(np.count_nonzero((steps > FULL) | (steps < lowest)))
     return np.clip(steps, lowest, FULL).astype(np.int16), beyond
-
-
-def steps_of(real: Floats, layer: PhotonicLayer) -> Floats:
-    """Return the values in whole steps, not clipped; ties are rounded to even, as in ONNX's QuantizeLinear."""
-    return np.asarray(np.rint(real / np.float32(layer.input_scale)), np.float32)
 
 
 def real_of(sums: Integers, layer: PhotonicLayer) -> Floats:

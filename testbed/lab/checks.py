@@ -22,6 +22,10 @@ Direction = Literal["transmit", "receive"]
 LANGUAGE_PORTS: Mapping[str, int] = {"polatis+scpi": 5025, "polatis+tl1": 3082}
 """Protocols of a simulated Polatis, which serves both, with their default TCP ports."""
 
+_RESERVED_NODES = ("fab", "mgmt", "localhost")
+_RESERVED_INTERFACES = ("lo", "mgmt")
+"""Names that a simulated lab needs for namespaces and links of its own; `sim.lab` refuses them, too."""
+
 
 class Endpoint(NamedTuple):
     """The parts of a switch address: protocol, host and TCP port (None: the default of the protocol)."""
@@ -56,7 +60,7 @@ class _Use(NamedTuple):
 def check(document: Document, schema: LabSchema) -> None:
     """Run all checks, the most basic errors first. Raises `LabFileError`."""
     _check_names(document, schema)
-    _check_interfaces(document, schema)
+    _check_simulated_names(document, schema)
     _check_boards(document, schema)
     _check_gpus(document, schema)
     _check_switches(document, schema)
@@ -125,24 +129,32 @@ def _check_names(document: Document, schema: LabSchema) -> None:
         _check_unique(document, f"port of board '{board.name}'", ports)
 
 
-def _check_interfaces(document: Document, schema: LabSchema) -> None:
-    """Check interface names of simulated hosts and boards; a real kernel may use other names."""
+def _check_simulated_names(document: Document, schema: LabSchema) -> None:
+    """Check the names that a simulated lab gives to its namespaces and interfaces; a real kernel may use others."""
     if not schema.simulated:
         return
-    named: list[tuple[str, str, Location]] = [
+    interfaces: list[tuple[str, str, Location]] = [
         (f"interface '{nic.name}' of host '{host.name}'", nic.name, ("hosts", i, "nics", k, "name"))
         for i, host in enumerate(schema.hosts)
         for k, nic in enumerate(host.nics)
     ]
-    named += [
+    interfaces += [
         (f"port '{port.name}' of board '{board.name}'", port.name, ("boards", i, "ports", k, "name"))
         for i, board in enumerate(schema.boards)
         for k, port in enumerate(board.ports)
     ]
-    for what, name, where in named:
+    for what, name, where in interfaces:
         if not re.fullmatch(r"[a-z][a-z0-9]*", name):
             hint = f"use lower-case letters and digits, like {'nic1' if where[0] == 'hosts' else 'port1'}"
             raise document.error(where, f"{what} cannot be simulated under this name", hint)
+    nodes: list[tuple[str, str, Location]] = [
+        *((f"host '{host.name}'", host.name, ("hosts", i, "name")) for i, host in enumerate(schema.hosts)),
+        *((f"board '{one.name}'", one.name, ("boards", i, "name")) for i, one in enumerate(schema.boards)),
+    ]
+    for named, reserved in ((interfaces, _RESERVED_INTERFACES), (nodes, _RESERVED_NODES)):
+        for what, name, where in named:
+            if name in reserved:
+                raise document.error(where, f"{what} has a name that the simulation itself uses", "rename it")
 
 
 def _check_boards(document: Document, schema: LabSchema) -> None:
@@ -350,6 +362,9 @@ def _check_data(
     if address in schema.management:
         what = f"{owner} has {address}, inside the management network {schema.management}"
         raise document.error(where, what, "links and nodes need addresses in a network of their own")
+    if schema.simulated and where[0] == "boards" and address.packed[-1] in (0, 255):
+        what = f"{owner} has {address}, which is no host's address in the /24 of a simulated board"
+        raise document.error(where, what, "choose an address that ends in 1 to 254")
     if address.is_loopback or address.is_multicast or address.is_unspecified or address.is_link_local:
         what = f"{owner} has {address}, which cannot be routed"
         raise document.error(where, what, "choose an address like 10.100.1.1")

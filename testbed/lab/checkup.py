@@ -9,7 +9,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -35,7 +35,12 @@ qdisc add dev p1 clsact
 filter add dev p1 ingress protocol all u32 match u32 0 0 action mirred egress redirect dev p0
 """
 _OPEN_BUS = "import sys; from fpga.bus.address import open_bus; open_bus(sys.argv[1])"
-_BUS_TIMEOUT_S = 30.0
+_LOAD_PROGRAM = """
+import pathlib, sys
+from lightning.serving.nic import load_program
+load_program({file.stem: file for file in map(pathlib.Path, sys.argv[1:])})
+"""
+_BOARD_TIMEOUT_S = 30.0
 _HOST_PYTHON = (
     "in a checkout make install; elsewhere name a Python with torch as `ssh.python` of the lab file"
 )
@@ -124,7 +129,7 @@ def check_lab(lab: Lab) -> Iterator[Check]:
 
 
 def _check_simulated_board(board: LabBoard) -> Check:
-    """Return a check that the files of its program exist, and the tools of its simulator."""
+    """Return a check that its program loads, and that the tools of its simulator exist."""
     name = f"board {board.name}"
     missing = next((file for file in board.program if not file.is_file()), None)
     if missing:
@@ -138,15 +143,23 @@ def _check_simulated_board(board: LabBoard) -> Check:
         if shutil.which(tool) is None:
             hint = f"its simulator is compiled: apt-get install {tool}"
             return Check(name, ok=False, found=f"{tool} is not installed", hint=hint)
-    files = ", ".join(file.name for file in board.program)
-    return Check(name, ok=True, found=f"simulated, with {files}")
+    files = [str(file) for file in board.program]
+    hint = "compile it again with `lightning compile`, or correct `program` in the lab file"
+    text = f"simulated, with {', '.join(file.name for file in board.program)}"
+    return _check_board_by(name, _LOAD_PROGRAM, files, text, hint)
 
 
 def _check_board(board: LabBoard) -> Check:
-    """Return a check that the bus of a board opens, in a process of its own: the bus is another package's."""
-    name = f"board {board.name}"
+    """Return a check that the bus of a board opens."""
     hint = f"check its power, its network and `address` of board '{board.name}' in the lab file"
-    command = [sys.executable, "-P", "-c", _OPEN_BUS, board.address]
+    return _check_board_by(
+        f"board {board.name}", _OPEN_BUS, [board.address], f"{board.address} opens", hint
+    )
+
+
+def _check_board_by(name: str, script: str, arguments: Sequence[str], text: str, hint: str) -> Check:
+    """Return the check that a script succeeds, in a process of its own: what it imports belongs to another package."""
+    command = [sys.executable, "-P", "-c", script, *arguments]
     try:
         done = subprocess.run(
             command,
@@ -154,13 +167,13 @@ def _check_board(board: LabBoard) -> Check:
             text=True,
             check=False,
             env=child_environment(),
-            timeout=_BUS_TIMEOUT_S,
+            timeout=_BOARD_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        found = f"{board.address} gives no answer for {_BUS_TIMEOUT_S:g} s"
+        found = f"{' '.join(arguments)} gives no answer for {_BOARD_TIMEOUT_S:g} s"
         return Check(name, ok=False, found=found, hint=hint)
-    last = (done.stderr.strip().splitlines() or [f"{board.address} opens"])[-1]
-    return Check(name, ok=not done.returncode, found=last, hint=hint)
+    last = (done.stderr.strip().splitlines() or [text])[-1]
+    return Check(name, ok=not done.returncode, found=last if done.returncode else text, hint=hint)
 
 
 def _check_interpreter(python: str, program: str, hint: str) -> Check:

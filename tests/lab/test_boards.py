@@ -7,6 +7,7 @@ from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 
+import numpy as np
 import pytest
 from libraries import skip_without
 
@@ -96,6 +97,10 @@ def test_a_rendered_lab_reads_back_as_the_same(text):
         ("  - name: board1", "  - name: b", "31: name 'b' appears twice (already used on line 18)"),
         ("name: port2", "name: port1", "35: port of board 'board1' 'port1' appears twice"),
         ("name: port2", "name: Port2", "35: port 'Port2' of board 'board1' cannot be simulated"),
+        ("name: port2", "name: lo", "35: port 'lo' of board 'board1' has a name that the simulation itself uses"),
+        ("  - name: board1", "  - name: fab", "31: board 'fab' has a name that the simulation itself uses"),
+        ("10.100.20.2", "10.100.20.255", "35: board1/port2 has 10.100.20.255, which is no host's address"),
+        ("10.100.20.2", "10.100.20.0", "35: board1/port2 has 10.100.20.0, which is no host's address"),
         ("10.100.20.2", "10.100.1.2", "35: board1/port2 has the address 10.100.1.2 of a/nic2, line 1"),
         ("10.100.20.2", "10.99.0.50", "35: board1/port2 has 10.99.0.50, inside the management network"),
         ("transmit: 'ocs1:8'", "transmit: 'ocs1:1'", "36: port 1 of switch 'ocs1' is used twice: by a/nic1"),
@@ -184,6 +189,26 @@ def test_doctor_names_the_program_that_is_missing(text, tmp_path):
     (dark,) = (replace(board, program=()) for board in lab.boards)
     check = next(check_lab(replace(lab, boards=(dark,))))
     assert (check.ok, check.found) == (True, "no program: its ports are dark")
+
+
+@pytest.mark.process
+@pytest.mark.hdl
+def test_doctor_loads_the_program_of_a_simulated_board(text, tmp_path):
+    skip_without("verilator", "lark")
+    models = [tmp_path / "models" / "one.lng", tmp_path / "two.npz"]
+    models[0].parent.mkdir()
+    models[0].write_bytes(b"not a model")
+    np.savez(models[1], w1=np.ones((4, 8)))
+    lab = parse_lab(text, tmp_path / "x.yaml")
+    for program, ok, found in (
+        (models, False, f"{models[0]}"),
+        (models[1:], True, "simulated, with two.npz"),
+    ):
+        (board,) = (replace(board, program=tuple(program)) for board in lab.boards)
+        check = next(check_lab(replace(lab, boards=(board,))))
+        assert check.ok is ok
+        assert found in check.found
+    assert "lightning compile" in check.hint
 
 
 @pytest.mark.process

@@ -1,0 +1,81 @@
+"""Networks that are chains of dense layers: their links, and the activations of their inputs' bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.model import CompiledModel, PhotonicLayer
+from lightning.networks.network import PHOTONIC, Network, Node
+from lightning.networks.preprocess import preprocess
+
+SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Identity", "Dropout"})
+"""Operations that leave the values of a chain as they are."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """The layers of a chain, whether a ReLU follows each, and the digital nodes after the last."""
+
+    layers: tuple[PhotonicLayer, ...]
+    rectified: tuple[bool, ...]
+    tail: tuple[Node, ...]
+
+
+def links_of(model: CompiledModel) -> Links | None:
+    """Return the network as a chain of dense layers with optional ReLUs between them; None for any other network.
+
+    The nodes after the last layer read only its sums and return as many scores.
+    """
+    layers: list[PhotonicLayer] = []
+    rectified: list[bool] = []
+    tail: list[Node] = []
+    tensor = model.network.input
+    for node in model.network.nodes:
+        if node.inputs[0] != tensor:
+            return None
+        tensor = node.output
+        layer = model.layers.get(node.name)
+        if layer is not None:
+            if tail or layer.geometry is not None or layer.positions != 1 or len(layer.weights) != 1:
+                return None
+            layers.append(layer)
+            rectified.append(False)
+        elif node.operation == "Relu" and layers and not tail:
+            rectified[-1] = True
+        elif node.operation not in _SHAPE_ONLY or tail:
+            tail.append(node)
+    if not layers or tensor != model.network.output or any(node.operation in PHOTONIC for node in tail):
+        return None
+    links = Links(tuple(layers), tuple(rectified), tuple(tail))
+    return links if _ends(model.network, layers[-1], tail) else None
+
+
+def _ends(network: Network, last: PhotonicLayer, tail: list[Node]) -> bool:
+    """Return whether `tail` reads only the last layer's sums and constants, and returns as many scores."""
+    scores = (last.weights.shape[1],)
+    if prod(network.output_shape) != prod(scores):
+        return False
+    if not tail:
+        return True
+    start = tail[0].inputs[0]
+    known = {start, *network.constants, *(node.output for node in tail)}
+    return network.shapes[start] == scores and all(known.issuperset(node.inputs) for node in tail)
+
+
+def activations_of_bytes(
+    model: CompiledModel, first: PhotonicLayer, *, signs_dropped: bool = False
+) -> npt.NDArray[np.int16]:
+    """Return the activation of every byte, (1 or inputs, 256); one row if all inputs have the same.
+
+    Values are limited to -256..256, so that a value beyond the range of activations still counts as clipped.
+    """
+    network = model.network
+    raw = np.arange(256, dtype=np.uint8).reshape(-1, *(1,) * len(network.input_shape))
+    real = preprocess(network, np.broadcast_to(raw, (256, *network.input_shape)))
+    steps = first.count_steps(np.abs(real) if signs_dropped else real)
+    table = np.ascontiguousarray(np.clip(steps, -256, 256).astype(np.int16).reshape(256, -1).T)
+    return table[:1].copy() if (table == table[0]).all() else table
