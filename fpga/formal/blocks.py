@@ -183,6 +183,29 @@ PROVEN = (
             "read_i": ("u_replies.read_q", "[3:0]"),
         },
     ),
+    Proven(
+        "packet_answer",
+        hidden={
+            **{
+                f"{name}_i": (name, "")
+                for name in ("choose", "answering", "begins", "sends", "ready", "first", "last")
+            },
+            "idle_i": ("u_turns.idle_q", ""),
+            "prepare_i": ("u_turns.prepare_q", "[2:0]"),
+            "full_i": ("u_buffer.full_q", ""),
+            **{f"{name}_i": (f"{name}_q", "") for name in ("answer", "arp", "ping", "scores")},
+            "time_i": ("time_q", "[31:0]"),
+            "rest_i": ("rest_q", "[10:0]"),
+            "word_i": ("word_q", "[4:0]"),
+            "keep_i": ("keep", "[63:0]"),
+            "beat_i": ("beat", "[511:0]"),
+            "heading_words_i": ("u_heading.words_i", "[191:0]"),
+            "heading_sum_i": ("heading_sum", "[15:0]"),
+            "message_words_i": ("u_message.words_i", "[575:0]"),
+            "message_sum_i": ("message_sum", "[15:0]"),
+            "echo_check_i": ("echo_check_q", "[15:0]"),
+        },
+    ),
 )
 """Every block that has checks. Data blocks have 4 lanes of 4 bits, and floats few, to keep the proofs small."""
 

@@ -1,7 +1,8 @@
 """Simulation of a design as a shared library, built by Verilator and called through `ctypes`: millions of cycles/s.
 
 The harness has C++ functions to create, run and delete a model; a run passes complete arrays instead of single cycles.
-Libraries are cached by a digest of the design, the harness, the path of Verilator and the optimisation.
+Libraries are cached by a digest of the design, the harness, the path of Verilator and the optimisation; so are objects
+of Verilator's own library, by its version.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,9 @@ _REVISION = "1"
 
 _PCH = "CFG_CXXFLAGS_PCH_I=-include"
 """Make variable with the option that uses precompiled headers: the packaged Verilator was configured without it."""
+
+_RUNTIME = ("verilated.o", "verilated_threads.o")
+"""Objects of Verilator's own library. They are the same in every model, and take longer than a small model."""
 
 _HARNESS = """\
 // Runs the verilated top on arrays: a row of 64-bit words in and a row out, for every cycle.
@@ -144,37 +148,36 @@ def _cache() -> Path:
 def _compile(
     design: Design, harness: str, library: Path, work: Path, optimise: str, timeout_s: float
 ) -> None:
+    tool = find_tool("verilator")
+    facts = repr((_REVISION, tool.run(["--version"]), optimise))
+    runtime = _cache() / f"runtime-{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
     sources = design.write(work)
     (work / "harness.cpp").write_text(harness, encoding="ascii")
     arguments = [
-        *("--cc", "--exe", "--build", "-j", "1", optimise, "--x-assign", "fast", "--x-initial", "fast"),
-        *(
-            "-Wno-fatal",
-            "-Wno-lint",
-            "-Wno-style",
-            "--no-timing",
-            "--top-module",
-            design.top,
-            "--prefix",
-            "Vtop",
-        ),
-        *(
-            "-CFLAGS",
-            f"{optimise} -fPIC",
-            "-LDFLAGS",
-            "-shared",
-            "-MAKEFLAGS",
-            _PCH,
-            "-MAKEFLAGS",
-            f"OPT_FAST={optimise}",
-        ),
+        *("--cc", "--exe", optimise, "--x-assign", "fast", "--x-initial", "fast"),
+        *("-Wno-fatal", "-Wno-lint", "-Wno-style", "--no-timing"),
+        *("--top-module", design.top, "--prefix", "Vtop"),
+        *("-CFLAGS", f"{optimise} -fPIC", "-LDFLAGS", "-shared"),
         *("--Mdir", "build", "-o", "library.so", "harness.cpp", *(path.name for path in sources)),
     ]
-    find_tool("verilator").run(arguments, folder=work, timeout_s=timeout_s)
-    # Renamed atomically, so that other processes see a complete file or none.
-    with tempfile.NamedTemporaryFile(dir=library.parent, suffix=".part", delete=False) as part:
-        shutil.copyfile(work / "build" / "library.so", part.name)
-    Path(part.name).replace(library)
+    tool.run(arguments, folder=work, timeout_s=timeout_s)
+    build = work / "build"
+    for name in _RUNTIME:
+        with suppress(FileNotFoundError):
+            shutil.copyfile(runtime / name, build / name)  # newer than the Makefile, so that make keeps it
+    find_tool("make").run(["-f", "Vtop.mk", _PCH, f"OPT_FAST={optimise}"], folder=build, timeout_s=timeout_s)
+    runtime.mkdir(parents=True, exist_ok=True)
+    for name in _RUNTIME:
+        if not (runtime / name).exists():
+            _copy(build / name, runtime / name)
+    _copy(build / "library.so", library)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file so that other processes see it complete or not at all."""
+    with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as part:
+        shutil.copyfile(source, part.name)
+    Path(part.name).replace(target)
 
 
 def _harness(design: Design) -> str:

@@ -46,7 +46,7 @@ def links_of(model: CompiledModel) -> Links | None:
             rectified.append(False)
         elif node.operation == "Relu" and layers and not tail:
             rectified[-1] = True
-        elif node.operation not in _SHAPE_ONLY or tail:
+        elif node.operation not in SHAPE_ONLY or tail:
             tail.append(node)
     if not layers or tensor != model.network.output or any(node.operation in PHOTONIC for node in tail):
         return None

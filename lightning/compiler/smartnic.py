@@ -24,7 +24,7 @@ def nic_model(compiled: CompiledModel, name: str) -> NicModel:
     if reason := next(_faults(compiled), None):
         raise CompileError(reason, hint=_HINT)
     links = links_of(compiled)
-    assert links is not None and not links.tail  # `_faults` yields a reason otherwise
+    assert links  # `_faults` yields a reason otherwise
     # The step of a layer is that in which the next one takes its results.
     steps = [1.0 if compiled.shift_normalised else layer.input_scale for layer in links.layers[1:]]
     try:
@@ -91,4 +91,3 @@ def _faults_of_layer(layer: PhotonicLayer) -> Iterator[str]:
         yield f"has {layer.positions} vectors of activations in an input; the smartNIC takes one"
     if layer.signed:
         yield "takes signed activations; the smartNIC sends light for 0 to 255"
-

@@ -152,9 +152,7 @@ def _check_simulated_board(board: LabBoard) -> Check:
 def _check_board(board: LabBoard) -> Check:
     """Return a check that the bus of a board opens."""
     hint = f"check its power, its network and `address` of board '{board.name}' in the lab file"
-    return _check_board_by(
-        f"board {board.name}", _OPEN_BUS, [board.address], f"{board.address} opens", hint
-    )
+    return _check_board_by(f"board {board.name}", _OPEN_BUS, [board.address], f"{board.address} opens", hint)
 
 
 def _check_board_by(name: str, script: str, arguments: Sequence[str], text: str, hint: str) -> Check:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union
 
 from fastapi import Body, Header, Query
+from pydantic import Field
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from testbed.leases.model import HELD, Lease, parts_of
@@ -20,7 +21,7 @@ from testbed.service.documents import LeaseExtension, LeaseRequest, Reason, Topo
 from testbed.service.events import KINDS, Filter
 from testbed.service.labs import LabView, check_match, tag_of, topology_in_force
 from testbed.service.looking import Limit, Name
-from testbed.service.requests import MODELS, AnyRequest, Request, command_of, parse_request
+from testbed.service.requests import Request, command_of, find_model, list_models, parse_request
 from testbed.service.runs import Run
 from testbed.service.workers import folder_of, interrupt
 from testbed.service_errors import InvalidRequest, NotAllowed, NotFound
@@ -29,6 +30,10 @@ from testbed.storage.owner import on_behalf_of
 Key = Annotated[str, Header(alias="Idempotency-Key", max_length=200, pattern=r"^[\x21-\x7e]*$")]
 Match = Annotated[str, Header(alias="If-Match", max_length=400)]
 Words = Annotated[str, Query(max_length=2000)]
+if TYPE_CHECKING:
+    AnyRequest: TypeAlias = Request
+else:
+    AnyRequest = Annotated[Union[list_models()], Field(discriminator="command")]  # noqa: UP007  of a tuple
 
 
 def submit_run(asked: Caller, body: Annotated[AnyRequest, Body()], idempotency_key: Key = "") -> Response:
@@ -161,10 +166,10 @@ def set_topology(asked: Caller, lab: Name, body: TopologyRequest, if_match: Matc
         check_match(if_match, tag, f"the topology of {lab}")
         match_at_start = "" if if_match.strip() == "*" else tag
         fields = body.model_dump(exclude_unset=True)
-        request = MODELS["apply"].model_validate(
-            {"command": "apply", "lab": lab, "if_match": match_at_start, **fields}
-        )
-        return _submit(asked, request, "")
+        apply = find_model("apply")
+        assert apply
+        body_of_run = {"command": "apply", "lab": lab, "if_match": match_at_start, **fields}
+        return _submit(asked, apply.model_validate(body_of_run), "")
 
 
 def leases(asked: Caller, lab: Name, ended: bool = False) -> Response:

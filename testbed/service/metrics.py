@@ -15,7 +15,7 @@ from testbed.lab.simulated.lifecycle import find_running
 from testbed.observe.device_metrics import device_samples
 from testbed.observe.exposition import Sample
 from testbed.service.labs import LabView
-from testbed.service.requests import LANES
+from testbed.service.requests import lane_of
 
 log = logging.getLogger(__name__)
 READ_AGAIN_S = 10.0
@@ -47,9 +47,7 @@ def count_findings(view: LabView) -> list[Sample]:
 
 
 def _moves(view: LabView) -> bool:
-    return any(
-        LANES.get(run.command) == "moving" for run in view.runs.list(lab=view.lab.name, state="running")
-    )
+    return any(lane_of(run.command) == "moving" for run in view.runs.list(lab=view.lab.name, state="running"))
 
 
 def _read(view: LabView) -> Collection[Sample]:

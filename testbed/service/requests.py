@@ -7,15 +7,17 @@ service's machine.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, Union
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from testbed.commands import declare
 from testbed.commands.declare import REQUIRED, Command, Lane, Option, Role, fields_of
-from testbed.commands.table import COMMANDS, list_declared_commands
+from testbed.commands.table import COMMANDS, list_declared_commands, load_command
 from testbed.service_errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -149,14 +151,26 @@ def command_of(request: type[Request]) -> str:
     return str(request.model_fields["command"].annotation.__args__[0])  # type: ignore[union-attr]
 
 
-def models_of(words: str, command: type[Command[Any]]) -> Iterator[type[Request]]:
-    """Yield the model of the requests for a command, and one for each variant."""
-    yield _model_of(words, command, "")
-    for variant in command.variants:
-        yield _model_of(words, command, variant)
+def list_models() -> tuple[type[Request], ...]:
+    """Return the models of the requests for all commands that can be submitted, and of their variants."""
+    models = []
+    for words, command in list_declared_commands():
+        names = (words, *(f"{words} --{variant}" for variant in command.variants))
+        models += [model for name in names if (model := find_model(name))]
+    return tuple(models)
 
 
-def _model_of(words: str, command: type[Command[Any]], variant: str) -> type[Request]:
+@cache
+def find_model(name: str) -> type[Request] | None:
+    """Return the model of the requests for a command or its variant, such as `verify --narrow`; None for any other."""
+    words, _, variant = name.partition(" --")
+    command = load_command(words)
+    if command is None or command.role is None or command.has_own_route:
+        return None
+    return make_model(words, command, variant) if variant in ("", *command.variants) else None
+
+
+def make_model(words: str, command: type[Command[Any]], variant: str) -> type[Request]:
     """Return a model whose fields are the command's options, except local ones and those of another variant."""
     included = [
         each
@@ -225,25 +239,19 @@ def _text_of(option: Option) -> Any:
     return Line if option.least is None else Annotated[Line, Field(**bounds)]
 
 
-REQUESTS: tuple[type[Request], ...] = tuple(
-    model
-    for words, command in list_declared_commands()
-    if command.role is not None and not command.has_own_route
-    for model in models_of(words, command)
-)
-"""The models of all commands that can be submitted."""
-if TYPE_CHECKING:
-    AnyRequest: TypeAlias = Request
-else:
-    AnyRequest = Annotated[Union[REQUESTS], Field(discriminator="command")]  # noqa: UP007  of a tuple
-_ADAPTER: TypeAdapter[Any] = TypeAdapter(AnyRequest)
-MODELS: Mapping[str, type[Request]] = {command_of(one): one for one in REQUESTS}
-"""The model of each command."""
-LANES: Mapping[str, Lane] = {command_of(one): one.lane for one in REQUESTS}
-"""The lane of each command."""
+def lane_of(name: str) -> Lane:
+    """Return the lane of a command or its variant; `looking` for an unknown one."""
+    model = find_model(name)
+    return model.lane if model else "looking"
 
 
 def parse_request(text: str | bytes) -> Request:
-    """Return the request in a JSON document. Raises `pydantic.ValidationError`."""
-    request: Request = _ADAPTER.validate_json(text)
-    return request
+    """Return a request that is stored as a JSON document. Raise `InvalidRequest` for a command that is no longer there.
+
+    Only the model of its command is made: a run is a process of its own, and all models take half a second.
+    """
+    name = json.loads(text)["command"]
+    model = find_model(name)
+    if model is None:
+        raise InvalidRequest(f"there is no command {name!r}")
+    return model.model_validate_json(text)

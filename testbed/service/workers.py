@@ -18,7 +18,7 @@ from pathlib import Path
 
 from lightbed.children import child_environment, module_command
 from testbed.commands.declare import Lane
-from testbed.service.requests import LANES
+from testbed.service.requests import lane_of
 from testbed.service.runs import Run, RunStore
 from testbed.storage.owner import ON_BEHALF_OF, RUN, is_running
 
@@ -78,7 +78,7 @@ class Workers:
             taken = dict(self._taken)
         busy = Counter(taken.values())
         for run in self._store.find_unfinished(without=taken):
-            place = run.lab, LANES.get(run.command, "looking")
+            place = run.lab, lane_of(run.command)
             if run.lab in self._labs and busy[place] < ROOM[place[1]]:
                 busy[place] += 1
                 with self._wake:

@@ -130,9 +130,9 @@ def test_a_text_that_would_break_a_listing_is_refused(text):
 
 def test_an_option_is_in_the_request_of_its_variant(table):
     pytest.importorskip("pydantic")
-    from testbed.service.requests import models_of
+    from testbed.service.requests import make_model
 
-    plain, deep = models_of("count", CountThings)
+    plain, deep = (make_model("count", CountThings, variant) for variant in ("", "deep"))
     shared = {
         "lab",
         "why",
@@ -159,10 +159,11 @@ def test_an_option_is_in_the_request_of_its_variant(table):
 
 def test_a_request_becomes_the_words_of_the_command(table, tmp_path):
     pytest.importorskip("pydantic")
-    from testbed.service.requests import models_of
+    from testbed.service.requests import make_model
 
-    plain, _ = models_of("count", CountThings)
-    request = plain(lab="lab1", command="count", kind="hosts", last=3, within="5m", plan="{}", out=True)
+    request = make_model("count", CountThings, "")(
+        lab="lab1", command="count", kind="hosts", last=3, within="5m", plan="{}", out=True
+    )
     words = request.arguments({"lab1": Path("lab1.yaml")}, Path("runs"), tmp_path)
     assert words == [
         "count",
@@ -182,9 +183,9 @@ def test_a_request_becomes_the_words_of_the_command(table, tmp_path):
 def test_a_port_that_looks_like_an_option_is_a_port(monkeypatch):
     pytest.importorskip("pydantic")
     from testbed.cli import app, parameters
-    from testbed.service.requests import MODELS
+    from testbed.service.requests import find_model
 
-    request = MODELS["switch power"].model_validate(
+    request = find_model("switch power").model_validate(
         {
             "command": "switch power",
             "lab": "lab1",
@@ -208,12 +209,14 @@ def test_a_port_that_looks_like_an_option_is_a_port(monkeypatch):
 
 def test_null_is_the_default_and_no_unknown_field():
     pydantic = pytest.importorskip("pydantic")
-    from testbed.service.requests import MODELS
+    from testbed.service.requests import find_model
 
     body = {"command": "job", "lab": "lab1"}
-    assert MODELS["job"].model_validate(body | {"iterations": None}) == MODELS["job"].model_validate(body)
+    assert find_model("job").model_validate(body | {"iterations": None}) == find_model("job").model_validate(
+        body
+    )
     with pytest.raises(pydantic.ValidationError):
-        MODELS["job"].model_validate(body | {"iteration": None})
+        find_model("job").model_validate(body | {"iteration": None})
 
 
 def test_a_path_that_a_request_would_name_is_refused():

@@ -93,7 +93,12 @@ def test_a_script_does_what_it_says(up, runs_dir, tmp_path, monkeypatch, capsys,
 
 
 @pytest.mark.parametrize(
-    "name", ["compare_topologies.py", "log_light.py", "check_paths.py", "who_changed_what.py"]
+    "name",
+    [
+        "log_light.py",
+        "who_changed_what.py",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("compare_topologies.py", "check_paths.py")),
+    ],
 )
 def test_a_script_works_through_a_service(up, running, tmp_path, monkeypatch, capsys, name):
     (command,) = [each for each in LINES if each.startswith(name)]

@@ -10,7 +10,7 @@ skip_without("httpx")
 skip_without("sqlalchemy")
 
 from testbed.service.access import ROLES
-from testbed.service.requests import REQUESTS, command_of
+from testbed.service.requests import command_of, list_models
 from testbed.service.route_table import ROUTES
 from testbed.service.workers import folder_of
 from testbed.storage.address import address_in
@@ -69,7 +69,7 @@ def test_a_service_that_is_not_open_tells_nothing_without_a_token(standing, monk
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("request_model", REQUESTS, ids=command_of)
+@pytest.mark.parametrize("request_model", list_models(), ids=command_of)
 def test_a_command_needs_its_role(standing, request_model):
     body = {
         "command": command_of(request_model),

@@ -13,7 +13,7 @@ SMALL = ("count_action_beat", "count_action_flag", "count_action_store")
 """Blocks that are proven every day, in seconds; `make test-long` proves them all."""
 PIPELINES = {each.block for each in PROVEN if each.depth > 3}
 """Blocks whose proofs need more cycles than those of the others."""
-WIDE = ("packet_request",)
+WIDE = ("packet_request", "packet_answer")
 """Blocks with thousands of registers: they have no cover statements, whose search would take them 24 cycles on."""
 
 
