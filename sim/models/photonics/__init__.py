@@ -22,5 +22,5 @@ Parameters are frozen dataclasses that raise `ValueError` for impossible values.
 a number or an array. Names end in the unit: `_v`, `_w`, `_a`, `_hz`, `_s`, `_m`, `_rad`, `_db`. There is no hidden
 random state: the caller passes a `numpy.random.Generator` or standard normal numbers.
 
-`docs/reference/photonics.md` shows the chain with its defaults, sources and worked values.
+`docs/reference/photonic-kit.md` has the noise budget, and what is not modelled.
 """

@@ -11,7 +11,7 @@ import pytest
 
 from sim.models.photonics.link import Link, budget, deviation_of_mean
 
-PAGE = Path(__file__).parents[4] / "docs" / "reference" / "photonics.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "photonic-kit.md"
 
 
 def budget_rows():
