@@ -80,6 +80,7 @@ def test_sharing_has_models_of_all_policies_and_jobs(testbed, tmp_path):
     assert "0.3 + 0.3 + 0.3, mltcp, packets: p99 iteration" in quantities
 
 
+@pytest.mark.long
 def test_mixnet_has_the_section_of_each_figure(testbed, tmp_path):
     ran = testbed("reproduce", "mixnet", "--figure", 2, "--quick", "--out", tmp_path, "--json")
 

@@ -35,7 +35,9 @@ def missed_of(prover):
         # A buffer is full after four cycles, and the second beat of an answer leaves in the eighth.
         depth = max(8 if planted[0].block in WIDE else 6, *(mutant.proven.depth for mutant in planted))
         # The other assertions about a mutant cost time and say nothing.
-        names = {block: re.findall(r"(\w+): assert", (CHECKS / f"{block}_checks.sv").read_text()) for block in WIDE}
+        names = {
+            block: re.findall(r"(\w+): assert", (CHECKS / f"{block}_checks.sv").read_text()) for block in WIDE
+        }
         others = [
             f"b{place}.checks.{name}"
             for place, mutant in enumerate(planted)

@@ -258,7 +258,8 @@ def has_verilator():
         pytest.skip(reason)
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(each, marks=pytest.mark.long) for each in range(2, 8))])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1, 8))
 def test_random_maps_do_what_peakrdl_does(has_verilator, seed):
     acted, changed = compare(random_map(seed), 700)
     assert acted >= 8
@@ -270,9 +271,9 @@ def test_random_maps_do_what_peakrdl_does(has_verilator, seed):
 )
 def test_tops_do_what_peakrdl_does(has_verilator, demo, streams):
     table = replace(register_map(demo, streams), name="demo")
-    acted, changed = compare(table, 700)
-    assert acted >= 8
-    assert changed >= 20
+    acted, changed = compare(table, 300)
+    assert acted >= 4
+    assert changed >= 10
 
 
 @pytest.mark.long

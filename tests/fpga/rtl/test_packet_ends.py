@@ -129,10 +129,10 @@ def test_both_blocks_are_clean(lint, yosys_accepts):
 def test_every_frame_has_one_outcome_or_becomes_a_request(bench, frames, scapy):
     counts = Counter()
     for seed, options in enumerate(MIXES):
-        counts += run_random(bench, frames, scapy, seed, 250, **options)
+        counts += run_random(bench, frames, scapy, seed, 100, **options)
     assert set(counts) == {*OUTCOMES, REQUEST}
-    assert min(counts.values()) >= 20
-    assert counts[REQUEST] >= 200
+    assert min(counts.values()) >= 8
+    assert counts[REQUEST] >= 80
 
 
 @pytest.mark.long

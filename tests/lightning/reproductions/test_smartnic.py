@@ -45,7 +45,7 @@ def test_ranges_of_cores_do_what_single_cores_do(loads):
 
 
 @pytest.mark.parametrize("processor", range(5))
-@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("place", [0, *(pytest.param(other, marks=pytest.mark.long) for other in (1, 2))])
 def test_a_request_alone_takes_the_time_of_its_layers(processor, place):
     model, processor = MODELS[place], simulator.PROCESSORS[processor]
     latency = math.ceil(processor.latency_ns.get(model.name, 0) * processor.ghz)
