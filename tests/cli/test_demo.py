@@ -150,7 +150,6 @@ class TestKernelHosts:
     pytestmark = kernel
 
     @pytest.mark.hdl
-    @pytest.mark.translates
     def test_the_demo_measures_real_packets_asks_the_board_and_leaves_nothing(self, testbed, tmp_path, model):
         words = ("--sizes", "1MiB:2MiB", "--inference", model, "--requests", 50, "--json")
         ran = testbed("demo", BOARD_LAB, *words)

@@ -207,6 +207,7 @@ def test_the_table_decides_which_models_and_lengths_are_served(bench, frames, sc
     assert seen.counts == {REQUEST: 3, "refused": 15, "unknown_model": 18}
 
 
+@pytest.mark.translates
 def test_small_frames_are_received_one_a_cycle(bench, frames, scapy):
     made = frames(8)
     sent = [(made.ping(type=0, size=18), False) for _ in range(200)]

@@ -133,7 +133,7 @@ class Board(Pins):
 
 
 @pytest.fixture(scope="module")
-@needs("hdl", "translates")
+@needs("hdl")
 def simulator():
     text = (HERE / "board.sv").read_text("ascii")
     return verilate("board", text, nic_design)
@@ -392,7 +392,7 @@ endmodule
 
 
 @pytest.fixture(scope="module")
-@needs("hdl", "translates")
+@needs("hdl")
 def queue():
     return Pins(verilate("queue", QUEUE, nic_design))
 

@@ -43,7 +43,7 @@ def design():
 
 
 @pytest.fixture(scope="module")
-@needs("hdl", "translates")
+@needs("hdl")
 def verilated():
     from fpga.hdl import verilator, why_missing
 
@@ -274,7 +274,6 @@ def test_words_are_those_of_the_jobs_in_order(verilated):
 
 
 @pytest.mark.long
-@pytest.mark.translates
 def test_words_of_a_million_cycles(verilated):
     random = np.random.default_rng(7)
     seen = Counter()

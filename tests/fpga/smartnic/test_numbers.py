@@ -181,7 +181,6 @@ def random():
 
 @pytest.mark.long
 @pytest.mark.hdl
-@pytest.mark.translates
 def test_products_of_all_sizes(verilated, random):
     whole, scale = product_cases(random, 200_000)
     expected = expected_products(whole, scale)
@@ -195,7 +194,6 @@ def test_products_of_all_sizes(verilated, random):
 
 @pytest.mark.long
 @pytest.mark.hdl
-@pytest.mark.translates
 def test_products_that_are_ties(verilated, random):
     """A product of 25 bits, odd, is a tie of two floats: 3 times a mantissa of 24 bits, say."""
     scale = (random.integers(2**22, 2**23, 50_000) * 2 + 1).astype(np.float32)
@@ -209,7 +207,6 @@ def test_products_that_are_ties(verilated, random):
 
 @pytest.mark.long
 @pytest.mark.hdl
-@pytest.mark.translates
 def test_steps_near_halves_and_anywhere(verilated, random):
     real, step = step_cases(random, 200_000)
     expected = expected_steps(real, step)
@@ -219,7 +216,6 @@ def test_steps_near_halves_and_anywhere(verilated, random):
 
 @pytest.mark.long
 @pytest.mark.hdl
-@pytest.mark.translates
 def test_steps_next_to_every_half(verilated):
     real, step = step_edges()
     assert (verilated("float_steps", real, step) == expected_steps(real, step)).all()
@@ -227,7 +223,6 @@ def test_steps_next_to_every_half(verilated):
 
 @pytest.mark.long
 @pytest.mark.hdl
-@pytest.mark.translates
 def test_quotients_are_rounded_to_a_float_before_they_are_rounded_to_steps(verilated, random):
     real, step = double_roundings(random, 50_000)
     expected = expected_steps(real, step)
@@ -239,7 +234,6 @@ def test_quotients_are_rounded_to_a_float_before_they_are_rounded_to_steps(veril
 
 @pytest.mark.long
 @pytest.mark.hdl
-@pytest.mark.translates
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(20))
 def test_ten_million_numbers_of_each_kind(verilated, seed):
@@ -251,7 +245,6 @@ def test_ten_million_numbers_of_each_kind(verilated, seed):
 
 
 @pytest.mark.hdl
-@pytest.mark.translates
 def test_both_blocks_under_icarus(simulated, random):
     whole, scale = (np.concatenate([each[:300], each[-40:]]) for each in product_cases(random, 300))
     assert (simulated("float_product", whole, scale)[:, 1] == expected_products(whole, scale)).all()
@@ -265,7 +258,6 @@ def test_both_blocks_under_icarus(simulated, random):
 
 
 @pytest.mark.hdl
-@pytest.mark.translates
 @pytest.mark.parametrize("name", LATENCY)
 def test_gaps_stay_gaps_and_their_results_are_0(simulated, random, name):
     first, second = product_cases(random, 100) if name == "float_product" else step_cases(random, 100)

@@ -25,7 +25,7 @@ def echo_design(text=None):
 
 
 @pytest.fixture(scope="module")
-@needs("hdl", "translates")
+@needs("hdl")
 def build():
     """Return a function that makes a NIC of the stand-in."""
     pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
@@ -74,6 +74,7 @@ def test_frames_come_back_whole_and_in_order(nic, receive, transmit):
     assert counters["ignored"] == len(frames) - len(received) >= 30
 
 
+@pytest.mark.translates
 def test_gaps_are_exact(nic):
     for gap in (0, 0, 5, 100):
         nic.send(frame_of(Random(1), 64), gap=gap)

@@ -19,7 +19,7 @@ from witnesses.packet_ends import ADDRESS, MAC, PORT, REQUEST, fate, ones_sum
 from fpga.hdl import why_missing
 from lightning.serving.packets.codec import Code, Kind, decode_answer, parse
 
-pytestmark = [pytest.mark.hdl, pytest.mark.translates]
+pytestmark = pytest.mark.hdl
 
 KINDS = ("ignored", "corrupt", "arp", "ping", "malformed", "unknown_model", "refused", REQUEST)
 
@@ -462,6 +462,7 @@ def test_lenet_and_a_chain_with_biases_answer_like_the_integer_model(make_nic, f
     assert [scores(model, image)[0].tolist() for image in first] == expected.tolist()
 
 
+@pytest.mark.translates
 def test_a_trace_has_every_count_and_target_of_a_request(make_nic, frames):
     from fpga.smartnic.frames import payload_of
     from fpga.smartnic.request_trace import trace_request

@@ -34,7 +34,7 @@ def namespace():
 
 
 @pytest.fixture(scope="module")
-@needs("hdl", "translates")
+@needs("hdl")
 def nic():
     pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
     from fpga.hdl import why_missing

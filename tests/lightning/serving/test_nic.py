@@ -253,7 +253,6 @@ def ask(ends, model, number, image):
 
 @pytest.mark.kernel
 @pytest.mark.hdl
-@pytest.mark.translates
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_programs_talk_to_the_nic(folder, number):
     from lightning.execution import open_executor
@@ -291,7 +290,6 @@ def test_programs_talk_to_the_nic(folder, number):
 
 @pytest.mark.kernel
 @pytest.mark.hdl
-@pytest.mark.translates
 def test_a_namespace_that_is_not_there(capsys, folder):
     pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
     found = refused(capsys, folder / "small.lng", "--nic", NIC, "--namespace", "nowhere")

@@ -54,7 +54,6 @@ def test_rows_that_are_not_bytes_are_refused(network, tmp_path, capsys):
 
 
 @pytest.mark.hdl
-@pytest.mark.translates
 def test_a_trace_is_drawn_and_told(network, tmp_path, capsys):
     skip_without("lark", "matplotlib")
     png = tmp_path / "request.png"
