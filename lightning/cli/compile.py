@@ -74,7 +74,8 @@ Mean = Annotated[
     str | None, typer.Option(metavar="M[,M...]", help="Mean that is then subtracted, one per channel.")
 ]
 Deviation = Annotated[
-    str | None, typer.Option(metavar="D[,D...]", help="Deviation by which is then divided, one per channel.")
+    str | None,
+    typer.Option(metavar="D[,D...]", help="Deviation by which the difference is divided, one per channel."),
 ]
 Layout = Annotated[str | None, typer.Option(help="Layout of raw inputs: as-is, or HWC (channels last).")]
 

@@ -309,7 +309,7 @@ class SshTransport:
         return ConnectError(
             f"the host key of the device is not the known one: {error}",
             device=self._device,
-            hint="Check that it is the right device, then correct the known_hosts file.",
+            hint="Check that it is the right device, then remove its old key with ssh-keygen -R '[HOST]:PORT'.",
         )
 
 

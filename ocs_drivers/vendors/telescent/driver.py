@@ -301,6 +301,6 @@ class TelescentCli(SwitchDriver):
         return RobotFault(
             f"the robot has not made the move within {move.allowed_s:.3g} s",
             device=self._address,
-            hint="Have the robot inspected; this driver never homes it. Then run "
+            hint="Have the robot inspected and homed from its console; this driver never homes it. Then run "
             "`testbed switch ADDRESS read`.",
         )
