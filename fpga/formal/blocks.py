@@ -193,6 +193,8 @@ PROVEN = (
             "idle_i": ("u_turns.idle_q", ""),
             "prepare_i": ("u_turns.prepare_q", "[2:0]"),
             "full_i": ("u_buffer.full_q", ""),
+            "enters_i": ("u_buffer.data_i", "[576:0]"),
+            "leaves_i": ("u_buffer.data_o", "[576:0]"),
             **{f"{name}_i": (f"{name}_q", "") for name in ("answer", "arp", "ping", "scores")},
             "time_i": ("time_q", "[31:0]"),
             "rest_i": ("rest_q", "[10:0]"),

@@ -2,7 +2,7 @@
 
 The harness has C++ functions to create, run and delete a model; a run passes complete arrays instead of single cycles.
 Libraries are cached by a digest of the design, the harness, the path of Verilator and the optimisation; so are objects
-of Verilator's own library, by its version.
+of Verilator's own library, which are the same in every design.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -148,9 +149,10 @@ def _cache() -> Path:
 def _compile(
     design: Design, harness: str, library: Path, work: Path, optimise: str, timeout_s: float
 ) -> None:
-    tool = find_tool("verilator")
-    facts = repr((_REVISION, tool.run(["--version"]), optimise))
-    runtime = _cache() / f"runtime-{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
+    ends, tool = time.monotonic() + timeout_s, find_tool("verilator")
+    versions = [each.run(["--version"]) for each in (tool, find_tool("g++"))]
+    facts = repr((_REVISION, str(tool.path), versions, optimise))
+    runtime = library.parent / f"runtime-{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
     sources = design.write(work)
     (work / "harness.cpp").write_text(harness, encoding="ascii")
     arguments = [
@@ -165,12 +167,13 @@ def _compile(
     for name in _RUNTIME:
         with suppress(FileNotFoundError):
             shutil.copyfile(runtime / name, build / name)  # newer than the Makefile, so that make keeps it
-    find_tool("make").run(["-f", "Vtop.mk", _PCH, f"OPT_FAST={optimise}"], folder=build, timeout_s=timeout_s)
-    runtime.mkdir(parents=True, exist_ok=True)
+    left_s = max(ends - time.monotonic(), 0.0)
+    find_tool("make").run(["-f", "Vtop.mk", _PCH, f"OPT_FAST={optimise}"], folder=build, timeout_s=left_s)
+    _copy(build / "library.so", library)
+    runtime.mkdir(exist_ok=True)
     for name in _RUNTIME:
         if not (runtime / name).exists():
             _copy(build / name, runtime / name)
-    _copy(build / "library.so", library)
 
 
 def _copy(source: Path, target: Path) -> None:

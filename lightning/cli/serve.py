@@ -99,7 +99,7 @@ def serve(
     """
     if nic is not None:
         _refuse_options(context)
-        return _serve_on_nic(_files_by_model(models, name), nic, namespace, fidelity, seed, as_json=as_json)
+        return _serve_on_nic(name_files(models, name), nic, namespace, fidelity, seed, as_json=as_json)
     if namespace is not None:
         raise ConfigError("a namespace is given, but no smartNIC", hint="Add --nic, or leave --namespace out")
     if realtime and udp is None:
@@ -110,7 +110,7 @@ def serve(
     # The server is imported below, after this check of its libraries.
     for library in LIBRARIES:
         require(library, "to serve models")
-    named = _files_by_model(models, name)
+    named = name_files(models, name)
     from lightning.serving import server
     from lightning.serving.http.fast_path import MEBIBYTE, Infer, Limits
     from lightning.serving.repository import Repository
@@ -209,7 +209,7 @@ def _print_nic_ready(where: NicAddress, models: Sequence[NicModelFile], *, as_js
     print(f"ready: {names} at {where}  SIMULATED", flush=True)
 
 
-def _files_by_model(paths: Sequence[Path], name: str | None) -> dict[str, Path]:
+def name_files(paths: Sequence[Path], name: str | None = None) -> dict[str, Path]:
     """Return the files by the names of their models. Raises `ConfigError` for a name that occurs twice."""
     named: dict[str, Path] = {}
     for path in paths:

@@ -9,7 +9,7 @@ import numpy as np
 from fpga.photonic_mac.network import LANES
 from fpga.program import ProgramError
 from fpga.smartnic.program import NicLayer, NicModel
-from lightning.compiler.chain import SHAPE_ONLY, activations_of_bytes, links_of
+from lightning.compiler.chain import SHAPE_ONLY, Links, activations_of_bytes, links_of
 from lightning.compiler.model import FULL, CompiledModel, PhotonicLayer
 from lightning.errors import CompileError
 
@@ -21,10 +21,10 @@ def nic_model(compiled: CompiledModel, name: str) -> NicModel:
 
     Raise `CompileError`, with the network, the node and the reason, for a model that the NIC does not take.
     """
-    if reason := next(_faults(compiled), None):
-        raise CompileError(reason, hint=_HINT)
     links = links_of(compiled)
-    assert links  # `_faults` yields a reason otherwise
+    if reason := next(_faults(compiled, links), None):
+        raise CompileError(reason, hint=_HINT)
+    assert links  # without, `_faults` has a reason
     # The step of a layer is that in which the next one takes its results.
     steps = [1.0 if compiled.shift_normalised else layer.input_scale for layer in links.layers[1:]]
     try:
@@ -50,7 +50,7 @@ def nic_model(compiled: CompiledModel, name: str) -> NicModel:
         ) from error
 
 
-def _faults(compiled: CompiledModel) -> Iterator[str]:
+def _faults(compiled: CompiledModel, links: Links | None) -> Iterator[str]:
     """Yield what the NIC does not take, in the order of the network's nodes; then what is wrong with the whole."""
     network, hardware = compiled.network, compiled.hardware
     tensor = network.input
@@ -68,7 +68,6 @@ def _faults(compiled: CompiledModel) -> Iterator[str]:
         if node.inputs[0] != tensor:
             yield f"{subject} does not read the node before it; the smartNIC takes chains of dense layers"
         tensor = node.output
-    links = links_of(compiled)
     if links is None:
         yield f"{network.name} is not a chain of dense layers from its input to its output"
     if (hardware.lanes, hardware.wavelengths, hardware.cores) != (LANES, 1, 1):

@@ -62,7 +62,11 @@ def _shorten_paths(text: str, run: Run, runs_dir: Path) -> str:
 
 def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
     """Execute the command of a run, or resume its operation; return the exit code."""
-    request = parse_request(run.request)
+    try:
+        request = parse_request(run.request)
+    except LightbedError as refusal:
+        report_error(refusal, as_json=True)
+        return ERROR
     declared = load_command(run.command.partition(" --")[0])
     if run.attempts > 1 and declared is not None and not declared.is_repeatable:
         error = OperationRefused(

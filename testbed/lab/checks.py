@@ -22,9 +22,14 @@ Direction = Literal["transmit", "receive"]
 LANGUAGE_PORTS: Mapping[str, int] = {"polatis+scpi": 5025, "polatis+tl1": 3082}
 """Protocols of a simulated Polatis, which serves both, with their default TCP ports."""
 
-_RESERVED_NODES = ("fab", "mgmt", "localhost")
-_RESERVED_INTERFACES = ("lo", "mgmt")
-"""Names that a simulated lab needs for namespaces and links of its own; `sim.lab` refuses them, too."""
+_RESERVED: Mapping[str, tuple[str, ...]] = {
+    "hosts": ("fab", "mgmt", "localhost"),
+    "nics": ("lo", "mgmt"),
+    "boards": ("fab", "mgmt", "localhost"),
+    "ports": ("lo",),
+    "switches": ("plant",),
+}
+"""Names that a simulated lab needs for namespaces and links of its own, by part; `sim.lab` refuses them, too."""
 
 
 class Endpoint(NamedTuple):
@@ -147,14 +152,17 @@ def _check_simulated_names(document: Document, schema: LabSchema) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9]*", name):
             hint = f"use lower-case letters and digits, like {'nic1' if where[0] == 'hosts' else 'port1'}"
             raise document.error(where, f"{what} cannot be simulated under this name", hint)
-    nodes: list[tuple[str, str, Location]] = [
+    named: list[tuple[str, str, Location]] = [
         *((f"host '{host.name}'", host.name, ("hosts", i, "name")) for i, host in enumerate(schema.hosts)),
         *((f"board '{one.name}'", one.name, ("boards", i, "name")) for i, one in enumerate(schema.boards)),
+        *(
+            (f"switch '{one.name}'", one.name, ("switches", i, "name"))
+            for i, one in enumerate(schema.switches)
+        ),
     ]
-    for named, reserved in ((interfaces, _RESERVED_INTERFACES), (nodes, _RESERVED_NODES)):
-        for what, name, where in named:
-            if name in reserved:
-                raise document.error(where, f"{what} has a name that the simulation itself uses", "rename it")
+    for what, name, where in [*named, *interfaces]:
+        if name in _RESERVED[str(where[-3])]:
+            raise document.error(where, f"{what} has a name that the simulation itself uses", "rename it")
 
 
 def _check_boards(document: Document, schema: LabSchema) -> None:
@@ -363,7 +371,7 @@ def _check_data(
         what = f"{owner} has {address}, inside the management network {schema.management}"
         raise document.error(where, what, "links and nodes need addresses in a network of their own")
     if schema.simulated and where[0] == "boards" and address.packed[-1] in (0, 255):
-        what = f"{owner} has {address}, which is no host's address in the /24 of a simulated board"
+        what = f"{owner} has {address}, which is not a host address of the /24 of a simulated board"
         raise document.error(where, what, "choose an address that ends in 1 to 254")
     if address.is_loopback or address.is_multicast or address.is_unspecified or address.is_link_local:
         what = f"{owner} has {address}, which cannot be routed"

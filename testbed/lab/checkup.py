@@ -37,8 +37,9 @@ filter add dev p1 ingress protocol all u32 match u32 0 0 action mirred egress re
 _OPEN_BUS = "import sys; from fpga.bus.address import open_bus; open_bus(sys.argv[1])"
 _LOAD_PROGRAM = """
 import pathlib, sys
+from lightning.cli.serve import name_files
 from lightning.serving.nic import load_program
-load_program({file.stem: file for file in map(pathlib.Path, sys.argv[1:])})
+load_program(name_files([pathlib.Path(file) for file in sys.argv[1:]]))
 """
 _BOARD_TIMEOUT_S = 30.0
 _HOST_PYTHON = (
@@ -143,24 +144,26 @@ def _check_simulated_board(board: LabBoard) -> Check:
         if shutil.which(tool) is None:
             hint = f"its simulator is compiled: apt-get install {tool}"
             return Check(name, ok=False, found=f"{tool} is not installed", hint=hint)
-    files = [str(file) for file in board.program]
+    names = ", ".join(file.name for file in board.program)
     hint = "compile it again with `lightning compile`, or correct `program` in the lab file"
-    text = f"simulated, with {', '.join(file.name for file in board.program)}"
-    return _check_board_by(name, _LOAD_PROGRAM, files, text, hint)
+    problem = _find_problem(_LOAD_PROGRAM, [str(file) for file in board.program])
+    if problem:
+        return Check(name, ok=False, found=f"{names} does not load: {problem}", hint=hint)
+    return Check(name, ok=True, found=f"simulated, with {names}")
 
 
 def _check_board(board: LabBoard) -> Check:
     """Return a check that the bus of a board opens."""
     hint = f"check its power, its network and `address` of board '{board.name}' in the lab file"
-    return _check_board_by(f"board {board.name}", _OPEN_BUS, [board.address], f"{board.address} opens", hint)
+    problem = _find_problem(_OPEN_BUS, [board.address])
+    return Check(f"board {board.name}", ok=not problem, found=problem or f"{board.address} opens", hint=hint)
 
 
-def _check_board_by(name: str, script: str, arguments: Sequence[str], text: str, hint: str) -> Check:
-    """Return the check that a script succeeds, in a process of its own: what it imports belongs to another package."""
-    command = [sys.executable, "-P", "-c", script, *arguments]
+def _find_problem(script: str, arguments: Sequence[str]) -> str:
+    """Return why a script fails, or "". It runs in a process of its own: what it imports belongs to another package."""
     try:
         done = subprocess.run(
-            command,
+            [sys.executable, "-P", "-c", script, *arguments],
             capture_output=True,
             text=True,
             check=False,
@@ -168,10 +171,9 @@ def _check_board_by(name: str, script: str, arguments: Sequence[str], text: str,
             timeout=_BOARD_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        found = f"{' '.join(arguments)} gives no answer for {_BOARD_TIMEOUT_S:g} s"
-        return Check(name, ok=False, found=found, hint=hint)
-    last = (done.stderr.strip().splitlines() or [text])[-1]
-    return Check(name, ok=not done.returncode, found=last if done.returncode else text, hint=hint)
+        return f"{' '.join(arguments)} gives no answer for {_BOARD_TIMEOUT_S:g} s"
+    lines = done.stderr.strip().splitlines() or [f"its process ended with status {done.returncode}"]
+    return lines[-1] if done.returncode else ""
 
 
 def _check_interpreter(python: str, program: str, hint: str) -> Check:

@@ -94,16 +94,24 @@ def run(asked: Caller, run: Name) -> Response:
 def run_file(asked: Caller, run: Name, file: Name) -> Response:
     """Return a file that the command of a run wrote."""
     stored = _run(asked, run)
-    files = parse_request(stored.request).writes.values()
+    files = _request_of(stored).writes.values()
     path = folder_of(asked.service.runs_dir, stored.id) / file
     if file not in files or not path.is_file():
         raise NotFound(f"run {run!r} ({stored.command}) has written no file {file!r}")
     return FileResponse(path, media_type="application/octet-stream")
 
 
+def _request_of(run: Run) -> Request:
+    """Return the request of a run. Raise `NotFound` if another version of the service stored it."""
+    try:
+        return parse_request(run.request)
+    except InvalidRequest as error:
+        raise NotFound(f"run {run.id!r} is not one of this version: {error}") from error
+
+
 def _run(asked: Asked, run_id: str) -> Run:
     run = asked.service.runs.get(run_id)
-    request = parse_request(run.request)
+    request = _request_of(run)
     for lab in request.list_labs() or ("",):  # the same check as in `submit_run`
         asked.who.check_lab(lab)
     asked.who.check_role(request.readers)

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from testbed.commands import declare
 from testbed.commands.declare import REQUIRED, Command, Lane, Option, Role, fields_of
@@ -163,11 +163,11 @@ def list_models() -> tuple[type[Request], ...]:
 @cache
 def find_model(name: str) -> type[Request] | None:
     """Return the model of the requests for a command or its variant, such as `verify --narrow`; None for any other."""
-    words, _, variant = name.partition(" --")
+    words, dashes, variant = name.partition(" --")
     command = load_command(words)
     if command is None or command.role is None or command.has_own_route:
         return None
-    return make_model(words, command, variant) if variant in ("", *command.variants) else None
+    return make_model(words, command, variant) if not dashes or variant in command.variants else None
 
 
 def make_model(words: str, command: type[Command[Any]], variant: str) -> type[Request]:
@@ -246,12 +246,15 @@ def lane_of(name: str) -> Lane:
 
 
 def parse_request(text: str | bytes) -> Request:
-    """Return a request that is stored as a JSON document. Raise `InvalidRequest` for a command that is no longer there.
+    """Return a request that is stored as a JSON document. Raise `InvalidRequest` if it is of another version.
 
     Only the model of its command is made: a run is a process of its own, and all models take half a second.
     """
     name = json.loads(text)["command"]
     model = find_model(name)
     if model is None:
-        raise InvalidRequest(f"there is no command {name!r}")
-    return model.model_validate_json(text)
+        raise InvalidRequest(f"this version has no command {name!r}")
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        raise InvalidRequest(f"this version has another request {name!r}: {error}") from error

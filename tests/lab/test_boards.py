@@ -98,9 +98,10 @@ def test_a_rendered_lab_reads_back_as_the_same(text):
         ("name: port2", "name: port1", "35: port of board 'board1' 'port1' appears twice"),
         ("name: port2", "name: Port2", "35: port 'Port2' of board 'board1' cannot be simulated"),
         ("name: port2", "name: lo", "35: port 'lo' of board 'board1' has a name that the simulation itself uses"),
+        ("  - name: ocs1", "  - name: plant", "6: switch 'plant' has a name that the simulation itself uses"),
         ("  - name: board1", "  - name: fab", "31: board 'fab' has a name that the simulation itself uses"),
-        ("10.100.20.2", "10.100.20.255", "35: board1/port2 has 10.100.20.255, which is no host's address"),
-        ("10.100.20.2", "10.100.20.0", "35: board1/port2 has 10.100.20.0, which is no host's address"),
+        ("10.100.20.2", "10.100.20.255", "35: board1/port2 has 10.100.20.255, which is not a host address"),
+        ("10.100.20.2", "10.100.20.0", "35: board1/port2 has 10.100.20.0, which is not a host address"),
         ("10.100.20.2", "10.100.1.2", "35: board1/port2 has the address 10.100.1.2 of a/nic2, line 1"),
         ("10.100.20.2", "10.99.0.50", "35: board1/port2 has 10.99.0.50, inside the management network"),
         ("transmit: 'ocs1:8'", "transmit: 'ocs1:1'", "36: port 1 of switch 'ocs1' is used twice: by a/nic1"),
@@ -208,7 +209,7 @@ def test_doctor_loads_the_program_of_a_simulated_board(text, tmp_path):
         check = next(check_lab(replace(lab, boards=(board,))))
         assert check.ok is ok
         assert found in check.found
-    assert "lightning compile" in check.hint
+        assert ok or "lightning compile" in check.hint
 
 
 @pytest.mark.process

@@ -165,12 +165,7 @@ def stands(running, up):
 SOON = {
     "plan LAB",
     "path LAB a nobody --hosts model",
-    "env LAB",
-    "plan LAB --out OUT",
     "switch ADDRESS read",
-}
-SOON |= {
-    "apply LAB --epoch 77 --hosts model",
     "maintenance on LAB --reason a fan",
 }
 """Command lines that `make test` runs; the others take minutes together."""
@@ -181,13 +176,11 @@ def case(words, *before):
     return pytest.param(*before, words, id=name, marks=() if name in SOON else pytest.mark.long)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("words", [case(words) for words in LOOKING])
 def test_a_command_that_looks_is_the_same_through_the_service(running, ask, stands, words):
     assert ask(words, running.url) == ask(words)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("before", "words"), [case(words, before) for before, words in MOVING])
 def test_a_command_that_moves_is_the_same_through_the_service(running, ask, stands, before, words):
     came_to = []

@@ -95,9 +95,11 @@ def test_a_script_does_what_it_says(up, runs_dir, tmp_path, monkeypatch, capsys,
 @pytest.mark.parametrize(
     "name",
     [
-        "log_light.py",
         "who_changed_what.py",
-        *(pytest.param(name, marks=pytest.mark.long) for name in ("compare_topologies.py", "check_paths.py")),
+        *(
+            pytest.param(name, marks=pytest.mark.long)
+            for name in ("compare_topologies.py", "check_paths.py", "log_light.py")
+        ),
     ],
 )
 def test_a_script_works_through_a_service(up, running, tmp_path, monkeypatch, capsys, name):

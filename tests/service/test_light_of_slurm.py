@@ -122,6 +122,7 @@ def test_jobs_hold_their_hosts_and_circuits_of_idle_hosts_give_way(slurm):
     assert find_leases(slurm) == {}
 
 
+@pytest.mark.long
 def test_a_job_without_a_demand_gets_rings_not_what_an_earlier_job_left(slurm):
     assert slurm.run("8", "acquire", "testbed: nodes=4 demand=2:64MiB", "a,b,c,d") == 0
     assert slurm.run("8", "release") == 0
@@ -177,6 +178,7 @@ def act_as_ann(slurm, monkeypatch, request):
             yield lab
 
 
+@pytest.mark.long
 def test_leases_of_others_with_the_reason_of_a_job_are_left_alone(slurm, monkeypatch, request):
     reason = "Slurm job 8 of cluster bench, user ann"
     with slurm.light.open_job_lab() as lab:

@@ -36,7 +36,7 @@ TESTBED12 = ROOT / "labs" / "testbed12.yaml"
 SERVICE_IS_LONG = pytest.mark.parametrize(
     "lab", ["file", pytest.param("service", marks=pytest.mark.long)], indirect=True
 )
-"""Every command through a service is a process; other tests send each of these through one."""
+"""Every command through a service is a process: `test_commands` sends some of these through one every day."""
 
 
 @pytest.fixture(params=["file", "service"])
@@ -122,6 +122,7 @@ def test_progress_goes_to_the_function(up, running, tmp_path):
         assert calls
 
 
+@SERVICE_IS_LONG
 def test_events_come_each_once_from_the_call_on(lab):
     lab.apply(simplex=True)
     events = lab.events()
@@ -132,7 +133,7 @@ def test_events_come_each_once_from_the_call_on(lab):
     assert "INTEND" in {event.event for event in seen}
 
 
-@pytest.fixture(params=["file", "service"])
+@pytest.fixture(params=["file", pytest.param("service", marks=pytest.mark.long)])
 def open_async(request, up, running, tmp_path):
     """Return a function that opens the lab that is up for coroutines, through its file or through the service."""
     if request.param == "file":

@@ -39,6 +39,8 @@ module packet_answer_checks (
   input logic         sends_i,
   input logic         ready_i,
   input logic         full_i,
+  input logic [576:0] enters_i,
+  input logic [576:0] leaves_i,
   input logic         first_i,
   input logic         last_i,
   input logic         answer_i,
@@ -94,7 +96,7 @@ module packet_answer_checks (
   assign is_ping    = !owner_q && kind_q == 2'd2;
   assign has_scores = owner_q && code_q == 8'd0;
   assign payload    = has_scores ? {count_q, 2'd0} + 11'd16 : 11'd0;
-  // Of one frame: more scores or a longer ping never come.
+  // packet_request drops longer pings, and a model has at most 356 scores.
   assign fits       = is_ping ? total <= 11'd1500 : !has_scores || count_q <= 9'd356;
   // Of IPv4: headers of 20, 8 and 32 bytes; the answer to a ping is as long as the ping.
   assign total      = is_ping ? {echo_q[130:128], echo_q[143:136]} : payload + 11'd60;
@@ -173,12 +175,15 @@ module packet_answer_checks (
       // Nothing leaves but beats of a frame that was opened for a source that waited, and one frame for each.
       if (choose_i) chooses: assert (!open_q && (answering_i ? answer_valid_i : reply_valid_i));
       if (sends_i || begins_i) opens: assert (open_q);
+      if (!open_q && (answer_valid_i || reply_valid_i)) serves: assert (choose_i);
       prepares: assert (prepare_i == prepare_q && (prepare_i & (prepare_i - 1'b1)) == '0);
       idles: assert (idle_i == !open_q && begins_i == prepare_i[2]);
       states: assert (open_q == (sends_i || prepare_i != '0) && !(sends_i && prepare_i != '0));
       if (sends_i) starts: assert (first_i == !taken_q);
       if (!sends_i) untaken: assert (!taken_q);
       leaves: assert (inside_q == {1'b0, tx_valid_o} + {1'b0, full_i} && ready_i == !full_i && (tx_valid_o || !full_i));
+      // Beats pass the buffer, of which count_action_buffer_checks speaks, as they are.
+      passes: assert (enters_i == {last_i, keep_i, beat_i} && {tx_last_o, tx_keep_o, tx_data_o} == leaves_i);
       answers: assert (answer_ready_o == (ends && owner_q));
       replies: assert (reply_ready_o == (ends && !owner_q));
       echoes: assert (echo_next_o == (next && ping_i));
@@ -201,23 +206,30 @@ module packet_answer_checks (
           scores: assert (wire_beat[303:0] == (wire_data[511:208] & kept[303:0]));
         end
       end
-      // Fields, and the words of which the sums are made: all of the header, all of the message with its pseudo-header.
+      // The words of which the sums are made: all of the header, all of the message with its pseudo-header. They stand
+      // for the three cycles before the first beat, and by ones_complement_sum_checks a sum is of the words of three
+      // cycles ago: so the first beat has the sums of these words.
+      if (open_q && steady && !is_arp && !taken_q) begin
+        covers: assert (heading_words_i == {32'd0, heading});
+        if (!is_ping) includes: assert (message_words_i == {
+          16'd17, {5'd0, total} - 16'd20, address_q, client_q[47:16], message, numbers, 16'd0, has_scores ? sum_q : 16'd0
+        });
+      end
+      // Fields, and where the sums stand.
       if (sends_i && first_i && steady && sized_q && fits) begin
+        // No fact about the block, but what the next ones need.
         begins: assert (left_q == bytes);
         if (is_arp) arps: assert (wire_beat == {arp, 176'd0});
         else begin
           addresses: assert (wire_beat[511:400] == {client_q[95:48], mac_q, 16'h0800});
           heads: assert ({wire_beat[399:320], 16'd0, wire_beat[303:240]} == heading);
-          sums: assert (heading_words_i == {32'd0, heading} && wire_beat[319:304] == ~heading_sum_i);
+          sums: assert (wire_beat[319:304] == ~heading_sum_i);
           if (is_ping) begin
             pings: assert (wire_beat[239:208] == {16'd0, echo_check_i});
             rises: assert (echo_check_i == echo_sum[15:0] + {15'd0, echo_sum[16]});
             copies: assert (wire_beat[207:0] == (wire_echo[207:0] & kept[207:0]));
           end else begin
             messages: assert ({wire_beat[239:192], 16'd0, wire_beat[175:0]} == message[319:80]);
-            covers: assert (message_words_i == {
-              16'd17, {5'd0, total} - 16'd20, address_q, client_q[47:16], message, numbers, 16'd0, has_scores ? sum_q : 16'd0
-            });
             // A sum of 0 is sent as all ones: 0 would mean that there is none (RFC 768).
             checks: assert (wire_beat[191:176] == (message_sum_i == '1 ? '1 : ~message_sum_i));
           end

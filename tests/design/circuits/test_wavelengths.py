@@ -223,7 +223,9 @@ def test_a_tiny_demand_has_a_circuit_too():
     assert 0 < allocate(demands, 64).share <= solve_bound(demands, 64).share
 
 
-@pytest.mark.parametrize("partners", [8, 24, 32])
+@pytest.mark.parametrize(
+    "partners", [24, *(pytest.param(other, marks=pytest.mark.long) for other in (8, 32))]
+)
 def test_short_arcs_leave_no_larger_share_in_whole_circuits(partners):
     demands = near_demands(256, partners, partners)
     share = allocate(demands, 320, 16).share

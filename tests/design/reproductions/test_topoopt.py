@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,9 @@ def test_the_page_of_the_paper_links_the_committed_plot_and_numbers(number):
     for suffix in ("svg", "csv"):
         assert f"](topoopt/figure{number}.{suffix})" in page
         assert (RESULTS / f"figure{number}.{suffix}").exists()
-    assert figure(number).compare(published(number))
+    comparison = figure(number).compare(published(number))
+    assert comparison
+    assert all(isfinite(line.ours) for line in comparison)
 
 
 def test_pure_data_parallel_models_run_as_on_the_ideal_switch():

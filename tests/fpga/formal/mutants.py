@@ -256,9 +256,18 @@ MUTANTS = (
         ": opening[719-8*i-:8];",
         "copies",
     ),
-    Mutant("packet_answer", "16'd0, 16'd1, {5'd0, payload}", "16'd0, 16'd0, {5'd0, payload}", "covers"),
+    Mutant("packet_answer", "16'd0, 16'd1, {5'd0, payload}", "16'd0, 16'd0, {5'd0, payload}", "includes"),
     Mutant("packet_answer", '"LBIP", content', '"LBIQ", content', "messages"),
-    Mutant("packet_answer", "scores_q ? answer_sum_i : 16'd0", "answer_sum_i", "covers"),
+    Mutant("packet_answer", "scores_q ? answer_sum_i : 16'd0", "answer_sum_i", "includes"),
+    Mutant("packet_answer", ".words_i({32'd0, heading})", ".words_i({16'd1, 16'd0, heading})", "covers"),
+    Mutant("packet_answer", ".data_i({last, keep, beat})", ".data_i({1'b0, keep, beat})", "passes"),
+    Mutant(
+        "packet_answer", "{tx_last_o, tx_keep_o, tx_data_o}", "{tx_last_o, tx_data_o, tx_keep_o}", "passes"
+    ),
+    Mutant("packet_answer", "    .answer_ready_o,\n", "    .answer_ready_o(reply_ready_o),\n", "answers"),
+    Mutant("packet_answer", "    .reply_ready_o,\n", "    .reply_ready_o(answer_ready_o),\n", "replies"),
+    Mutant("packet_answer", "    .reply_valid_i,\n", "    .reply_valid_i(1'b0),\n", "serves"),
+    Mutant("packet_answer", "answer_q <= answering;", "answer_q <= !answering;", "owns"),
     Mutant("packet_answer", "message_sum == '1 ? 16'hFFFF : ~message_sum", "~message_sum", "checks"),
     Mutant("packet_answer", ".valid_i(sends)", ".valid_i(sends || tx_last_o)", "leaves"),
 )

@@ -33,7 +33,10 @@ def missed_of(prover):
     def missed(mutants, planted):
         sources = mutants.sources(planted)
         # A buffer is full after four cycles, and the second beat of an answer leaves in the eighth.
-        depth = max(8 if planted[0].block in WIDE else 6, *(mutant.proven.depth for mutant in planted))
+        depth = max(
+            8 if any(mutant.block in WIDE for mutant in planted) else 6,
+            *(mutant.proven.depth for mutant in planted),
+        )
         # The other assertions about a mutant cost time and say nothing.
         names = {
             block: re.findall(r"(\w+): assert", (CHECKS / f"{block}_checks.sv").read_text()) for block in WIDE

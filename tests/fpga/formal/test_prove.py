@@ -181,7 +181,6 @@ MEMORY = """module m { inputs: { stream x of 3 bits signed; flag b; flag c; numb
   } }"""
 
 
-@pytest.mark.long
 def test_a_memory_is_proven(prover):
     proof = prove(parse_text(MEMORY, "memory.ca").datapath)
     assert proof.ok, proof.results
