@@ -84,9 +84,9 @@ test-board: install-test ## what may differ on a board, on the built wheel with 
 	@tools/install board
 	env -u PYTHONDONTWRITEBYTECODE PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q $(PARALLEL) --lane board -p no:cacheprovider -m "$(BOARD)" $(BOARD_FOLDERS)
 
-# A fifth of the time of these tests is waiting, which two more workers fill.
+# A sixth of the time of these tests is waiting, which a third worker fills.
 test-parallel: install-test
-	$(LANE) parallel -n 4 $(BY_FILE) -m "not (kernel or codec or board or long)"
+	$(LANE) parallel -n 3 $(BY_FILE) -m "not (kernel or codec or board or long)"
 
 # Tests on kernel hosts wait for most of their time, hence four workers, and other lanes beside them.
 test-kernel: install-test

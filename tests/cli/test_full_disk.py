@@ -78,8 +78,8 @@ def command(place: Path, disk: Path, *words: str, prepare: str = "") -> subproce
 
 LOOKS = [
     pytest.param(("plan", "lab.yaml"), marks=pytest.mark.long),
-    ("verify", "lab.yaml"),
-    pytest.param(("path", "a", "c", "--lab", "lab.yaml"), marks=pytest.mark.long),
+    pytest.param(("verify", "lab.yaml"), marks=pytest.mark.long),
+    ("path", "a", "c", "--lab", "lab.yaml"),
     pytest.param(("repair", "lab.yaml"), marks=pytest.mark.long),
     pytest.param(("drift", "lab.yaml"), marks=pytest.mark.long),
 ]

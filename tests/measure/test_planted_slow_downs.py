@@ -281,6 +281,7 @@ def explain(bench, capsys):
     return explain
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_rank_that_is_stopped_now_and_then_is_late(bench, explain):
     with bench.late("e"):

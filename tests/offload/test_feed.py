@@ -330,4 +330,4 @@ def test_epochs_of_which_every_tenth_loses_workers(epochs):
         engine.close()
     assert lost == epochs // 10
     assert objects[1][0] - objects[0][0] < 200, "one an epoch would be more, of 500"
-    assert objects[1][1] == objects[0][1]
+    assert objects[1][1] <= objects[0][1]

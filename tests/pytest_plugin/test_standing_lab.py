@@ -44,6 +44,7 @@ def test_a_test_gets_hosts_under_a_lease_and_the_circuits_are_put_back(lab_for, 
         store.extend(lease.id)
 
 
+@pytest.mark.long
 def test_commands_compare_with_what_the_test_applied(lab_for, circuits):
     with lab_for(FOUR) as lab:
         applied = lab.apply(simplex=True)
@@ -151,6 +152,7 @@ def test_a_board_is_leased_by_its_name(lab_for, store, circuits):
         assert "board:kit1" in store.get(lab.lease_in_use.get()).parts
 
 
+@pytest.mark.long
 def test_a_test_waits_for_its_lease_no_longer_than_it_may(lab_for, store, standing, circuits):
     held = store.request(("host:a",), parts_of(standing.lab, ["host:a"]), ttl_s=60)
     with (

@@ -37,6 +37,8 @@ LINES = {
     "reserve.py ann 5": r"ann sets LIGHTBED_LEASE=\S+, and ends it with: testbed lease release",
 }
 """Scripts with their arguments after LAB, and a line that each prints."""
+SLOW = ("sweep_demands.py", "compare_topologies.py", "check_paths.py")
+"""Scripts that take seconds. Other tests send their commands."""
 
 
 def test_every_script_is_run_and_in_the_table():
@@ -75,7 +77,11 @@ def run_script(name):
     return 0
 
 
-@pytest.mark.parametrize("command", LINES, ids=lambda command: command.partition(".")[0])
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(each, marks=pytest.mark.long if each in SLOW else ()) for each in LINES],
+    ids=lambda command: command.partition(".")[0],
+)
 def test_a_script_does_what_it_says(up, runs_dir, tmp_path, monkeypatch, capsys, command):
     name, *arguments = command.split()
     monkeypatch.chdir(tmp_path)

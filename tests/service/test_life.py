@@ -160,6 +160,7 @@ def until_done(stream, event):
     return found
 
 
+@pytest.mark.long
 def test_the_asynchronous_client_sees_the_same(running, client, name):
     async def ask():
         async with connect_async(running.url, running.token("operator")) as other:

@@ -197,6 +197,7 @@ def test_leases_of_others_with_the_reason_of_a_job_are_left_alone(slurm, monkeyp
             lab.command("lease release", lease.id)
 
 
+@pytest.mark.long
 def test_maintenance_is_waited_for(slurm):
     def work():
         slurm.wait_for("7", "waits for light: lab ")
