@@ -17,7 +17,7 @@ from fpga.errors import FpgaError
 
 _MAX_ERRORS = 50
 """Largest number of errors that are reported at once."""
-_SHOWN = 60
+_MAX_WORD_LENGTH = 60
 """Largest number of characters of a user's word that a message repeats."""
 
 
@@ -73,7 +73,7 @@ class Refused(Exception):
 
 
 def make_diagnostic(at: Location | None, message: str, hint: str = "") -> Diagnostic:
-    """Return a diagnostic at a location; None stands for something that was built in Python."""
+    """Return a diagnostic at a location; `at` is None for a part that was built in Python."""
     if at is None:
         return Diagnostic("<python>", 0, 0, message, hint)
     return Diagnostic(at.file, at.line, at.column, message, hint)
@@ -89,7 +89,7 @@ def find_out_of_range(what: str, value: int, low: int, high: int, at: Location |
 
 @dataclass
 class Report:
-    """Errors, warnings and inferences of reading one text."""
+    """Errors and warnings of one text, and what was inferred for its undeclared names."""
 
     errors: list[Diagnostic] = field(default_factory=list)
     warnings: list[Diagnostic] = field(default_factory=list)
@@ -119,7 +119,7 @@ class Report:
 
 def quote(word: str) -> str:
     """Return a user's word in backquotes, shortened to 60 characters, with unprintable characters escaped."""
-    text = word if len(word) <= _SHOWN else word[: _SHOWN - 3] + "..."
+    text = word if len(word) <= _MAX_WORD_LENGTH else word[: _MAX_WORD_LENGTH - 3] + "..."
     return "`" + "".join(char if char.isprintable() else repr(char)[1:-1] for char in text) + "`"
 
 

@@ -107,7 +107,7 @@ def _judge_property(
                 failed, element=difference.element, expected=difference.expected, seen=difference.seen
             )
     undecided = any(subject in subjects(specification, assertion) for assertion in findings.open)
-    # A later difference can be a mere consequence of the first. It counts only where the proof is undecided.
+    # A later difference may only be a consequence of the first, so it counts only where the proof is undecided.
     is_open = undecided or name in findings.late
     for each in findings.differences if is_open else select_causes(findings.differences):
         if subject == (each.module, each.property):
@@ -124,8 +124,8 @@ def _judge_property(
 def _select_best(differences: Sequence[Difference], subject: tuple[str, str]) -> Difference | None:
     """Return the best difference for a failure: of its module and property, else of its module, else any, or None."""
     same = [each for each in differences if (each.module, each.property) == subject]
-    near = [each for each in differences if each.module == subject[0]]
-    return next(iter([*same, *near, *differences]), None)
+    same_module = [each for each in differences if each.module == subject[0]]
+    return next(iter([*same, *same_module, *differences]), None)
 
 
 class _Traces:
@@ -147,9 +147,9 @@ class _Traces:
         )
 
     def simulate_failure(self, failed: Result) -> Result:
-        """Complete a failure that no port of its trace shows with a difference from a random run, if there is one.
+        """Add a difference from a random run, if there is one, to a failure whose trace shows none at any port.
 
-        The solver stops as soon as a register is wrong, before any port shows it.
+        Such traces exist because the solver stops as soon as a register is wrong, before any port shows it.
         """
         if self._simulated is None:
             self._simulated = simulate_differences(self._specification)

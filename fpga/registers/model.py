@@ -28,14 +28,14 @@ class Access(enum.Enum):
     WRITE = "read and write"
     """Stored until the next write or reset; the datapath reads it."""
     PULSE = "write only, pulse"
-    """A bit written as 1, with the strobe of its byte, acts for one cycle; reads as 0."""
+    """Each bit written as 1 is active for one cycle, if its byte strobe is set; reads as 0."""
     PUSH = "write only, push"
-    """The value is stored, and a write of the last word acts, with the bits that it wrote; reads as 0."""
+    """Words are stored. A write of the last one triggers the action, with only the bytes written; reads as 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortBits:
-    """A port of the datapath, or with `low` its bits from there on, if several registers share the port."""
+    """A port of the datapath. If several registers share it, `low` is the first bit that belongs to this register."""
 
     port: str
     width: int
@@ -61,7 +61,7 @@ class Bits:
     width: int
     description: str
     port: str = ""
-    """Port of the datapath that it drives; empty if the register itself has a signal, and for resets."""
+    """Port of the datapath that the bits drive; empty for resets, and if `Register.signal` names the port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class MapBuilder:
         self.registers.append(
             Register(
                 key,
-                self._free_name(key),
+                self._make_unique_name(key),
                 self._offset,
                 width,
                 access,
@@ -200,12 +200,12 @@ class MapBuilder:
         self._offset += words * WORD_BYTES
 
     def add_packed(self, *key: str, access: Access, description: str, signal: PortBits | BlockPin) -> None:
-        """Append a register with enough words for the bits of `signal`; a single word has exactly its width."""
+        """Append a register with enough words for the bits of `signal`; a single word has the width of the signal."""
         words = -(-signal.width // WORD_BITS)
         width = signal.width if words == 1 else WORD_BITS
         self.add(*key, access=access, description=description, signal=signal, width=width, words=words)
 
-    def _free_name(self, key: Key) -> str:
+    def _make_unique_name(self, key: Key) -> str:
         # Names joined by "_" can coincide (a_b.c and a.b_c): the later one gets a number.
         base = name = "_".join(key)
         number = 1

@@ -1,7 +1,7 @@
-"""Source text and parameters of a datapath in its built folder, for verification of the other files.
+"""Copy of a datapath's source text and parameters in its built folder, with which the other files are verified.
 
-`build.json` holds the name of the text and the values of its parameters. Imported files are where the imports expect
-them.
+`build.json` holds the name of the text and the values of its parameters. Imported files keep their paths relative to
+the text, so that its imports find them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from fpga.count_action.load import Checked, load
 
 ORIGIN = "build.json"
-"""Name of the file that says which source text a folder was built from."""
+"""Name of the file that records the source text and parameters of a built folder."""
 
 
 def collect_origin_files(checked: Checked, text: Path, parameters: Mapping[str, int]) -> dict[str, str]:

@@ -35,9 +35,10 @@ def compile_network(
     """Return the compiled model of a network.
 
     `samples` are raw inputs (n, ...) on which ranges are measured: about a hundred of the training data, never those on
-    which accuracy is measured later; for a network with several inputs an array each, by name. The `published` scheme
-    needs none. `source` describes the origin of the network and is stored. Raise `CompileError` for a network that the
-    scheme does not support, or without samples, and `InputError` for samples that do not fit the network.
+    which accuracy is measured later. For a network with several inputs, pass a mapping from input name to array. The
+    `published` scheme needs no samples. `source` describes the origin of the network and is stored. Raise
+    `CompileError` for a network that the scheme does not support, or without samples, and `InputError` for samples that
+    do not fit the network.
     """
     options = options or Options()
     if options.scheme == "published":
@@ -112,10 +113,10 @@ def load_or_compile(
 ) -> CompiledModel:
     """Return the model in a `.lng`; or the network in an `.onnx` or `.npz`, compiled.
 
-    Without `options`, or with `choose_scheme`, an `.npz` of weights without biases is compiled as `published` with
-    activations scaled to 255 (`perfect_scaling`), as the published accuracies under noise assume; everything else as
-    `scaled`, which needs `samples`: raw inputs, or arrays by input name. `choices` settle what an ONNX file leaves
-    open. Request `published` explicitly for the datapath's own shifts. Raise the errors of `load_model`,
+    Without `options`, or with `choose_scheme`, the scheme depends on the file. An `.npz` of weights without biases is
+    compiled as `published` with activations scaled to 255 (`perfect_scaling`), as the published accuracies under noise
+    assume; for the shifts of the datapath instead, pass `published` in `options`. Everything else is compiled as
+    `scaled`, which needs `samples`. `choices` settle what an ONNX file leaves open. Raise the errors of `load_model`,
     `load_network` and `compile_network`.
     """
     path = Path(path)

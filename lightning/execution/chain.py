@@ -62,7 +62,7 @@ class Chain:
         links = links_of(model)
         if links is None or not fits(model, noise):
             raise CompileError(
-                f"network {model.network.name} is not a chain of dense layers that one function computes",
+                f"network {model.network.name} with its preprocessing and noise cannot run as one chain of layers",
                 hint="Open it with lightning.execution.open_executor, which takes every model",
             )
         self.model = model

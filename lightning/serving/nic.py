@@ -132,7 +132,7 @@ def _parse_mac(text: str) -> str:
         raise AddressError(f"{text!r} is not a MAC address", hint="Write for example 02:00:00:00:00:02")
     if int(digits[0], 16) & 1 or set(digits) == {"00"}:
         raise AddressError(
-            f"{text} is not the MAC address of one device", hint="Write for example 02:00:00:00:00:02"
+            f"{text} is a multicast or all-zero MAC address", hint="Write for example 02:00:00:00:00:02"
         )
     return ":".join(digits)
 

@@ -83,7 +83,7 @@ class FixedRange:
 
 
 class ShiftedRange:
-    """Range of the `published` scheme: for each image, the power of two with which the largest activation has 8 bits.
+    """Range of the `published` scheme: a power of two for each image, with which its largest activation has 8 bits.
 
     `base` returns the value of a step without a shift. The pixels before the first layer are not shifted.
     """
@@ -115,7 +115,7 @@ def straight_through(values: Tensor, rounded: Tensor) -> Tensor:
 def round_to_steps(values: Tensor, scale: Tensor) -> Tensor:
     """Return the values as integer steps, -255 .. 255. Clipped values have no gradient.
 
-    The gradient is cut half a step later, because division may put the largest value slightly above 255.
+    The gradient becomes 0 only beyond 255.5 steps, because division may put the largest value slightly above 255.
     """
     steps = (values / scale).clamp(-FULL - 0.5, FULL + 0.5)
     return straight_through(steps, steps.round().clamp(-FULL, FULL))
@@ -160,9 +160,9 @@ class PhotonicForward:
         along_rows = step_of_rows.reshape(-1, *[1] * (self.layer.weight.ndim - 1))
         weights = round_to_steps(self.layer.weight, along_rows)
         sums = self._multiply(steps, weights) / 256
-        noisy = sums + self._noise(sums.detach(), steps.detach(), weights.detach())
-        results = noisy * (256 * step) * self._for_results(step_of_rows)
-        return results if self.layer.bias is None else results + self._for_results(self.layer.bias)
+        noisy = sums + self._draw_noise(sums.detach(), steps.detach(), weights.detach())
+        results = noisy * (256 * step) * self._align_with_results(step_of_rows)
+        return results if self.layer.bias is None else results + self._align_with_results(self.layer.bias)
 
     def _weight_scale(self) -> Tensor:
         weights = self.layer.weight
@@ -182,19 +182,19 @@ class PhotonicForward:
             activations, weights, None, layer.stride, layer.padding, layer.dilation, layer.groups
         )
 
-    def _for_results(self, rows: Tensor) -> Tensor:
+    def _align_with_results(self, rows: Tensor) -> Tensor:
         return rows if self._is_dense else rows.reshape(-1, 1, 1)
 
-    def _noise(self, sums: Tensor, steps: Tensor, weights: Tensor) -> Tensor:
+    def _draw_noise(self, sums: Tensor, steps: Tensor, weights: Tensor) -> Tensor:
         """Return one draw for each sum, with the total variance of its readouts; see `execution.noise.Noise`."""
         noise = self.emulation.noise
         drawn = torch.randn(sums.shape, generator=self.generator)
         if not noise.drawn.per_readout:
-            return self._per_output(sums, drawn)
-        mean, variance = self._per_product(steps, weights)
+            return self._draw_per_output(sums, drawn)
+        mean, variance = self._find_noise_moments(steps, weights)
         return mean + (variance / noise.average).sqrt() * drawn
 
-    def _per_output(self, sums: Tensor, drawn: Tensor) -> Tensor:
+    def _draw_per_output(self, sums: Tensor, drawn: Tensor) -> Tensor:
         """Return the noise of sums x in units where the largest sum of an image is 255: sign(x) * ||x| + n| - x."""
         noise = self.emulation.noise
         largest = sums.abs().flatten(1).amax(1).clamp_min(TINY) / FULL
@@ -204,7 +204,7 @@ class PhotonicForward:
         noisy = (level + noise.mean + deviation * drawn).abs()
         return sums.sign() * noisy * step - sums
 
-    def _per_product(self, steps: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def _find_noise_moments(self, steps: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         noise, passes = self.emulation.noise, 2 if self.range.signed else 1
         readouts, net = count_readouts(
             weights.flatten(1),
@@ -212,9 +212,9 @@ class PhotonicForward:
             wavelengths=self.emulation.options.hardware.wavelengths,
         )
         # With two passes, the mean errors of the positive and the negative part cancel.
-        mean = torch.zeros(()) if self.range.signed else noise.mean * self._for_results(net)
+        mean = torch.zeros(()) if self.range.signed else noise.mean * self._align_with_results(net)
         constant, *growing = noise.coefficients
-        variance = constant * passes * self._for_results(readouts)
+        variance = constant * passes * self._align_with_results(readouts)
         for power, coefficient in enumerate(growing, 1):
             if coefficient:
                 # A product of steps is 256 times its level in LSB.
@@ -228,7 +228,7 @@ class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-d
 
     def __init__(self, outliers: Mapping[str, Any]) -> None:
         super().__init__()
-        self._names = {_memory(parameter): name for name, parameter in outliers.items()}
+        self._names = {_storage_address(parameter): name for name, parameter in outliers.items()}
 
     def __torch_function__(
         self, function: Any, types: Any, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None
@@ -244,7 +244,7 @@ class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-d
             if isinstance(factor, list | tuple):
                 self._check(factor)
             elif isinstance(factor, torch.Tensor):
-                name = self._names.get(_memory(factor))
+                name = self._names.get(_storage_address(factor))
                 if name is not None:
                     raise _refuse(name)
 
@@ -259,7 +259,7 @@ def outliers_of(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _memory(tensor: Any) -> int:
+def _storage_address(tensor: Any) -> int:
     """Return the address of the storage, which a tensor shares with its views."""
     return int(tensor.untyped_storage().data_ptr())
 

@@ -46,7 +46,7 @@ from ocs_drivers.model import (
     Step,
 )
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Silence
-from ocs_drivers.transports.transport import make_connection_lost
+from ocs_drivers.transports.transport import make_connection_lost, make_not_open
 
 _T = TypeVar("_T")
 
@@ -198,13 +198,13 @@ class SwitchDriver(ABC):
     def capabilities(self) -> Capabilities:
         """Capabilities of this device. Raises `ConnectionLost` before the first `open`."""
         if self._capabilities is None:
-            raise make_connection_lost(self._address, "it was never opened")
+            raise make_not_open(self._address)
         return self._capabilities
 
     def identity(self) -> Identity:
         """Return the identity that the device reported. Raise `ConnectionLost` before the first `open`."""
         if self._identity is None:
-            raise make_connection_lost(self._address, "it was never opened")
+            raise make_not_open(self._address)
         return self._identity
 
     def open(self) -> None:

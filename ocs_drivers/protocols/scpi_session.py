@@ -21,7 +21,7 @@ from ocs_drivers.protocols import scpi
 from ocs_drivers.protocols.session import TransportSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, note_answer
 from ocs_drivers.transports import wire
-from ocs_drivers.transports.transport import Transport, make_connection_lost
+from ocs_drivers.transports.transport import Transport, make_not_open
 
 _T = TypeVar("_T")
 _LONGEST_QUEUE = 64
@@ -72,7 +72,7 @@ class ScpiSession(TransportSession):
     def identity(self) -> Identity:
         """Identity that the device reported when the connection was made."""
         if self._identity is None:
-            raise make_connection_lost(self._device, "it was never opened")
+            raise make_not_open(self._device)
         return self._identity
 
     def _process_input(self) -> None:

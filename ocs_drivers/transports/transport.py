@@ -80,8 +80,13 @@ def make_connection_lost(device: str, reason: object) -> ConnectionLost:
     return ConnectionLost(
         f"the connection was lost: {reason}",
         device=device,
-        hint="What the device did last is known only after a read; the next read reconnects.",
+        hint="The last command may or may not have taken effect: read the device, which also reconnects.",
     )
+
+
+def make_not_open(device: str) -> ConnectionLost:
+    """Return the error for the use of a session before the first `open`."""
+    return ConnectionLost("not connected: `open` was never called", device=device, hint="Call `open` first.")
 
 
 def make_timeout(device: str, deadline: Deadline) -> Timeout:

@@ -142,7 +142,9 @@ def _links_of(wiring: Wiring, nics: Collection[Nic]) -> Iterator[Link]:
     for nic in nics:
         links = [link for link in wiring.links if nic in link]
         if not links:
-            raise TopologyError(f"NIC {nic.index} of node {nic.node} has no link, so nothing is lost with it")
+            raise TopologyError(
+                f"NIC {nic.index} of node {nic.node} has no link, so there is nothing to repair"
+            )
         yield from links
 
 

@@ -20,7 +20,7 @@ from testbed.lab.document import Document, Location
 DEFAULT_FIBRE_LOSS_DB = 0.3
 
 
-def _name(text: str) -> str:
+def _check_name(text: str) -> str:
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", text):
         raise ValueError(f"{text!r} is not a name of at most 31 lower-case letters, digits and '-'")
     return text
@@ -57,7 +57,7 @@ def _parse_network(value: object) -> IPv4Network:
 
 
 def _expand_fibre(value: object) -> object:
-    """Return the mapping for which `ocs1:17` is short: `{port: 'ocs1:17'}`."""
+    """Expand the short form `ocs1:17` to `{port: 'ocs1:17'}`."""
     return {"port": value} if isinstance(value, str) else value
 
 
@@ -65,22 +65,22 @@ def _check_mac(text: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", text):
         raise ValueError(f"{text!r} is not a MAC address of lower-case hexadecimal digits")
     if int(text[:2], 16) & 1 or text == "00:00:00:00:00:00":
-        raise ValueError(f"{text!r} is not the MAC address of one device")
+        raise ValueError(f"{text!r} is a multicast or all-zero MAC address")
     return text
 
 
-def _list_files(value: object) -> object:
-    """Return the list for which one file is short."""
+def _wrap_in_list(value: object) -> object:
+    """Return a list also where the user wrote a single file."""
     return [value] if isinstance(value, str) else value
 
 
-def _switch_port(text: str) -> str:
+def _check_switch_port(text: str) -> str:
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}:[0-9]{1,6}", text):
         raise ValueError(f"{text!r} is not SWITCH:PORT like 'ocs1:17'")
     return text
 
 
-Name = Annotated[str, AfterValidator(_name)]
+Name = Annotated[str, AfterValidator(_check_name)]
 Interface = Annotated[str, AfterValidator(_check_interface)]
 User = Annotated[str, AfterValidator(_check_user)]
 PathText = Annotated[str, AfterValidator(_check_path)]
@@ -101,7 +101,7 @@ class Schema(BaseModel):
 class FibreSchema(Schema):
     """The end of a fibre, and its loss."""
 
-    port: Annotated[str, AfterValidator(_switch_port)]
+    port: Annotated[str, AfterValidator(_check_switch_port)]
     loss_db: Decibels = DEFAULT_FIBRE_LOSS_DB
 
     @property
@@ -119,9 +119,9 @@ Fibre = Annotated[FibreSchema, BeforeValidator(_expand_fibre)]
 
 
 class NicSchema(Schema):
-    """One interface. In a bare lab file its fibres may be missing; `unused` says why it is in no topology.
+    """One interface. Fibres may be missing if it is `unused`, or if their ends are not known yet.
 
-    `gpu` is the number of the GPU beside it, from 0.
+    `unused` is the reason to leave the interface out of every topology. `gpu` is the number of the nearest GPU, from 0.
     """
 
     name: Interface
@@ -150,7 +150,7 @@ class HostSshSchema(Schema):
 
 
 class HostSchema(Schema):
-    """One host. With `gpus`, its NICs are divided evenly among them, in order, unless the NICs name theirs."""
+    """One host. Its NICs are divided evenly among `gpus` GPUs in their order, except where a NIC states its `gpu`."""
 
     name: Name
     management: Address
@@ -162,7 +162,7 @@ class HostSchema(Schema):
 
 
 class TwinSchema(Schema):
-    """Behaviour of the simulated switch; without `switch_time_s` it takes the time of its family."""
+    """Behaviour of the simulated switch. The default of `switch_time_s` is the switching time of its family."""
 
     tl1_port: TcpPort = 3082
     control_port: TcpPort = 7025
@@ -194,7 +194,7 @@ class LinkSchema(Schema):
 
 
 class BoardPortSchema(Schema):
-    """One port of a board; without `mac` it has 02:00 and the four bytes of its address."""
+    """One port of a board. The default of `mac` is 02:00 followed by the four bytes of `address`."""
 
     name: Interface
     address: Address
@@ -205,11 +205,11 @@ class BoardPortSchema(Schema):
 
 
 class BoardSchema(Schema):
-    """A smartNIC: a real one has the address of its registers, a simulated one is started with its program."""
+    """A smartNIC: `address` is that of the registers of a real one, `program` the program of a simulated one."""
 
     name: Name
     address: Annotated[str, Field(min_length=1)] | None = None
-    program: Annotated[list[PathText], BeforeValidator(_list_files), Field(min_length=1)] | None = None
+    program: Annotated[list[PathText], BeforeValidator(_wrap_in_list), Field(min_length=1)] | None = None
     bitstream: PathText | None = None
     ports: Annotated[list[BoardPortSchema], Field(min_length=1)]
 
@@ -261,19 +261,19 @@ def _explain(document: Document, details: ErrorDetails) -> LabFileError:
     where, kind = details["loc"], details["type"]
     key = where[-1] if where else ""
     if kind == "extra_forbidden":
-        near = difflib.get_close_matches(str(where[-1]), _keys(where), n=1, cutoff=0.5)
+        near = difflib.get_close_matches(str(where[-1]), _list_keys(where), n=1, cutoff=0.5)
         suggestion = f", did you mean '{near[0]}'?" if near else ""
         return document.error(
-            where, f"unknown key '{key}'{suggestion}", f"allowed here: {', '.join(_keys(where))}"
+            where, f"unknown key '{key}'{suggestion}", f"allowed here: {', '.join(_list_keys(where))}"
         )
     if kind == "missing":
         part = f" in '{_join_dots(where[:-1])}'" if where[:-1] else ""
         return document.error(where, f"'{key}' is missing{part}", f"add '{key}: ...'")
-    what = _explanation(details)
+    what = _describe_error(details)
     return document.error(where, f"'{_join_dots(where)}': {what}", _hint(details))
 
 
-def _explanation(details: ErrorDetails) -> str:
+def _describe_error(details: ErrorDetails) -> str:
     """Return the expected kind of value, and the actual value if it fits on a line."""
     message, value = details["msg"].removeprefix("Value error, "), details["input"]
     if value is None:
@@ -300,7 +300,7 @@ _HINTS = {
     "int_from_float": "write a whole number like 48",
     "int_type": "write a whole number like 48, without quotes",
     "list_type": "write one item per line, each after '- '",
-    "literal_error": "write it exactly like this",
+    "literal_error": "write one of these values exactly",
     "string_type": "put the value in quotes",
     "too_short": "list at least one",
     **dict.fromkeys(_MAPPING_TYPES, "write 'key: value' lines under it, or {key: value}"),
@@ -315,7 +315,7 @@ _HINTS_BY_KEY = {
 
 
 def _hint(details: ErrorDetails) -> str:
-    """Return a hint at a valid value."""
+    """Return a hint that shows or describes a valid value."""
     key, kind = str(details["loc"][-1]) if details["loc"] else "", details["type"]
     if details["input"] is None:
         return "write a value after the key, or remove the key"
@@ -326,7 +326,7 @@ def _hint(details: ErrorDetails) -> str:
     return _HINTS.get(kind, "choose a value in this range")
 
 
-def _keys(where: Location) -> list[str]:
+def _list_keys(where: Location) -> list[str]:
     schema = _SCHEMAS.get(tuple(part for part in where[:-1] if isinstance(part, str)))
     return list(schema.model_fields) if schema else []
 

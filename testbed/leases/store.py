@@ -337,7 +337,7 @@ def wait_until_still(
         if time.monotonic() >= deadline:
             who = ", ".join(f"{process_of(one)} under lease {one.id}" for one in senders)
             raise LeaseHeld(
-                f"lab '{store.lab}' is still changing: {who} is sending. No new change can start; keep hands "
-                "out of the rack until this command succeeds, or end that process"
+                f"lab '{store.lab}' is still changing: {who} is sending, and no new change can start. Do not touch "
+                "the devices until this command succeeds: repeat it, or end that process first"
             )
         sleep(POLL_S)

@@ -2,12 +2,12 @@
 
     python3 probe.py --host a --epoch 7 nic1 nic2
 
-Opens every NIC that there is, prints `{"event": "ready"}`, waits for a line `go`, sends a few frames on each NIC,
+Opens every NIC that exists, prints `{"event": "ready"}`, waits for a line `go`, sends a few frames on each NIC,
 prints `{"event": "sent"}` and listens until its input ends, so that no host stops listening before the last one spoke.
 Then it prints
 `{"event": "heard", "nics": {NIC: {"carrier", "sent", "frames": [[host, nic, epoch], ...], "counters"}}}`;
 `counters` are the packets that the NIC itself sent, received, and received with errors meanwhile.
-Frames are one-way (EtherType 0x88B5, local experimental), so each direction of a link is proved by itself.
+Frames are one-way (EtherType 0x88B5, local experimental), so each direction of a link is tested separately.
 Standard library only: this file is copied to the hosts. Needs root (AF_PACKET).
 """
 
@@ -49,7 +49,7 @@ def decode(frame: bytes) -> tuple[str, str, int] | None:
         return None
     try:
         host, nic, epoch = json.loads(payload[len(MAGIC) :])
-    except (ValueError, TypeError):  # no JSON, or JSON that is no list of three
+    except (ValueError, TypeError):  # not JSON, or not a list of three
         return None
     is_ours = isinstance(host, str) and isinstance(nic, str) and isinstance(epoch, int)
     return (host, nic, epoch) if is_ours else None

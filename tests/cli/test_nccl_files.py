@@ -144,7 +144,7 @@ def test_a_slow_host_does_not_hide_the_hardware_of_the_others(testbed, up, tmp_p
     starts = {line.partition(": assumed that")[0] for line in lines if "in the order of the lab file" in line}
     assert starts == {"b: not finished after 30 s", "c: no space", "l: no session"}
     names = "nic1, nic2, nic3, nic4 have no PCI device"
-    assert f"a, d, e, f, g, h, i, j, k: {names}: attached to the processor, as NCCL does" in lines
+    assert f"a, d, e, f, g, h, i, j, k: {names}: attached to the processor, as NCCL assumes" in lines
 
 
 def test_people_read_what_was_written_and_what_was_assumed(testbed, lab_file):

@@ -109,7 +109,7 @@ def test_a_rendered_lab_reads_back_as_the_same(text):
         ("receive: 'ocs1:16'", "receive: 'ocs2:16'", "36: the receive fibre of board1/port2 ends at switch 'ocs2'"),
         ("transmit: 'ocs1:8', ", "", "35: 'transmit' is missing in 'boards[0].ports[1]'"),
         ("02:00:00:00:00:07", "02:00:0a:64:14:01", "35: MAC address '02:00:0a:64:14:01' appears twice"),
-        ("02:00:00:00:00:07", "01:00:00:00:00:07", "35: 'boards[0].ports[1].mac': '01:00:00:00:00:07' is not"),
+        ("02:00:00:00:00:07", "01:00:00:00:00:07", "35: 'boards[0].ports[1].mac': '01:00:00:00:00:07' is a"),
         ("port: 9000", "port: 0", "35: 'boards[0].ports[1].port': input should be greater than or equal to 1"),
         ("    program: [models/one.lng, two.lng]", "    program: []", "32: 'boards[0].program': the list is empty"),
         ("    program:", "    programm:", "32: unknown key 'programm', did you mean 'program'?"),

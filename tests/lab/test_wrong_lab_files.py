@@ -612,7 +612,7 @@ BAD = {
         "    outputs: 6\n    twin: {boot_mode: dark}",
         10,
         "'DARK', 'RESTORE' or 'AUTOSAVE', not 'dark'",
-        "write it exactly like this",
+        "write one of these values exactly",
     ),
     "time with a unit": (
         "    outputs: 6",

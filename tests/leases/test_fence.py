@@ -155,7 +155,7 @@ def test_the_death_of_a_holder_frees_its_lease(ours, hold, tmp_path, stop_at):
 def test_maintenance_stops_all_motion_and_says_when_it_has_come_to_its_end(ours, hold, tmp_path):
     _, holder = hold("before send 0")
     ours.set_maintenance("hands in the rack")
-    with pytest.raises(LeaseHeld, match=r"still changing: process \d+ .* keep hands out"):
+    with pytest.raises(LeaseHeld, match=r"still changing: process \d+ .* Do not touch"):
         wait_until_still(ours, 0)
     waiting = threading.Thread(target=lambda: wait_until_still(ours, 60, lambda _s: time.sleep(0.01)))
     waiting.start()

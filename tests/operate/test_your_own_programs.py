@@ -125,7 +125,8 @@ def test_nccl_files_number_nics_as_the_host_lists_them(bench):
         assert len(names.split()) == 2
         assert read_graphs(files.texts[host]["ring-1.xml"], topology, 1)[0][0].gpus == (0,)
     assert (
-        "a, b, c, d: nic1, nic2 have no PCI device: attached to the processor, as NCCL does" in files.assumed
+        "a, b, c, d: nic1, nic2 have no PCI device: attached to the processor, as NCCL assumes"
+        in files.assumed
     )
 
 

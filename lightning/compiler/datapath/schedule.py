@@ -26,7 +26,7 @@ Counts = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.int16]
 
 TIMING = Timing()
-"""Of the published datapath: ten cycles of preamble, light under way for seven."""
+"""Timing of the published datapath: a preamble of ten cycles, and a light delay of seven."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,9 @@ def passes_of(layer: PhotonicLayer) -> int:
 def readouts_of(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
     """Return the readouts of every row in a pass; `dense` also sends products whose weight is 0.
 
-    P positive and N negative weights take ceil(P / W) and ceil(N / W) readouts; zeros that do not fit there take
-    further positive ones. With one wavelength every term has its own readout, and a zero counts as positive.
+    P positive and N negative weights take ceil(P / W) and ceil(N / W) readouts; zeros fill the unused places of these,
+    and the rest take further positive readouts. With one wavelength every term has its own readout, and a zero counts
+    as positive.
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, -1, 4, 0, -5]]], np.int16), None, 1.0, None)
     >>> readouts_of(layer, Hardware(wavelengths=2)).count.tolist()
@@ -76,10 +77,10 @@ def readouts_of(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None 
 
 def readouts_of_weights(weights: Weights, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
     """Return the readouts like `readouts_of`, for weights (groups, rows, terms)."""
-    positive = _places((weights > 0).sum(axis=2), hardware.wavelengths)
-    negative = _places((weights < 0).sum(axis=2), hardware.wavelengths)
+    positive = _count_readouts((weights > 0).sum(axis=2), hardware.wavelengths)
+    negative = _count_readouts((weights < 0).sum(axis=2), hardware.wavelengths)
     if dense if dense is not None else not hardware.skip_zeros:
-        terms = _places(np.int64(weights.shape[2]), hardware.wavelengths)
+        terms = _count_readouts(np.int64(weights.shape[2]), hardware.wavelengths)
         positive = np.maximum(positive, terms - negative)
     return Readouts(positive + negative, positive - negative)
 
@@ -96,9 +97,9 @@ def schedule_of(
     """
     counts = readouts_of(layer, hardware, dense=dense).count
     keep_zeros = dense if dense is not None else not hardware.skip_zeros
-    tile = _schedule_in_order if hardware.wavelengths == 1 else _schedule_by_sign
+    make_schedule = _schedule_in_order if hardware.wavelengths == 1 else _schedule_by_sign
     return tuple(
-        tile(weights, int(most.max(initial=0)), hardware.wavelengths, keep_zeros)
+        make_schedule(weights, int(most.max(initial=0)), hardware.wavelengths, keep_zeros)
         for weights, most in zip(layer.weights, counts, strict=True)
     )
 
@@ -108,72 +109,74 @@ def _schedule_in_order(weights: Weights, readouts: int, _: int, keep_zeros: bool
     sent = np.ones_like(weights, bool) if keep_zeros else weights != 0
     order = np.full((len(weights), readouts), -1, np.int32)
     rows, terms = np.nonzero(sent)
-    order[rows, _ranks(sent)[rows, terms]] = terms
+    order[rows, _rank_terms(sent)[rows, terms]] = terms
     signs = np.where(np.take_along_axis(weights, np.maximum(order, 0), axis=1) < 0, -1, 1)
     return GroupSchedule(order[..., None], np.where(order < 0, 0, signs).astype(np.int8))
 
 
 def _schedule_by_sign(weights: Weights, readouts: int, width: int, keep_zeros: bool) -> GroupSchedule:
-    """Return a schedule with positive terms, then negative ones; zeros fill the gaps of both, then further readouts."""
+    """Return a schedule of positive terms, then negative ones; zeros fill gaps in both, and then further readouts."""
     order = np.full((len(weights), readouts * width), -1, np.int32)
     positive, negative = weights > 0, weights < 0
-    above, below = (_places(each.sum(axis=1), width)[:, None] for each in (positive, negative))
-    _put(order, positive, _ranks(positive))
-    _put(order, negative, above * width + _ranks(negative))
+    above, below = (_count_readouts(each.sum(axis=1), width)[:, None] for each in (positive, negative))
+    _place_terms(order, positive, _rank_terms(positive))
+    _place_terms(order, negative, above * width + _rank_terms(negative))
     if keep_zeros:
         holes = order[:, : int((above + below).max(initial=0)) * width] < 0
-        _put(order, weights == 0, _hole_of_rank(holes, (above + below) * width, _ranks(weights == 0)))
+        _place_terms(
+            order, weights == 0, _find_zero_places(holes, (above + below) * width, _rank_terms(weights == 0))
+        )
     places = np.arange(readouts)
     signs = np.where((places >= above) & (places < above + below), -1, 1)
     shaped = order.reshape(len(weights), readouts, width)
     return GroupSchedule(shaped, np.where(shaped[..., 0] < 0, 0, signs).astype(np.int8))
 
 
-def _hole_of_rank(holes: Bits, ends: Counts, ranks: Counts) -> Counts:
-    """Return the place of the zero of each rank, (rows, terms): gaps before the row's end, then places after it."""
+def _find_zero_places(holes: Bits, ends: Counts, ranks: Counts) -> Counts:
+    """Return the place of each zero, (rows, terms), by its rank: first the gaps up to `ends`, then places after it."""
     holes = holes & (np.arange(holes.shape[1]) < ends)
-    many = holes.sum(axis=1, keepdims=True)
+    hole_counts = holes.sum(axis=1, keepdims=True)
     first = np.argsort(~holes, axis=1, kind="stable")
     inside = (
         np.take_along_axis(first, np.minimum(ranks, max(first.shape[1] - 1, 0)), axis=1)
         if first.size
         else ranks
     )
-    return np.asarray(np.where(ranks < many, inside, ends + ranks - many), np.int64)
+    return np.asarray(np.where(ranks < hole_counts, inside, ends + ranks - hole_counts), np.int64)
 
 
-def _put(order: npt.NDArray[np.int32], sent: Bits, places: Counts) -> None:
+def _place_terms(order: npt.NDArray[np.int32], sent: Bits, places: Counts) -> None:
     rows, terms = np.nonzero(sent)
     order[rows, places[rows, terms]] = terms
 
 
-def _ranks(chosen: Bits) -> Counts:
+def _rank_terms(chosen: Bits) -> Counts:
     """Return the number of chosen terms before each term, (rows, terms)."""
     return np.asarray(np.cumsum(chosen, axis=1) - chosen, np.int64)
 
 
-def _places(terms: Counts | np.int64, width: int) -> Counts:
+def _count_readouts(terms: Counts | np.int64, width: int) -> Counts:
     return np.asarray(-(-terms // width), np.int64)
 
 
 def work_of(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
     """Return the work of one image in `layer`.
 
-    A row takes ceil(readouts / lanes) beats; rows are distributed to the cores in turn, and the slowest core counts,
-    for every position and pass. The groups of a convolution follow each other without a gap; a pass starts with a
+    A row takes ceil(readouts / lanes) beats. Rows are distributed to the cores in turn; the slowest core determines the
+    time of each position and pass. The groups of a convolution follow each other without a gap; a pass starts with a
     preamble.
     """
-    lines = cycles_of(layer, hardware)
+    cycles = cycles_of(layer, hardware)
     passes = passes_of(layer)
     sent = int(np.count_nonzero(layer.weights)) if hardware.skip_zeros else int(layer.weights.size)
-    often = layer.positions * passes
+    repeats = layer.positions * passes
     return LayerWork(
         macs=layer.macs,
-        products=sent * often,
-        readouts=int(readouts_of(layer, hardware).count.sum()) * often,
-        beats=lines.beats,
+        products=sent * repeats,
+        readouts=int(readouts_of(layer, hardware).count.sum()) * repeats,
+        beats=cycles.beats,
         passes=passes,
-        overhead=lines.total - lines.beats,
+        overhead=cycles.total - cycles.beats,
     )
 
 
@@ -181,7 +184,7 @@ def cycles_of(layer: PhotonicLayer, hardware: Hardware, timing: Timing = TIMING)
     """Return the cycles of a layer by kind, summed over its passes."""
     passes = passes_of(layer)
     return LayerCycles(
-        beats=_beats(layer, hardware) * layer.positions * passes,
+        beats=_count_beats(layer, hardware) * layer.positions * passes,
         preamble=timing.preamble * passes,
         detection=DETECTION * passes,
         fill=timing.fill * passes,
@@ -189,7 +192,7 @@ def cycles_of(layer: PhotonicLayer, hardware: Hardware, timing: Timing = TIMING)
     )
 
 
-def _beats(layer: PhotonicLayer, hardware: Hardware) -> int:
+def _count_beats(layer: PhotonicLayer, hardware: Hardware) -> int:
     """Return the beats of one position and pass: for each group those of the busiest core."""
     rows = -(-readouts_of(layer, hardware).count // hardware.lanes)
     return int(

@@ -67,7 +67,7 @@ def fit_noise(
     y, v = np.maximum(np.asarray(levels, dtype=float), 0.0), np.asarray(variances, dtype=float)
     if y.size < 6 or readings < 3:
         raise ValueError(
-            f"a noise model needs at least 6 levels of at least 3 readings, not {y.size} of {readings}"
+            f"a noise model needs at least 6 levels with 3 readings each, not {y.size} levels with {readings}"
         )
     scale = float(y.max()) or 1.0
     design = np.vander(y / scale, 3, increasing=True)

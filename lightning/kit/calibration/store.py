@@ -43,7 +43,9 @@ def folder(given: str | os.PathLike[str] | None = None) -> Path:
 
 
 def path_of(device: str, given: str | os.PathLike[str] | None = None) -> Path:
-    """Return the file of this device: its name made safe, with a hash if it changed, so two names never share a file.
+    """Return the path of the calibration of this device.
+
+    Characters that are not safe in a file name become `-`; then a hash of the name is added, which keeps paths unique.
 
     >>> path_of("ZCU111/lab 3", "/x").name
     'ZCU111-lab-3-653165d3.json'
@@ -109,7 +111,7 @@ def find(
     `StaleCalibration` or another `CalibrationError` for a calibration that is not valid for the device.
     """
     path = path_of(identity(device), folder)
-    calibration = load(path) if path.exists() else _load_delivered(device)
+    calibration = load(path) if path.exists() else _load_factory_calibration(device)
     if calibration is not None:
         check(calibration, device, max_age=max_age, now=now)
     return calibration
@@ -120,13 +122,13 @@ def check(
 ) -> None:
     """Raise `ForeignCalibration` or `StaleCalibration` if the calibration is not valid for this device.
 
-    Its age limit is `max_age`, else `$LIGHTBED_CALIBRATION_HOURS`, else a day; and it is valid for one build of the
-    firmware only, whose ticks and counts it uses. A factory calibration does not age, if it equals the one that the
-    device itself delivers; the origin in a file is not trusted. Raise `CalibrationError` for one dated in the future,
-    or with generators or a readout that the device lacks.
+    The age limit is `max_age`, else `$LIGHTBED_CALIBRATION_HOURS`, else a day. A factory calibration has no age limit,
+    but only if it equals the one that the device provides: the origin in a file is not trusted. A calibration is valid
+    for one firmware build only, because it contains that build's ticks and counts. Raise `CalibrationError` for a date
+    in the future, and for generators or a readout that the device lacks.
     """
     limit = _max_age() if max_age is None else max_age
-    ageless = calibration.origin == "factory" and _is_delivered(calibration, device)
+    ageless = calibration.origin == "factory" and _is_factory_calibration(calibration, device)
     calibration.check(identity(device), now=now or datetime.now(UTC), max_age=None if ageless else limit)
     if _has_other_firmware(calibration, device):
         raise errors.StaleCalibration(
@@ -143,7 +145,7 @@ def check(
         "readouts": ("readout", calibration.readout),
     }
     for key, (name, highest) in used.items():
-        count = _length(device, key)
+        count = _count_entries(device, key)
         if count is not None and highest >= count:
             raise errors.CalibrationError(
                 f"this calibration uses {name} {highest}, but the firmware has 0 to {count - 1}",
@@ -173,7 +175,8 @@ def require(
 def get_fitting(device: Any, calibration: Calibration | None = None) -> Calibration:
     """Return `calibration`, checked for this device, or by default the one stored for it.
 
-    For a recording the age is counted to its date. Raise the errors of `check` and `require`.
+    The age of a calibration for a recording is its age at the date of the recording. Raise the errors of `check` and
+    `require`.
     """
     now = recording_date(device)
     if calibration is None:
@@ -193,24 +196,24 @@ def identity(device: Any) -> str:
     return device if isinstance(device, str) else identity_of(device).name
 
 
-def _load_delivered(device: Any) -> Calibration | None:
+def _load_factory_calibration(device: Any) -> Calibration | None:
     """Return the factory calibration of a twin, or None if it has none or runs other firmware."""
-    ask = getattr(device, "factory_calibration", None)
-    document = ask() if callable(ask) else None
+    read = getattr(device, "factory_calibration", None)
+    document = read() if callable(read) else None
     if not document:
         return None
-    delivered = from_json(document, source="the factory calibration")
-    return None if _has_other_firmware(delivered, device) else delivered
+    factory = from_json(document, source="the factory calibration")
+    return None if _has_other_firmware(factory, device) else factory
 
 
-def _is_delivered(calibration: Calibration, device: Any) -> bool:
-    """Return whether the calibration equals the factory calibration of this device exactly."""
-    own = _load_delivered(device)
-    return own is not None and to_json(own) == to_json(calibration)
+def _is_factory_calibration(calibration: Calibration, device: Any) -> bool:
+    """Return whether the calibration is exactly the factory calibration of this device."""
+    factory = _load_factory_calibration(device)
+    return factory is not None and to_json(factory) == to_json(calibration)
 
 
-def _length(device: Any, key: str) -> int | None:
-    """Return the number of entries under `key` in the device's configuration; None for a name or without one."""
+def _count_entries(device: Any, key: str) -> int | None:
+    """Return the number of entries under `key` in the device's configuration; None if it is not known."""
     try:
         return None if isinstance(device, str) else len(device[key])
     except (KeyError, TypeError):

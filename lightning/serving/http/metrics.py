@@ -33,7 +33,7 @@ BOUNDS_S = (
     10.0,
     60.0,
 )
-"""Upper bounds of the buckets of the latency histogram; another bucket has no upper bound."""
+"""Upper bounds of the buckets of the latency histogram; the last bucket has no upper bound."""
 
 ReadPackets = Callable[[], PacketCounts]
 """A function that returns the current counts of packets."""
@@ -117,12 +117,16 @@ class Counts:
 def exposition(repository: Repository, counts: Counts, packets: ReadPackets | None = None) -> bytes:
     """Return all metrics of a server as text for Prometheus."""
     registry = CollectorRegistry()
-    registry.register(_Read([*_of_models(repository), *_of_requests(counts), *_of_packets(packets)]))
+    registry.register(
+        _FamilyCollector(
+            [*_collect_models(repository), *_collect_requests(counts), *_collect_packets(packets)]
+        )
+    )
     return bytes(generate_latest(registry))
 
 
-class _Read:
-    """A Prometheus collector of given metric families."""
+class _FamilyCollector:
+    """Prometheus collector of metric families that are computed beforehand."""
 
     def __init__(self, families: Sequence[Any]) -> None:
         self._families = families
@@ -131,7 +135,7 @@ class _Read:
         return self._families
 
 
-def _of_models(repository: Repository) -> Iterator[Any]:
+def _collect_models(repository: Repository) -> Iterator[Any]:
     ready = GaugeMetricFamily("lightning_model_loaded", "Whether a model is in service.", labels=_MODEL)
     users = GaugeMetricFamily("lightning_model_users", "Requests that hold a model.", labels=_MODEL)
     serving = {each.name: each for each in repository.serving()}
@@ -148,7 +152,7 @@ def _of_models(repository: Repository) -> Iterator[Any]:
     yield from (ready, users, versions)
 
 
-def _of_requests(counts: Counts) -> Iterator[Any]:
+def _collect_requests(counts: Counts) -> Iterator[Any]:
     requests = CounterMetricFamily("lightning_requests", "Requests that ended.", labels=_MODEL)
     failures = CounterMetricFamily(
         "lightning_failures", "Requests that ended in an error.", labels=[*_MODEL, "reason"]
@@ -172,7 +176,7 @@ def _of_requests(counts: Counts) -> Iterator[Any]:
     yield GaugeMetricFamily("lightning_queue", "Requests that wait for their answer.", counts.in_flight)
 
 
-def _of_packets(packets: ReadPackets | None) -> Iterator[Any]:
+def _collect_packets(packets: ReadPackets | None) -> Iterator[Any]:
     if packets is None:
         return
     family = CounterMetricFamily("lightning_packets", "UDP packets by outcome.", labels=["outcome"])

@@ -71,7 +71,7 @@ class CalientSwitch(SwitchDriver):
         """Return all ports by name."""
 
     def _ask_ports_at_once(self) -> Mapping[str, Port]:
-        """Return the ports whose states a single query reports; it may be none."""
+        """Return the ports whose states a single query reports, possibly none."""
         return self._ask_ports()
 
     def _ask_labelled_ports(self) -> Mapping[str, Port]:
@@ -106,7 +106,7 @@ class CalientSwitch(SwitchDriver):
         return {info.number: info for info in sorted(infos, key=lambda info: info.number)}
 
     def _read(self) -> Snapshot:
-        """Read the connected and provisioned circuits, and the unfit ports if a single query reports them."""
+        """Read the active and provisioned circuits, and the unfit ports among those that a single query reports."""
         with self._session.lock():
             self._circuits = self._ask_circuits()
             with self._one_connection():
@@ -123,7 +123,7 @@ class CalientSwitch(SwitchDriver):
         return {port: state for port, state in sorted(states.items()) if state is not PortState.ENABLED}
 
     def _read_again(self, step: Step) -> Snapshot:
-        """Read the circuits; one that we activated counts once its mirrors have arrived, any other at once."""
+        """Read the circuits. One that this driver activated counts as connected only when its mirrors have settled."""
         del step
         self._circuits = self._read_current(self._ask_circuits)
         return self._circuits.snapshot(self._clock.now(), {}, awaited=self._awaited)
@@ -150,9 +150,11 @@ class CalientSwitch(SwitchDriver):
         seen: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """Plan as every switch; also raise `PortBusy` for a blocking provisioned circuit with inputs outside the scope.
+        """Plan as every driver does, and raise `PortBusy` for a blocking circuit.
 
-        Executing the steps may delete the blocking provisioned circuits that `seen` contains.
+        That is a provisioned circuit in the way of the steps, one of whose inputs is outside the scope.
+
+        The steps may delete the blocking provisioned circuits that `seen` contains.
         """
         steps = super().plan(target, seen, scope)
         if isinstance(seen, Snapshot):
@@ -162,9 +164,9 @@ class CalientSwitch(SwitchDriver):
         return steps
 
     def _check_as_planned(self, step: Step, snapshot: Snapshot) -> None:
-        """Check as every switch, and that others have provisioned or made two-way nothing that the step would delete.
+        """Check as every driver does, and that the step deletes nothing that others provisioned or made two-way since.
 
-        A circuit that others provisioned at the inputs of the step is in the scope.
+        A circuit that others provisioned at the inputs of the step is in the scope, and may be deleted.
         """
         super()._check_as_planned(step, snapshot)
         foreign = [move for move in snapshot.pending if move.request not in self._deletable]
@@ -180,7 +182,7 @@ class CalientSwitch(SwitchDriver):
             self._send_commands(step, guard)
         except TransportError:  # the device may have received the command
             raise
-        except Exception:  # refused: mirrors that do not move yet never will
+        except Exception:  # the device refused: mirrors that are not moving yet will not move
             self._awaited_until_s = self._clock.now()
             raise
         if step.kind == "add":
@@ -192,12 +194,12 @@ class CalientSwitch(SwitchDriver):
         self._awaited_until_s = self._clock.now() + self._activation_s
 
     def _name_of(self, pair: Pair) -> str:
-        """Return the name of the circuit of a pair; if it was never read, it is one of ours, hence one-way."""
+        """Return the name of the circuit of a pair; one that was never read was made here, so it is one-way."""
         circuit = self._circuits.find(pair)
         return circuit.name if circuit else circuit_name(*self._names.one_way(pair))
 
     def _longest_s(self, first: Snapshot) -> float:
-        """Return the longest time of a step; provisioned circuits are no queue and delay nothing."""
+        """Return the longest time of a step; provisioned circuits are not queued moves, and add no time."""
         return self._timeout_s + self._activation_s
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:

@@ -39,7 +39,7 @@ _OPTIONS = ("force", "move_s", "longest_s", "poll_s", "idle_s", "echo")
 def cli_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> TelescentCli:
-    """Return an unopened Telescent over SSH. Raise `AddressError` for an invalid option."""
+    """Return a driver of a Telescent over SSH, not yet open. Raise `AddressError` for an invalid option."""
     address = address.check_options(*_OPTIONS, *_COMMANDS, "key", "known_hosts").with_port(CLI_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=DEFAULT_ACCOUNT)
     commands, options = commands_in(address), options_in(address)
@@ -58,7 +58,7 @@ def commands_in(address: Address) -> CommandSet:
                 f"{pattern!r} is not a valid regular expression: {error}", device=str(address)
             ) from None
     if not commands.making or not commands.clearing or not (commands.making + commands.clearing).isalpha():
-        raise AddressError("the options making and clearing must be letters", device=str(address))
+        raise AddressError("the options `making` and `clearing` must consist of letters", device=str(address))
     return commands
 
 

@@ -37,10 +37,10 @@ class LabKeys:
 
 def make_keys(hosts: Sequence[str], tools: Mapping[str, str]) -> LabKeys:
     """Generate all keys of a lab. Raise `KernelFault` with the error output of the tools."""
-    make = f"{tools['ssh-keygen']} -q -t ed25519 -N ''"
+    command = f"{tools['ssh-keygen']} -q -t ed25519 -N ''"
     lines = [
         "set -eu; mount -t tmpfs -o mode=700,size=4m tmpfs /run; cd /run",
-        *(f"{make} -C {name} -f key; cat key key.pub; rm key key.pub" for name in (_LOGIN, *hosts)),
+        *(f"{command} -C {name} -f key; cat key key.pub; rm key key.pub" for name in (_LOGIN, *hosts)),
     ]
     process = subprocess.run(
         [tools["unshare"], "--mount", "--propagation", "private", "/bin/sh", "-s"],

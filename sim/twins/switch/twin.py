@@ -23,7 +23,7 @@ from sim.twins.wire.memory import MemoryClient, MemoryListener
 
 _T = TypeVar("_T")
 REFUSED_STATUS = 255
-"""Exit status of a command that the session limit rejects; an SSH client returns the same for a broken connection."""
+"""Exit status of a command beyond the session limit: the same as that of an SSH client whose connection breaks."""
 
 Wire = Literal["tcp", "telnet", "ssh", "serial"]
 Client = Callable[[Reader, Writer], Awaitable[None]]
@@ -40,9 +40,9 @@ class Frontend:
     - `one_session` ends an SSH connection after its first shell or command.
     - `account` is the user name and password of wires with their own login (SSH).
     - `baud` is the rate of a serial line in bit/s.
-    - `max_sessions_here` applies the fault `max_sessions` to connections; if False, the frontend counts logins itself.
-    - `file` is for clients that keep a file: the address is then a path of this name in a temporary directory, which
-      is removed when the twin closes, and the listener's address becomes the option `operator`.
+    - `max_sessions_here`: the fault `max_sessions` limits connections; if False, the frontend limits logins instead.
+    - `file` is the name of a file that the client keeps. The address is then its path in a temporary directory, with
+      the listener's address as the option `operator`; the directory is removed when the twin closes.
     """
 
     scheme: str
@@ -57,7 +57,7 @@ class Frontend:
     file: str = ""
 
 
-def _listener(
+def _make_listener(
     frontend: Frontend, sock: socket.socket | None, client: Client, execution: Execution, clock: Clock
 ) -> AnyListener:
     """Return the listener for the wire of a frontend."""
@@ -77,8 +77,8 @@ def _listener(
 class SwitchTwin:
     """One simulated switch: one state behind all its frontends, for several clients at once.
 
-    `expire` ends all logins and returns their number. `verbs` and `faults` are additions of the family to those
-    of every control socket. `on_boot` clears state that a device loses without power (error queues).
+    `expire` ends all logins and returns their number. `verbs` and `faults` extend those that the control socket of
+    every family has. `on_boot` clears state that a device loses without power (error queues).
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class SwitchTwin:
         self.frontends = frontends
         self.transcript = Transcript(device.clock)
         self._sessions = itertools.count(1)
-        self._served: Counter[str] = Counter()  # current clients of each frontend
+        self._client_counts: Counter[str] = Counter()  # current clients of each frontend
         self._on_boot = on_boot
         self._listeners: dict[str, AnyListener] = {}
         self._memory: dict[str, MemoryListener] = {}
@@ -132,8 +132,12 @@ class SwitchTwin:
         for name, frontend in self.frontends.items():
             if name not in sockets and not (serial and frontend.wire == "serial"):
                 continue
-            self._listeners[name] = _listener(
-                frontend, sockets.get(name), self._client(name), self._execution(name), self.device.clock
+            self._listeners[name] = _make_listener(
+                frontend,
+                sockets.get(name),
+                self._make_client_handler(name),
+                self._make_command_handler(name),
+                self.device.clock,
             )
         self.accept()
         control = sockets["control"]
@@ -141,7 +145,7 @@ class SwitchTwin:
         await self._control.serve(control)
 
     async def close(self) -> None:
-        """Disconnect all clients and close the sockets. Lit circuits stay lit in the plant."""
+        """Disconnect all clients and close the sockets. Circuits that carry light keep carrying it."""
         for listener in self._all_listeners():
             await listener.close()
         await self._control.close()
@@ -172,7 +176,7 @@ class SwitchTwin:
     def attach(self, frontend: str) -> MemoryClient:
         """Open a session with a frontend in memory. Raise `ConnectionRefusedError` while clients are refused."""
         if frontend not in self._memory:
-            self._memory[frontend] = MemoryListener(self._client(frontend))
+            self._memory[frontend] = MemoryListener(self._make_client_handler(frontend))
         try:
             return self._memory[frontend].attach()
         except ConnectionRefusedError:
@@ -187,7 +191,7 @@ class SwitchTwin:
     async def refuse(self) -> None:
         """Refuse new clients on all frontends; the control socket stays available."""
         for name in self.frontends:  # create the missing ones, so that a later `attach` is refused too
-            self._memory.setdefault(name, MemoryListener(self._client(name)))
+            self._memory.setdefault(name, MemoryListener(self._make_client_handler(name)))
         for listener in self._all_listeners():
             await listener.refuse()
 
@@ -208,7 +212,7 @@ class SwitchTwin:
     def _all_listeners(self) -> list[AnyListener]:
         return [*self._listeners.values(), *self._memory.values()]
 
-    def _client(self, name: str) -> Client:
+    def _make_client_handler(self, name: str) -> Client:
         """Return the function that serves one client of a frontend. Raise `KeyError` for an unknown name."""
         frontend = self.frontends[name]
 
@@ -217,7 +221,7 @@ class SwitchTwin:
 
         return serve
 
-    def _execution(self, name: str) -> Execution:
+    def _make_command_handler(self, name: str) -> Execution:
         """Return the function that executes one command of an SSH client of a frontend."""
 
         async def execute(reader: Reader, writer: Writer, command: str) -> int:
@@ -234,18 +238,22 @@ class SwitchTwin:
         """Serve one client and return the result of `serve`, or None if the session limit is reached."""
         faults = self.device.faults
         limit = faults.max_sessions
-        if self.frontends[name].max_sessions_here and limit is not None and self._served[name] >= limit:
+        if (
+            self.frontends[name].max_sessions_here
+            and limit is not None
+            and self._client_counts[name] >= limit
+        ):
             faults.fired["max_sessions"] += 1
             return None
         session = next(self._sessions)
         line = Line(
             name, session, streams, faults=faults, transcript=self.transcript, clock=self.device.clock
         )
-        self._served[name] += 1
+        self._client_counts[name] += 1
         try:
             return await serve(line)
         finally:
-            self._served[name] -= 1
+            self._client_counts[name] -= 1
 
 
 class PowerSwitch(Protocol):

@@ -67,7 +67,7 @@ class Rollback(MovingCommand, HostsCommand):
         if is_proven:
             outcome = f"the rollback worked: epoch {target.epoch} is in force again, as epoch {report.epoch}"
         else:
-            outcome = "the rollback did not work: its proof has findings"
+            outcome = "the rollback did not work: its verification has findings"
         place.say(outcome, *finding_lines(findings))
         return RollbackDocument(
             lab=lab.name,

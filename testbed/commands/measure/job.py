@@ -51,7 +51,9 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
     ] = 1.0
     factor: Annotated[
         float | None,
-        option("Scale bytes, and computing, by this factor instead.", metavar="F", least=0, most=1e9),
+        option(
+            "Scale bytes and computing by this factor, instead of --lasts.", metavar="F", least=0, most=1e9
+        ),
     ] = None
     checkpoint_bytes: Annotated[
         int,
@@ -126,5 +128,5 @@ def job_lines(choice: DesignChoice, job: PlanRun) -> Iterator[str]:
     yield from choice.describe_unfinished()
     median = f"iteration of {job.measured_s * 1e3:.1f} ms (median of {len(job.times_s)})"
     yield f"{median}, predicted {job.predicted_s * 1e3:.1f} ms: {job.prediction_error * 100:+.1f} %"
-    yield f"scale: {job.factor:g} of the bytes, computing alike; processors {job.processor_load * 100:.0f} % busy"
+    yield f"scale: {job.factor:g} x the bytes and computing; processors {job.processor_load * 100:.0f} % busy"
     yield from summarise_links(job.links)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionDocument(Document):
-    """The candidate to offload (None: no offload), the fraction of the data for it, and the reasons."""
+    """A decision: the candidate to offload, or None; its fraction of the data, its workers, and the reasons."""
 
     choice: str | None
     ratio: float
@@ -66,8 +66,8 @@ class ProfileDocument(Document):
             yield f"run {self.choice} at ratio {self.ratio:.2f}; workers needed: {self.workers}{mark}"
         yield from (f"  {reason}" for reason in self.reasons)
         yield (
-            f"the trainer waits {self.stall_before:.0%} of the time before and {self.stall_after:.0%} after,"
-            f" {self.lthp:,.0f} and {self.rate_after:,.0f} samples per second"
+            f"before: {self.lthp:,.0f} samples per second, the trainer waits {self.stall_before:.0%} of the time;"
+            f" after: {self.rate_after:,.0f} samples per second, it waits {self.stall_after:.0%}"
         )
         yield f"profiling took {self.profiling_s:.1f} s, {self.profiling_share:.1%} of the training"
 
@@ -131,11 +131,11 @@ class OffloadProfile(Command[ProfileDocument]):
             lthp=metrics.lthp,
             pcycle=metrics.pcycle,
             candidates={
-                name: CandidateRates(rthp=one.rthp, ocycle=one.ocycle)
-                for name, one in metrics.candidates.items()
+                name: CandidateRates(rthp=rates.rthp, ocycle=rates.ocycle)
+                for name, rates in metrics.candidates.items()
             },
             measured_workers=metrics.workers,
-            **asdict(_decision(profile.decision)),
+            **asdict(_make_decision_document(profile.decision)),
             stall_before=profile.stall_before,
             stall_after=profile.stall_after,
             rate_after=profile.rate_after,
@@ -161,7 +161,7 @@ class OffloadExplain(Command[DecisionDocument]):
         Path, argument("profile.json of `testbed offload profile`.", "PROFILE", is_local=True)
     ] = REQUIRED
     threshold: Annotated[
-        float | None, option("Decide again with another minimum speed-up than 1.1.", least=1)
+        float | None, option("Decide again with this minimum speed-up; default: 1.1.", least=1)
     ] = None
 
     def run(self, place: Place) -> DecisionDocument:
@@ -170,7 +170,7 @@ class OffloadExplain(Command[DecisionDocument]):
         from testbed.offload.store import read_profile
 
         threshold = THRESHOLD if self.threshold is None else self.threshold
-        document = _decision(decide(read_profile(self.file).metrics, threshold))
+        document = _make_decision_document(decide(read_profile(self.file).metrics, threshold))
         choice = (
             f"run {document.choice} at ratio {document.ratio:.2f}"
             if document.choice
@@ -180,7 +180,7 @@ class OffloadExplain(Command[DecisionDocument]):
         return document
 
 
-def _decision(decision: Decision) -> DecisionDocument:
+def _make_decision_document(decision: Decision) -> DecisionDocument:
     return DecisionDocument(
         choice=decision.candidate,
         ratio=decision.ratio,

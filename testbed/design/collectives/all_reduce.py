@@ -72,7 +72,7 @@ def bus_bandwidth_mbps(size_bytes: int, ranks: int, time_s: float) -> float:
 def ring_traffic(
     wiring: Wiring, routes: Routes, rings: Sequence[RingOrder], size_bytes: float
 ) -> tuple[RingTraffic, ...]:
-    """Return the rings for the flow model: links by number, each group's tensor split evenly."""
+    """Return the rings for the flow model: links as numbers, and each group's tensor split evenly over its rings."""
     number = {link: index for index, link in enumerate(sorted(wiring.links))}
     sharing = Counter(frozenset(ring.order) for ring in rings)
 
@@ -87,7 +87,7 @@ def ring_traffic(
 def allreduce_graph(
     nodes: int, rings: Sequence[RingOrder], size_bytes: int, iterations: int = 1
 ) -> TaskGraph:
-    """Return `iterations` consecutive AllReduces: each node's tensor is split evenly over the rings with the node."""
+    """Return `iterations` consecutive AllReduces; the tensor of a group is split evenly over its rings."""
     sharing = Counter(frozenset(ring.order) for ring in rings)
     steps = Steps(nodes)
     for _ in range(iterations):

@@ -84,7 +84,8 @@ class ChosenFabric:
         if self.routing == HASH:
             if trace:
                 raise ValueError(
-                    "packets are counted, not traced: leave out --trace and --timeline, or use --routing spread"
+                    "routing by hash simulates packets, without a trace: leave out --trace and --timeline, or use "
+                    "--routing spread"
                 )
             return simulate_packets(
                 graph, self.fabric, latency=latency, allreduce=self.allreduce, seed=self.seed

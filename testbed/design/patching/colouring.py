@@ -89,7 +89,7 @@ class _Search:
         if self.steps > STEP_LIMIT:
             raise TopologyError(
                 f"no split of {len(self.pairs)} links into {self.colours} perfect matchings found within "
-                f"{STEP_LIMIT} steps, and none ruled out: use planes=1 or simplex links"
+                f"{STEP_LIMIT} steps, although one may exist: use planes=1 or simplex links"
             )
         self.colour[edge] = colour
         for end in self.pairs[edge]:

@@ -33,8 +33,8 @@ Round = tuple[Edge, ...]
 MAX_TRIES = 240
 """Maximum number of topologies that a search tries, for all strategies together: 1 s for 12 servers, 3 s for 32."""
 MIN_IMPROVEMENT = 5e-3
-"""Fraction by which a topology must shorten the iteration to be accepted. The closed form is not more accurate than
-this, and plans stay regular where a change gains nothing."""
+"""Fraction by which a topology must shorten the iteration to be accepted. The closed form is not
+more accurate than this. The limit also keeps plans regular where a change would gain nothing."""
 
 
 class TrialBudget:
@@ -67,7 +67,7 @@ def improve_by_edge_swaps(
 
 
 def propose_starts(objective: StrategyObjective, strategy: Strategy) -> Iterator[Proposal]:
-    """Yield the strategy on TopologyFinder's topologies for it, one for each possible number of links for pairs."""
+    """Yield the strategy on each of TopologyFinder's topologies: one for each possible number of links for pairs."""
     problem, point = objective.problem, objective.point(strategy)
     demand = objective.demand(point)
     for degree in problem.possible_pair_links if problem.nodes > 1 else ():
@@ -97,24 +97,24 @@ def swap(
     simplex = finding.topology.simplex
     pairs = zip(demand.source.tolist(), demand.target.tolist(), strict=True)
     wanted = frozenset(_as_link(pair, simplex=simplex) for pair in pairs)
-    turn, useless = 0, 0
+    position, failures = 0, 0
     others = list(list_neighbours(finding, wanted))
-    while useless < len(others) and tries.take():
-        other = others[turn % len(others)]
+    while failures < len(others) and tries.take():
+        other = others[position % len(others)]
         other_cost = cost_of(other)
-        turn, useless = turn + 1, useless + 1
+        position, failures = position + 1, failures + 1
         if other_cost < cost * (1 - MIN_IMPROVEMENT):
-            finding, cost, useless = other, other_cost, 0
+            finding, cost, failures = other, other_cost, 0
             others = list(list_neighbours(finding, wanted))
     return finding, cost
 
 
 def _choose_best(objective: StrategyObjective, proposal: Proposal, tries: TrialBudget) -> Proposal:
-    ends = [
+    results = [
         improve(objective, start, tries)
         for start in (proposal, *propose_starts(objective, proposal.strategy))
     ]
-    return min(ends, key=lambda end: end.closed_form_s)
+    return min(results, key=lambda result: result.closed_form_s)
 
 
 def _as_link(pair: Edge, *, simplex: bool) -> Edge:
@@ -126,7 +126,8 @@ def list_neighbours(finding: Finding, wanted: frozenset[Edge]) -> Iterator[Findi
     """Yield all topologies that are one edge swap or one change of a stride away, in a fixed order."""
     simplex = finding.topology.simplex
     rounds = tuple(
-        (*bought, *filled) for bought, filled in zip(finding.matchings, finding.fillers, strict=True)
+        (*pair_links, *filler_links)
+        for pair_links, filler_links in zip(finding.matchings, finding.fillers, strict=True)
     )
     for number, links in enumerate(rounds):
         for other in _edge_swaps(links, simplex=simplex):
@@ -141,9 +142,9 @@ def _edge_swaps(links: Round, *, simplex: bool) -> Iterator[Round]:
     """Yield the links with the ends of two of them swapped: in one way if simplex, in two if duplex."""
     for one, other in combinations(range(len(links)), 2):
         (a, b), (c, d) = links[one], links[other]
-        crossed = [((a, d), (c, b))] if simplex else [((a, d), (b, c)), ((a, c), (b, d))]
+        exchanged = [((a, d), (c, b))] if simplex else [((a, d), (b, c)), ((a, c), (b, d))]
         rest = [link for place, link in enumerate(links) if place not in (one, other)]
-        for pair in crossed:
+        for pair in exchanged:
             if all(source != target for source, target in pair):
                 yield (*rest, *(_as_link(link, simplex=simplex) for link in pair))
 

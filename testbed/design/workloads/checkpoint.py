@@ -38,7 +38,7 @@ class Storage:
 def saved_bytes(operator: Operator) -> int:
     """Return the bytes of an operator in a checkpoint: parameters, and state without gradients.
 
-    ZeRO counts the gradients' bytes on the network, which may be more than memory holds.
+    With ZeRO, `gradient_bytes` is network traffic, which may exceed the gradients in memory; so it is limited.
     """
     gradient = min(operator.gradient_bytes, operator.parameter_bytes, operator.state_bytes)
     return operator.parameter_bytes + operator.state_bytes - gradient
@@ -71,8 +71,9 @@ def add_storage(graph: TaskGraph, storage: Storage) -> TaskGraph:
 def add_checkpoint(graph: TaskGraph, shares: tuple[int, ...], storage: Storage, mode: Mode) -> TaskGraph:
     """Return the graph with storage hosts and the write of a checkpoint, `shares[i]` bytes from node i.
 
-    Each node divides its bytes over all storage hosts, and sends to the NIC of its own rank there: on rails the write
-    stays on its rail. Raises `WorkloadError` unless there is one share per node, and a byte to write.
+    Each node divides its bytes over all storage hosts. NIC i of a server sends to NIC i of a storage host, so that in a
+    rail network the write stays on one rail. Raises `WorkloadError` unless there is one share per node, and a byte to
+    write.
     """
     if len(shares) != graph.nodes:
         raise WorkloadError(
@@ -91,7 +92,7 @@ def add_checkpoint(graph: TaskGraph, shares: tuple[int, ...], storage: Storage, 
     barrier, first = graph.tasks, graph.tasks + barriers
     source, target, size_bytes = np.array(messages, dtype=np.int64).T
     kind = np.array([Kind.BARRIER] * barriers + [Kind.TRANSFER] * len(messages), dtype=np.int64)
-    none = np.full(kind.size, -1, dtype=np.int64)
+    unset = np.full(kind.size, -1, dtype=np.int64)
     writes = first + np.arange(len(messages))
     before, after = [graph.before], [graph.after]
     if barriers:
@@ -104,12 +105,12 @@ def add_checkpoint(graph: TaskGraph, shares: tuple[int, ...], storage: Storage, 
     return replace(
         add_storage(graph, storage),
         kind=np.concatenate([graph.kind, kind]),
-        device=np.concatenate([graph.device, none]),
+        device=np.concatenate([graph.device, unset]),
         time_s=np.concatenate([graph.time_s, np.zeros(kind.size)]),
         size_bytes=np.concatenate([graph.size_bytes, column(size_bytes, 0)]),
         source=np.concatenate([graph.source, column(source, -1)]),
         target=np.concatenate([graph.target, column(target, -1)]),
-        group=np.concatenate([graph.group, none]),
+        group=np.concatenate([graph.group, unset]),
         before=np.concatenate(before),
         after=np.concatenate(after),
     )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 TOPOLOGY_FILE = "topology.xml"
 SETTINGS = {"NCCL_NET": "Socket", "NCCL_CROSS_NIC": "1", "NCCL_ALGO": "Ring"}
-"""Variables without which NCCL ignores the files: other networks name and number NICs differently."""
+"""Variables without which NCCL ignores the files: its other network plugins name and number NICs differently."""
 
 _ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "arm64", "ppc64le": "ppc64", "ppc64": "ppc64"}
 _ASSUMED_PROCESSOR = {"arch": "x86_64", "vendor": "AuthenticAMD"}
@@ -122,7 +122,9 @@ def find_channels(topology: Topology, wiring: Wiring, routes: Routes) -> tuple[N
     Raises `TopologyError` for a topology of one node, and for more parallel rings than NCCL has channels.
     """
     if topology.nodes < 2:
-        raise TopologyError("NCCL files of one host: it has no ring over optical links; use a lab with two")
+        raise TopologyError(
+            "a topology of one host has no ring over optical links, so no NCCL files: use a lab with two hosts"
+        )
     copies: dict[tuple[int, tuple[int, ...]], int] = defaultdict(int)
     for ring in rings_of(topology):
         copies[ring.stride, ring.order] += 1
@@ -156,7 +158,7 @@ def _make_channel(
 
 
 def read_hardware(fleet: Fleet, lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
-    """Return the hardware of the hosts of the fleet, and the reason of each host on which it cannot be read."""
+    """Return the hardware of the hosts of the fleet, and for each host where reading it failed, the reason."""
     program = resources.files("testbed.node").joinpath("pci.py").read_bytes()
     path = f"{fleet.put({'pci.py': program})}/pci.py"
     reached = {host.name for host in fleet.hosts}
@@ -166,11 +168,11 @@ def read_hardware(fleet: Fleet, lab: Lab) -> tuple[dict[str, HostHardware], dict
         if host.name in reached
     }
     hardware, reasons = {}, {}
-    for host, done in fleet.run(commands).items():
+    for host, process in fleet.run(commands).items():
         try:
-            hardware[host] = parse_hardware(json.loads(done.stdout))
+            hardware[host] = parse_hardware(json.loads(process.stdout))
         except (ValueError, KeyError, TypeError, AttributeError):
-            last = done.stderr.strip().rpartition("\n")[2] or "no valid output"
+            last = process.stderr.strip().rpartition("\n")[2] or "no valid output"
             reasons[host] = f"its PCI devices cannot be read: {last}"
     return hardware, reasons
 
@@ -203,7 +205,8 @@ def _parse_device(entry: Mapping[str, Any]) -> PciDevice:
     keys = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
     values = {key: str(entry[key]) for key in keys if entry[key]}
     speed = str(entry["link_speed"])
-    values["link_speed"] = speed if re.fullmatch(LINK_SPEED, speed) else ""  # NCCL counts both as 8 GT/s
+    # NCCL counts an unknown and an empty speed as 8 GT/s.
+    values["link_speed"] = speed if re.fullmatch(LINK_SPEED, speed) else ""
     values["link_width"] = str(int(entry["link_width"]))
     return PciDevice(str(entry["address"]), str(entry["numa"]), values)
 
@@ -231,8 +234,8 @@ def make_files(
         for line in view.assumed:
             assumed[line].append(host.name)
         speed = max(1, round(lab.link.rate_mbps))
-        topology_of_host = _topology_of(view, speed)
-        graphs = {ring.file: _graphs_of(view, ring, node, lab.link.rate_mbps) for ring in rings}
+        topology_of_host = _build_topology(view, speed)
+        graphs = {ring.file: _build_graphs(view, ring, node, lab.link.rate_mbps) for ring in rings}
         _check_size(host.name, "topology", topology_of_host)
         for graph in graphs.values():
             _check_size(host.name, "graph", graph)
@@ -287,14 +290,14 @@ class _HostView:
         ]
         if bare:
             what = "has no PCI device" if len(bare) == 1 else "have no PCI device"
-            assumed.append(f"{', '.join(bare)} {what}: attached to the processor, as NCCL does")
+            assumed.append(f"{', '.join(bare)} {what}: attached to the processor, as NCCL assumes")
         gpu_paths = known.gpus
         if host.gpus is None and gpu_paths:
             gpus = len(gpu_paths)
         elif len(gpu_paths) != gpus:
-            stated = "the lab file says" if host.gpus else "the lab file does not say how many, so"
-            seen = f"the host shows {count_noun(len(gpu_paths), 'GPU')} of NVIDIA, {stated} {gpus}"
-            assumed.append(f"{seen}: assumed that {gpus_assumed}")
+            source = "the lab file says" if host.gpus else "the lab file does not say how many, so"
+            shown = f"the host shows {count_noun(len(gpu_paths), 'GPU')} of NVIDIA, {source} {gpus}"
+            assumed.append(f"{shown}: assumed that {gpus_assumed}")
             gpu_paths = ()
         if not known.processor:
             assumed.append(f"NCCL does not know its processor: assumed that {cpu_assumed}")
@@ -316,8 +319,7 @@ def _describe_relays(lab: Lab, rings: Sequence[NcclRing]) -> Iterator[str]:
         hops = sorted({hop for channel in ring.channels for hop in channel.relayed})
         names = ", ".join(f"{lab.hosts[a].name} -> {lab.hosts[b].name}" for a, b in hops)
         if hops:
-            nics = "its NICs are those of the route or of another channel"
-            yield f"{ring.file}: no links of their own for {names}: {nics}"
+            yield f"{ring.file}: hops with no links of their own, on NICs of a route or another channel: {names}"
 
 
 Element = tuple[str, Mapping[str, str], Sequence["Element"]]
@@ -349,7 +351,7 @@ def _render(element: Element, depth: int = 0) -> str:
     return f"{start}>\n{''.join(_render(each, depth + 1) for each in inside)}{'  ' * depth}</{name}>\n"
 
 
-def _topology_of(view: _HostView, speed_mbps: int) -> Element:
+def _build_topology(view: _HostView, speed_mbps: int) -> Element:
     """Return the `system` element: a `cpu` for each NUMA node, with the PCI tree below it."""
     devices: dict[str, PciDevice] = {}
     children: dict[str, set[str]] = defaultdict(set)
@@ -404,8 +406,11 @@ def _gpu_order(host: LabHost, gpus: int, enter: int, leave: int) -> tuple[int, .
     return (first, *between, *((last,) if last != first else ()))
 
 
-def _graphs_of(view: _HostView, ring: NcclRing, node: int, rate_mbps: float) -> Element:
-    """Return the `graphs` element: the ring, and the same channels as a tree, because NCCL uses the smaller number."""
+def _build_graphs(view: _HostView, ring: NcclRing, node: int, rate_mbps: float) -> Element:
+    """Return the `graphs` element: the ring, and a tree of the same channels.
+
+    NCCL uses the smaller number of channels of the two, so the tree must not have fewer.
+    """
     nics = [channel.nics[node] for channel in ring.channels]
     orders = [_gpu_order(view.host, view.gpus, enter, leave) for enter, leave in nics]
     channels: list[Element] = []
@@ -449,10 +454,11 @@ def _name_files(rings: Sequence[NcclRing]) -> dict[str, str]:
 def render_environment(
     variables: Mapping[str, str], folder: str, host: str, rings: Sequence[NcclRing]
 ) -> str:
-    """Return `variables` and NCCL's variables of a host as lines for a POSIX shell; `folder` is that of all hosts.
+    """Return `variables` and NCCL's variables of a host as lines for a POSIX shell.
 
-    A file that a POSIX shell reads cannot know its own path. So the paths begin with the value that `TESTBED_NCCL` has
-    when the shell reads them, or with `folder` if it has none; the last line says on standard error if that is wrong.
+    `folder` contains a folder for each host. A file that a POSIX shell sources cannot find its own path. So the paths
+    begin with `$TESTBED_NCCL` at the time of sourcing, by default with `folder`; the last line prints an error if the
+    files are not there.
     """
     top = f"${{TESTBED_NCCL:-{shlex.quote(folder)}}}"
     lines = [f"{name}={top}/{host}/{file}; export {name}\n" for name, file in _name_files(rings).items()]

@@ -28,25 +28,25 @@ _requested = threading.Event()
 
 
 class _StopSwitch:
-    """Stops the changes of one context: those that look at `is_set`, and those that are stopped by a call."""
+    """Switch that stops the changes of one context: it sets `is_set`, which they poll, and calls `calls`."""
 
     def __init__(self) -> None:
         self.is_set = False
         self.calls: list[Callable[[], object]] = []
 
     def set(self) -> None:
-        """Stop them before their next step."""
+        """Stop the changes before their next step."""
         self.is_set = True
         for call in tuple(self.calls):
             call()
 
 
-_switch: ContextVar[_StopSwitch | None] = ContextVar("stop switch", default=None)
+_stop_switch: ContextVar[_StopSwitch | None] = ContextVar("stop switch", default=None)
 
 
 def is_interrupted() -> bool:
     """Return whether the change should stop before its next step: Ctrl-C was pressed, or its caller was cancelled."""
-    switch = _switch.get()
+    switch = _stop_switch.get()
     return _requested.is_set() or (switch is not None and switch.is_set)
 
 
@@ -54,17 +54,17 @@ def is_interrupted() -> bool:
 def stoppable() -> Iterator[Callable[[], None]]:
     """Provide a function that stops the changes of this context, and of no other, before their next step."""
     switch = _StopSwitch()
-    before = _switch.set(switch)
+    token = _stop_switch.set(switch)
     try:
         yield switch.set
     finally:
-        _switch.reset(before)
+        _stop_switch.reset(token)
 
 
 @contextmanager
 def on_stop(call: Callable[[], object]) -> Iterator[None]:
     """Call a function if the changes of this context are stopped during the block."""
-    switch = _switch.get()
+    switch = _stop_switch.get()
     if switch is None:
         yield
         return

@@ -42,8 +42,8 @@ from testbed.operate.session import Change, LabSession, Note
 from testbed.operate.unfinished import Unfinished, find_unfinished_operations
 from testbed.operation_errors import NoSuchOperation, OperationRunning, Superseded
 
-_NOTHING = Wiring(0, 0, simplex=True, links=())
-_DOUBTED = OPEN | {StepState.UNKNOWN}
+_NO_WIRING = Wiring(0, 0, simplex=True, links=())
+_UNDECIDED = OPEN | {StepState.UNKNOWN}
 Pair = tuple[int, int]
 POLL_S = (0.05, 1.0)
 """First and longest pause in seconds between two reads of a robot that has pending moves."""
@@ -66,7 +66,7 @@ class ResumeResult:
 
 
 def find_unfinished(runs_dir: str | Path, lab: Lab, operation: str | None) -> Unfinished | None:
-    """Return the unfinished operation of an id, or the newest; None if nothing is unfinished, or the named one ended.
+    """Return the unfinished operation with this id, or the newest without an id; None if there is none, or it ended.
 
     Without an id, an epoch that awaits confirmation comes last. Raises `NoSuchOperation`, `OperationRunning`,
     `Superseded` and `JournalError`.
@@ -121,20 +121,20 @@ def resume(
             return _reach_goal(session, unfinished, record, change)
         change = replace(change, epoch=unfinished.intent.epoch)
         plan = _plan(session, record, design.wiring) if record.goal else session.plan(design)
-        brought = session.carry_out(design, plan, note, stated=unfinished.intent.stated, change=change)
+        outcome = session.carry_out(design, plan, note, stated=unfinished.intent.stated, change=change)
     except ApplyFailed as failed:
         reports = getattr(failed.result, "reports", {}).values()
         is_known = Status.UNKNOWN not in {status for report in reports for status in report.pairs.values()}
         return conclude(session, unfinished, "failed" if is_known else "unknown", str(failed))
-    if brought.verified.ok:
+    if outcome.verified.ok:
         return conclude(session, unfinished, "verified", "finished and verified")
-    return report_findings(session, unfinished, brought.verified)
+    return report_findings(session, unfinished, outcome.verified)
 
 
 def report_findings(session: LabSession, unfinished: Unfinished, verified: VerifyReport) -> ResumeResult:
-    """Return the result of a resume that was completed, but whose proof has findings."""
+    """Return the result of a resume that finished, but whose verification has findings."""
     findings = "; ".join(f"{one.kind}: {one.subject}: {one.detail}" for one in verified.findings)
-    return conclude(session, unfinished, "failed", f"finished, but its proof has findings: {findings}")
+    return conclude(session, unfinished, "failed", f"finished, but its verification has findings: {findings}")
 
 
 def _refuse(unfinished: Unfinished, record: OperationRecord | None) -> ResumeResult:
@@ -145,7 +145,7 @@ def _refuse(unfinished: Unfinished, record: OperationRecord | None) -> ResumeRes
 
 
 def _wait_for_moves(switch: OpticalSwitch, note: Callable[[str], object]) -> Snapshot:
-    """Read a switch until it has no pending move, or until it should have made them all; return the last snapshot."""
+    """Read a switch until it has no pending moves or the time that they may take is over; return the last snapshot."""
     snapshot = switch.read()
     deadline = time.monotonic() + switch.capabilities.switch_time_s[1] * (len(snapshot.pending) + 1)
     pause_s = POLL_S[0]
@@ -160,7 +160,7 @@ def _wait_for_moves(switch: OpticalSwitch, note: Callable[[str], object]) -> Sna
 def _settle(
     session: LabSession, record: OperationRecord, snapshots: dict[str, Snapshot], *, in_doubt: bool
 ) -> None:
-    """Store the outcome of open steps by what was read; without doubt, withdraw steps that were never started."""
+    """Store the outcome of open steps according to `snapshots`; unless in doubt, withdraw steps that never started."""
     log = session.writable.steps
     for step in record.steps:
         if step.change == "circuits" and is_open(step):
@@ -179,7 +179,7 @@ def _plan(session: LabSession, record: OperationRecord, wiring: Wiring) -> LabPl
         snapshot = switch.read()
         steps = order_steps(switch.plan(goal.target, snapshot, goal.scope))
         parts.append(SwitchPlan(name, goal.target, goal.scope, snapshot, steps))
-    circuits = circuits_of(session.lab, wiring) if wiring is not _NOTHING else ()
+    circuits = circuits_of(session.lab, wiring) if wiring is not _NO_WIRING else ()
     return LabPlan(wiring, circuits, tuple(parts))
 
 
@@ -188,7 +188,7 @@ def _reach_goal(
 ) -> ResumeResult:
     """Finish an operation without an epoch: bring its switches to its goal."""
     with session.operation(change.kind, change.why, again=unfinished.operation):
-        session.apply(_plan(session, record, _NOTHING))
+        session.apply(_plan(session, record, _NO_WIRING))
     return conclude(session, unfinished, "done", "the switches hold its goal")
 
 
@@ -210,7 +210,7 @@ def circuits_around_open_step(steps: tuple[StepRecord, ...]) -> tuple[CrossConne
     """
     known = steps[0].before
     for step in steps:
-        if step.state in _DOUBTED:
+        if step.state in _UNDECIDED:
             return known, step.after
         if step.state in (StepState.OBSERVED, StepState.VERIFIED):
             known = step.after
@@ -247,7 +247,7 @@ def judge_step(step: StepRecord, snapshot: Snapshot, *, in_doubt: bool) -> Statu
 
 def is_open(step: StepRecord) -> bool:
     """Return whether the outcome of a step is not known."""
-    return step.state in _DOUBTED
+    return step.state in _UNDECIDED
 
 
 def _in_scope(goal: SwitchGoal, connections: CrossConnects) -> frozenset[Pair]:

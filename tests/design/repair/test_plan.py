@@ -241,7 +241,7 @@ def test_what_a_plan_sends_between_pairs_is_known_where_its_workload_can_be_buil
 
 def test_a_dark_nic_loses_nothing():
     wiring = wire(find_topology(12, 2))
-    with pytest.raises(TopologyError, match="NIC 5 of node 0 has no link, so nothing is lost with it"):
+    with pytest.raises(TopologyError, match="NIC 5 of node 0 has no link, so there is nothing to repair"):
         plan_repair(wiring, [Nic(0, 5)])
 
 

@@ -322,7 +322,7 @@ def test_what_a_host_does_not_say_is_said(small_lab_text):
     )
     assert unknown.assumed == (
         "a: no interface nic2: assumed that NCCL numbers its NICs in the order of the lab file",
-        "a: nic1 has no PCI device: attached to the processor, as NCCL does",
+        "a: nic1 has no PCI device: attached to the processor, as NCCL assumes",
         f"a: the host shows 1 GPU of NVIDIA, the lab file says 4: assumed that {gpus}",
         "a: NCCL does not know its processor: assumed that its processor is an x86_64 of AMD",
         f"b: no session with 10.99.0.12: {everything}",

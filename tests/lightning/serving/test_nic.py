@@ -75,7 +75,7 @@ def test_defaults_of_an_address():
         ("verilator://nic0?address=::1/64", AddressError, "is not an IPv4 address with a prefix"),
         (f"{NIC}&address=10.77.0.3/24", AddressError, "address is given twice"),
         (f"{NIC}&mac=02:00:00:00:00", AddressError, "is not a MAC address"),
-        (f"{NIC}&mac=ff:ff:ff:ff:ff:ff", AddressError, "is not the MAC address of one device"),
+        (f"{NIC}&mac=ff:ff:ff:ff:ff:ff", AddressError, "is a multicast or all-zero MAC address"),
         (f"{NIC}&port=http", AddressError, "port 'http' is not an integer"),
         (f"{NIC}&port=0", OutOfRange, "port 0 is out of range"),
         (f"{NIC}&delay=16", OutOfRange, "delay 16 is out of range"),

@@ -3,10 +3,12 @@
 `i3` is a word of the input row, `o3` of the output row. Registers: `c` counts, `t` targets, `v` valid bits, `d` words
 of beats, `r` flags, pulses and numbers, `over` and `full` the status bits. Wires: `e` enabled, `n` not stalled, `y`
 ready, `g` a beat moves, `p` an increment, `x` the value that is compared, `f` fires, `b` overshoots, `s` saturates,
-`w` the value of a formula, `l` the bound of a count that goes up and down. Buffers: `bv` and `bw` have a bit for each
-stream that holds one beat, or two; `bh` and `bn` are the samples of the first and second beat, laid out as in the
-port. `a` are the words of a memory. Kinds of actions define other letters. Bits are 0 or 1. The number after a letter
-is the position of the count, target, module or output.
+`w` the value of a formula, `l` the limit of a count that goes up and down. `a` are the words of a memory. Kinds of
+actions define other letters. Bits are 0 or 1. The number after a letter is the position of the count, target, module
+or output.
+
+Buffers hold up to two beats of a stream: `bv` has a bit for each stream that holds at least one beat, `bw` for each
+that holds two; `bh` and `bn` are the samples of the first and second beat, laid out as in the port.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ class Names:
 
     @cached_property
     def _buffer_letters(self) -> dict[str, str]:
-        """The letters of the registers of buffers, by the port that they replace (R20)."""
+        """Letters of the buffer registers that are read instead of an input port, by port (R20)."""
         letters: dict[str, str] = {}
         for signal in self.datapath.inputs:
             if signal.buffered:
@@ -94,20 +96,20 @@ class Names:
         return tuple(f"d{self.outputs[key]}_{word}" for word in range(self.beat_port(key).words))
 
     def field(self, ref: Ref) -> Field:
-        """Return the bits of a sample, flag, number or formula at the start of the cycle (beats from `_before`)."""
+        """Return the bits of a sample, flag, number or formula; beats as they were at the start of the cycle."""
         if is_value(ref):
             return whole(self.value(ref), self.graph.source(ref).width)
         return self._signal_field(ref, "_before")
 
     def before(self, ref: Ref) -> Field:
-        """Return the bits of a sample, flag, number or formula before the clock edge, while registers change."""
+        """Return the bits before the clock edge of a sample, flag, number or formula, while registers are updated."""
         if (ref.module, ref.name) not in self.stored:
             return self.field(ref)
         place = sample_slice(self.graph, ref)
         return whole(f"r{self.outputs[place.register]}_before", place.width)
 
     def now(self, ref: Ref) -> Field:
-        """Return the bits of a sample, flag or number; valid only before any register has changed."""
+        """Return the current bits of a sample, flag or number; use this only before any register is updated."""
         return self._signal_field(ref, "")
 
     def value(self, ref: Ref) -> str:
@@ -166,8 +168,8 @@ class Names:
 
     def on(self, module: Module, count: Count) -> str:
         """Return the condition that a count is enabled and its module is not stalled."""
-        gated = f"e{self._counts[module.name, count.name]}" if count.gate else "1"
-        return all_of([gated, self.goes(module)])
+        enabled = f"e{self._counts[module.name, count.name]}" if count.gate else "1"
+        return all_of([enabled, self.goes(module)])
 
     def clears(self, module: str, count: str) -> list[str]:
         """Return the wires of the fires that clear a count (R5)."""
@@ -188,7 +190,7 @@ class Names:
 
     @cached_property
     def sampled(self) -> frozenset[PartOfModule]:
-        """Streams of modules whose samples are read by actions."""
+        """Module streams of which an action reads samples."""
         refs = (ref for _, action in self.actions() for ref in action.refs)
         return frozenset((ref.module, ref.name) for ref in refs if ref.module and self.graph.is_stream(ref))
 

@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 
 def ports_of(graph: Any, known: Mapping[str, Array]) -> tuple[Port, ...]:
-    """Return the inputs that are not constants. Raise `NetworkError` for an open shape or an input of other types."""
+    """Return the inputs that are not constants. Raise `NetworkError` for an open shape or an unsupported type."""
     return tuple(
         Port(entry.name, shape_of_entry(entry), check_kind(entry))
         for entry in graph.input
@@ -93,9 +93,9 @@ class Choices:
     """The user's choices where a file leaves something open."""
 
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Of inputs, with the batch axis, by name."""
+    """Shapes of inputs, with the batch axis, by name."""
     values: Mapping[str, Array] = field(default_factory=dict)
-    """Of inputs that become constants, by name."""
+    """Values of inputs that become constants, by name."""
     outputs: tuple[str, ...] = ()
     """Names of the output tensors; empty for those of the file."""
 
@@ -113,20 +113,20 @@ def choices_of(
     {'x': (1, 3, 224, 224)}
     """
     return Choices(
-        {name: _shape(name, text) for name, text in map(_pair, shapes)},
-        {name: _value(name, text) for name, text in map(_pair, values)},
+        {name: _parse_shape(name, text) for name, text in map(_split_choice, shapes)},
+        {name: _parse_value(name, text) for name, text in map(_split_choice, values)},
         tuple(outputs),
     )
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _split_choice(text: str) -> tuple[str, str]:
     name, sign, rest = text.rpartition("=")
     if not sign or not name:
         raise OutOfRange(f"{text!r} names no input", hint="Write NAME=1x3x224x224, or NAME=VALUE")
     return name, rest
 
 
-def _shape(name: str, text: str) -> tuple[int, ...]:
+def _parse_shape(name: str, text: str) -> tuple[int, ...]:
     try:
         lengths = tuple(int(each) for each in text.split("x")) if text else ()
     except ValueError:
@@ -136,7 +136,7 @@ def _shape(name: str, text: str) -> tuple[int, ...]:
     return lengths
 
 
-def _value(name: str, text: str) -> Array:
+def _parse_value(name: str, text: str) -> Array:
     plain = {"true": "1", "false": "0"}
     try:
         numbers = [float(plain.get(each.lower(), each)) for each in text.split(",")]
@@ -150,7 +150,7 @@ def _value(name: str, text: str) -> Array:
 def apply_choices(model: Any, name: str, choices: Choices) -> Any:
     """Return a copy of the model with the choices applied, or the model itself without choices.
 
-    Raise `NetworkError` for a name that the file does not have, or another number of axes.
+    Raise `NetworkError` for a name that the file does not have, or a shape with the wrong number of axes.
     """
     if not choices:
         return model
@@ -165,15 +165,15 @@ def apply_choices(model: Any, name: str, choices: Choices) -> Any:
                 f"{name}.onnx has no input {requested!r}", hint=f"Name one of: {', '.join(entries)}"
             )
     for requested, shape in choices.shapes.items():
-        _fix(entries[requested], shape)
+        _fix_shape(entries[requested], shape)
     for requested, value in choices.values.items():
-        _set(graph, entries[requested], value)
+        _make_constant(graph, entries[requested], value)
     if choices.outputs:
-        _end(graph, name, choices.outputs)
+        _set_outputs(graph, name, choices.outputs)
     return copy
 
 
-def _fix(entry: Any, shape: tuple[int, ...]) -> None:
+def _fix_shape(entry: Any, shape: tuple[int, ...]) -> None:
     kind = entry.type.tensor_type
     if kind.HasField("shape") and len(kind.shape.dim) != len(shape):
         raise NetworkError(
@@ -186,7 +186,7 @@ def _fix(entry: Any, shape: tuple[int, ...]) -> None:
         kind.shape.dim.add().dim_value = length
 
 
-def _set(graph: Any, entry: Any, value: Array) -> None:
+def _make_constant(graph: Any, entry: Any, value: Array) -> None:
     """Turn an input into a constant of its data type, broadcast to its shape if the sizes allow it."""
     kind = entry.type.tensor_type
     array = value.astype(check_kind(entry))
@@ -199,7 +199,7 @@ def _set(graph: Any, entry: Any, value: Array) -> None:
     graph.input.remove(entry)
 
 
-def _end(graph: Any, name: str, outputs: tuple[str, ...]) -> None:
+def _set_outputs(graph: Any, name: str, outputs: tuple[str, ...]) -> None:
     produced = {output for node in graph.node for output in node.output if output}
     known = ", ".join(output.name for output in graph.output)
     for output in outputs:

@@ -37,7 +37,7 @@ REWRITTEN = {
     "ConvTranspose": rewrite_conv_transpose,
 }
 _LOOPS = frozenset({"Loop", "Scan", "SequenceMap"})
-_OPEN = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
+_DATA_DEPENDENT = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
 _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 )
@@ -80,7 +80,7 @@ def import_fixed(
     traced = trace_graph(model, name, folder, opsets)
     if traced.refusals:
         raise traced.refusals[0].error
-    ports = tuple(_port(traced.scope, output) for output in traced.outputs)
+    ports = tuple(_make_port(traced.scope, output) for output in traced.outputs)
     network = finish(
         traced.scope.builder, name, traced.entry, _pack_outputs(traced.scope, traced.outputs), preprocessing
     )
@@ -93,12 +93,12 @@ def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) 
     scope = Scope(folder, opsets)
     for initialiser in graph.initializer:
         scope.known[initialiser.name] = array_of(initialiser, folder)
-    entry, inputs = _entries(scope, graph, name)
+    entry, inputs = _declare_inputs(scope, graph, name)
     outputs = tuple(output.name for output in graph.output)
     refusals: list[Refusal] = []
     for number, node in enumerate(graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
-    steps = [_step(node) for node in graph.node]
+    steps = [_make_step(node) for node in graph.node]
     scope.of_file.update(output for node in graph.node for output in node.output)
     available: set[str] = set(scope.known) | set(scope.values)
     for output in outputs:
@@ -108,12 +108,12 @@ def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) 
     return TracedGraph(scope, entry, inputs, outputs, tuple(refusals))
 
 
-def _entries(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Port, ...]]:
+def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Port, ...]]:
     """Declare the inputs and return (tensor, ports); several inputs are slices of one packed tensor."""
     ports = ports_of(graph, scope.known)
     scope.entries.update(port.name for port in ports)
     if not ports:
-        raise NetworkError(f"{name}.onnx has no input that is open", hint="Leave --set out for one of them")
+        raise NetworkError(f"{name}.onnx has no input left", hint="Remove --set for one of its inputs")
     for port in ports:
         scope.examples[port.name] = example_of(port)
     if len(ports) == 1:
@@ -132,33 +132,33 @@ def _entries(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Port, ...]
     return entry, ports
 
 
-def _step(node: Any) -> Any:
+def _make_step(node: Any) -> Any:
     """Return a node for `sort_topologically`, whose inputs include the outer tensors that its subgraphs read."""
-    inside = sorted(_read_inside(node))
+    inside = sorted(_find_outer_reads(node))
     return SimpleNamespace(name=node.name, input=[*node.input, *inside], output=node.output, node=node)
 
 
-def _read_inside(node: Any) -> set[str]:
+def _find_outer_reads(node: Any) -> set[str]:
     read: set[str] = set()
     for attribute in node.attribute:
         if attribute.HasField("g"):
             inner_names = {each.name for each in (*attribute.g.initializer, *attribute.g.input)}
             for inner in attribute.g.node:
-                read |= ({name for name in inner.input if name} | _read_inside(inner)) - inner_names
+                read |= ({name for name in inner.input if name} | _find_outer_reads(inner)) - inner_names
                 inner_names |= set(inner.output)
             read |= {each.name for each in attribute.g.output} - inner_names
     return read
 
 
 def _add_node(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
-    """Add one node to the network, or append its refusal; skip a node whose inputs are missing for that reason."""
+    """Add one node to the network, or append its refusal; skip a node that needs the output of a refused one."""
     missing = [name for name in node.input if name and name not in scope.known and name not in scope.values]
     if missing:
         return
     try:
         _translate(scope, node, refusals)
     except UnsupportedNode as error:
-        advice = error.hint or _cut(scope, node)
+        advice = error.hint or _advise_cut(scope, node)
         why = error.what.removeprefix(f"node {node.name} ({node.op_type}) ")
         refusals.append(Refusal(node.name, node.op_type, why, advice))
 
@@ -168,7 +168,7 @@ def _translate(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
         scope.known[node.output[0]] = constant_of(node, scope.folder)
         return
     if node.op_type == "If":
-        _branch(scope, node, refusals)
+        _add_branch(scope, node, refusals)
         return
     _check_supported(scope, node)
     known = all(scope.is_known(name) for name in node.input) and len(node.input) > 0
@@ -178,11 +178,11 @@ def _translate(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
         add_node(scope, each)
 
 
-def _branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
+def _add_branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     """Add the nodes of the branch that the constant condition of an `If` selects."""
     condition = scope.known.get(node.input[0])
     if condition is None:
-        raise make_error(node, "branches on a value that depends on an input", _advice_of_if(scope, node))
+        raise make_error(node, "branches on a value that depends on an input", _advise_if(scope, node))
     branch = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
     graph = next(attribute.g for attribute in node.attribute if attribute.name == branch)
     for initialiser in graph.initializer:
@@ -197,23 +197,27 @@ def _branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
 def _check_supported(scope: Scope, node: Any) -> None:
     known = all(scope.is_known(name) for name in node.input)
     if node.op_type in _LOOPS:
-        raise make_error(node, "repeats a number of times that depends on its values", _cut(scope, node))
-    if node.op_type in _OPEN and not known:
-        raise make_error(node, "produces a number of values that depends on its inputs", _cut(scope, node))
+        raise make_error(
+            node, "repeats a number of times that depends on its values", _advise_cut(scope, node)
+        )
+    if node.op_type in _DATA_DEPENDENT and not known:
+        raise make_error(
+            node, "produces a number of values that depends on its inputs", _advise_cut(scope, node)
+        )
     if node.op_type in _RANDOM:
-        raise make_error(node, "draws random numbers", _cut(scope, node))
+        raise make_error(node, "draws random numbers", _advise_cut(scope, node))
 
 
-def _advice_of_if(scope: Scope, node: Any) -> str:
+def _advise_if(scope: Scope, node: Any) -> str:
     """Return advice: set the input that is the condition, or cut the network before the node."""
     if node.input[0] in scope.entries:
         return f"Give the value: --set {node.input[0]}=1"
-    return _cut(scope, node)
+    return _advise_cut(scope, node)
 
 
-def _cut(scope: Scope, node: Any) -> str:
-    """Return advice to end the network before `node`, at a float tensor that it reads, else at the latest one."""
-    read = [*node.input, *sorted(_read_inside(node))]
+def _advise_cut(scope: Scope, node: Any) -> str:
+    """Return advice to end the network at a float tensor that `node` reads, else at the latest tensor before it."""
+    read = [*node.input, *sorted(_find_outer_reads(node))]
     for name in [*read, *reversed(scope.values)]:
         value = scope.values.get(name)
         if value is not None and value.kind.startswith("float") and name in scope.of_file - scope.entries:
@@ -221,7 +225,7 @@ def _cut(scope: Scope, node: Any) -> str:
     return "Use another network: nothing comes before this node"
 
 
-def _port(scope: Scope, output: str) -> Port:
+def _make_port(scope: Scope, output: str) -> Port:
     if output in scope.values:
         value = scope.values[output]
         return Port(output, value.shape, value.kind)
@@ -253,12 +257,12 @@ def import_fixed_or_advise(
 ) -> Network:
     """Return the network with the shapes of the file if all are fixed.
 
-    `first` is the error of the import with an open batch axis. Raise it, with a hint of shapes if fixing them would
-    help; raise the refusal with fixed shapes if it would not.
+    `first` is the error of the import with an open batch axis. If fixed shapes would solve it, raise it with a hint of
+    these shapes; if a node is refused even then, raise that refusal.
     """
     opens = open_entries(versions.newest)
     if not opens:
-        return _import_fixed(versions, name, folder, preprocessing, first)
+        return _import_either_version(versions, name, folder, preprocessing, first)
     for usual in USUAL:
         shapes = {entry.name: usual_shape(entry, usual) for entry in opens}
         try:
@@ -280,7 +284,7 @@ def open_entries(model: Any) -> list[Any]:
     return [entry for entry in model.graph.input if entry.name not in constant_names and is_open(entry)]
 
 
-def _import_fixed(
+def _import_either_version(
     versions: Versions, name: str, folder: Path, preprocessing: Preprocessing, first: NetworkError
 ) -> Network:
     """Return the network of the converted model, else of the original. Raise the first refusal, or `first`."""

@@ -1,4 +1,4 @@
-"""Figure 2: iterations by the number of GPUs of a copy of the model, with the same batch over all GPUs."""
+"""Figure 2: iteration time against the number of GPUs per copy of the model, at a constant global batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from testbed.design.reproductions.sip_ml.setup import MODELS, Scale
 
 _COLUMNS = ("model", "fabric", "gbps", "width", "copies", "pieces", "iteration_ms")
 WAVELENGTHS = 80
-"""Wavelengths of the optical fabrics: 2 Tbit/s a GPU, as an optical interface of the time has."""
+"""Wavelengths of the optical fabrics: 2 Tbit/s per GPU, like an optical interface at the time of the paper."""
 _FIXED = Published("8 in all runs", "C")
 
 

@@ -15,11 +15,11 @@ ITERATIONS = 600
 MIN_ITERATIONS = 150
 WARM_UP = 60
 JOB_ITERATIONS = 200_000
-"""Maximum iterations of all jobs together; with many jobs each is simulated for fewer."""
+"""Maximum of the simulated iterations of all jobs together, which limits the iterations per job if there are many."""
 STRETCHES = 10
 TRIAL_ITERATIONS = 60
 SLOW_PERIODS = 20
-"""Periods of the slowest job in a simulation in which it is `SLOW` times as slow as another, such as checkpoints."""
+"""Simulated periods of the slowest job if its period is at least `SLOW` times that of another, as with checkpoints."""
 SLOW = 10
 
 
@@ -39,13 +39,14 @@ def predict(
 ) -> list[Prediction]:
     """Return the prediction for each job; jobs that no chain of links connects are simulated separately.
 
-    If bursts collide at all shifts, the jobs of a group get a longer period, all by the same factor: the one with the
-    least mean ratio of shifted to solo times.
+    If bursts collide at all shifts, the periods of a group are stretched by a common factor: the one that minimises the
+    mean ratio of shifted to solo times.
     """
     predictions: dict[str, Prediction] = {}
     iterations = max(MIN_ITERATIONS, min(ITERATIONS, JOB_ITERATIONS // max(len(jobs), 1)))
     for group in group_by_links(jobs):
-        predictions |= {one.job: one for one in _predict_group(group, capacities_gbps, starts_ms, iterations)}
+        group_predictions = _predict_group(group, capacities_gbps, starts_ms, iterations)
+        predictions |= {prediction.job: prediction for prediction in group_predictions}
     return [predictions[job.name] for job in jobs]
 
 
@@ -54,14 +55,14 @@ def group_by_links(jobs: Sequence[PeriodicJob]) -> list[list[PeriodicJob]]:
     joined: list[tuple[set[int], list[PeriodicJob]]] = []
     for job in jobs:
         links, members = set(job.links), [job]
-        apart = []
+        separate = []
         for other in joined:
             if other[0] & links:
                 links |= other[0]
                 members = other[1] + members
             else:
-                apart.append(other)
-        joined = [*apart, (links, members)]
+                separate.append(other)
+        joined = [*separate, (links, members)]
     return [members for _, members in joined]
 
 
@@ -75,8 +76,8 @@ def run_policy(
     """Return the simulation of jobs on the links that they use."""
     used = sorted({link for job in jobs for link in job.links})
     number = {link: place for place, link in enumerate(used)}
-    own = [replace(job, links=tuple(number[link] for link in job.links)) for job in jobs]
-    return simulate(own, [capacities_gbps[link] for link in used], iterations, sharing, setting)
+    renumbered = [replace(job, links=tuple(number[link] for link in job.links)) for job in jobs]
+    return simulate(renumbered, [capacities_gbps[link] for link in used], iterations, sharing, setting)
 
 
 def make_shifted_setting(
@@ -84,7 +85,8 @@ def make_shifted_setting(
 ) -> Setting:
     """Return the setting of jobs with scheduled starts and periods, both stretched by a factor.
 
-    A late job begins at once, without alignment: alignments are for disturbances, which the model does not have.
+    A late job begins at once instead of waiting for its next slot: aligning again serves to recover from disturbances,
+    which the model does not have.
     """
     slots = tuple(float(period) * stretch for period in periods_ms)
     return Setting(
@@ -95,10 +97,11 @@ def make_shifted_setting(
 
 
 def count_iterations(jobs: Sequence[PeriodicJob], iterations: int, periods: int) -> list[int]:
-    """Return how many iterations of each job to simulate: `iterations`, or if one is much slower, all for equal time.
+    """Return how many iterations of each job to simulate.
 
-    Otherwise the iterations of a fast job would all fall between two checkpoints, or all into one. The time is
-    `periods` of the slowest job, or the `iterations` of the fastest if that is longer.
+    This is `iterations` if all periods are similar. If one job is much slower, all are simulated for an equal time:
+    `periods` of the slowest job, or `iterations` of the fastest if that is longer. With equal iterations, those of a
+    fast job would all fall between two checkpoints, or all into one.
 
     >>> from sim.models.contention.job import compute_then_send
     >>> count_iterations([compute_then_send("a", 300, 0.5), compute_then_send("save", 60_000, 0.1)], 600, 20)
@@ -122,29 +125,29 @@ def _predict_group(
         return [Prediction(group[0].name, *([float(solo[0])] * 4))]
     counts = count_iterations(group, iterations, SLOW_PERIODS)
     fair = run_policy(group, capacities_gbps, iterations=counts).mean_ms(WARM_UP)
-    begins = [starts_ms[job.name] for job in group]
+    group_starts_ms = [starts_ms[job.name] for job in group]
     stretches = np.linspace(1.0, max(float((fair / solo).max()), 1.0), STRETCHES)
-    stretch = _choose_stretch(group, capacities_gbps, begins, solo, stretches)
-    setting = make_shifted_setting(begins, solo, stretch)
+    stretch = _choose_stretch(group, capacities_gbps, group_starts_ms, solo, stretches)
+    setting = make_shifted_setting(group_starts_ms, solo, stretch)
     shifted = run_policy(group, capacities_gbps, setting=setting, iterations=counts).mean_ms(WARM_UP)
     return [
-        Prediction(job.name, *map(float, (alone, shared, late, alone * stretch)))
-        for job, alone, shared, late in zip(group, solo, fair, shifted, strict=True)
+        Prediction(job.name, *map(float, (solo_ms, fair_ms, shifted_ms, solo_ms * stretch)))
+        for job, solo_ms, fair_ms, shifted_ms in zip(group, solo, fair, shifted, strict=True)
     ]
 
 
 def _choose_stretch(
     group: Sequence[PeriodicJob],
     capacities_gbps: Sequence[float],
-    begins_ms: Sequence[float],
+    starts_ms: Sequence[float],
     solo_ms: Floats,
     stretches: Floats,
 ) -> float:
-    """Return the stretch with the least mean ratio of the jobs' times to solo times; of equal ones the smallest."""
+    """Return the smallest stretch that minimises the mean ratio of the jobs' times to solo times."""
     ratios: list[float] = []
     counts = count_iterations(group, TRIAL_ITERATIONS, SLOW_PERIODS)
     for stretch in stretches:
-        setting = make_shifted_setting(begins_ms, solo_ms, float(stretch))
+        setting = make_shifted_setting(starts_ms, solo_ms, float(stretch))
         contention = run_policy(group, capacities_gbps, setting=setting, iterations=counts)
         ratios.append(round(float((contention.mean_ms(TRIAL_ITERATIONS // 2) / solo_ms).mean()), 6))
         if ratios[-1] <= 1:

@@ -60,7 +60,7 @@ def test_no_noise_is_fitted_as_none():
 
 
 def test_too_little_is_refused():
-    with pytest.raises(ValueError, match="6 levels of at least 3 readings"):
+    with pytest.raises(ValueError, match="6 levels with 3 readings each"):
         fit_noise(np.arange(5), np.ones(5), 100)
 
 
