@@ -292,6 +292,7 @@ def test_a_rank_that_is_stopped_now_and_then_is_late(bench, explain):
 @pytest.mark.slow
 def test_a_link_at_half_its_rate_is_slow_and_without_it_nothing_is(bench, explain):
     link, _ = bench.link("job", "c/nic1")
+    bench.bring_up(bench.planned)
     with bench.half_rate("c/nic1"):
         run_id = bench.run("job")
     assert explain(run_id) == (2, [("link", link)])
