@@ -56,11 +56,19 @@ METRICS: tuple[Metric, ...] = (
     Metric("testbed_optical_loss_db", "gauge", _PLACE, "Loss of a fibre section, newest reading."),
     Metric("testbed_optical_excess_loss_db", "gauge", _PLACE, "Loss beyond that of the lab file."),
     Metric("testbed_optical_reading_timestamp_seconds", "gauge", _LAB, "Time of the newest reading."),
-    Metric("testbed_switch_up", "gauge", _SWITCH, "1 if the switch answers; read when the metrics are."),
+    Metric("testbed_switch_up", "gauge", _SWITCH, "1 if the switch answers now, 0 if not."),
     Metric("testbed_circuits", "gauge", _SWITCH, "Cross-connects that the switch holds now."),
-    Metric("testbed_port_power_dbm", "gauge", (*_SWITCH, "port"), "Power at a port of the lab's hosts now."),
     Metric(
-        "testbed_dark_ports", "gauge", _SWITCH, "Ports in circuits that are below the floor of their monitor."
+        "testbed_port_power_dbm",
+        "gauge",
+        (*_SWITCH, "port"),
+        "Power now at a switch port that leads to a host of the lab.",
+    ),
+    Metric(
+        "testbed_dark_ports",
+        "gauge",
+        _SWITCH,
+        "Ports with a circuit whose power is below the floor of the monitor.",
     ),
 )
 BY_NAME = {metric.name: metric for metric in METRICS}
