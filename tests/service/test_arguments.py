@@ -70,3 +70,27 @@ def test_a_switch_whose_lab_cannot_be_told_is_an_error_like_others(service, monk
         "who": LabStartError.who,
         "message": "lab 'testbed12' is running 2 times",
     }
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"command": "fly", "lab": "testbed12"}, "this version has no command 'fly'"),
+        ({"command": "path", "lab": "testbed12", "altitude": 1}, "this version has another request 'path'"),
+        ({"command": "verify --", "lab": "testbed12"}, "this version has no command 'verify --'"),
+    ],
+)
+def test_a_run_that_another_version_stored_is_told_as_such(service, ask, token_of, body, why):
+    from testbed.cli import submitted
+    from testbed.service.access import Identity
+
+    run, _ = service.runs.submit(Identity("ann", "operator"), "testbed12", body["command"], json.dumps(body))
+    answer = ask("GET", f"/v1/runs/{run.id}", token=token_of("admin"))
+    assert answer.status_code == 404
+    assert why in answer.text
+
+    submitted.main(run.id, service.runs_dir, {"testbed12": ROOT / "labs" / "testbed12.yaml"})
+    ended = service.runs.get(run.id)
+    assert (ended.state, ended.exit_code) == ("failed", 1)
+    error = json.loads(ended.output)["error"]
+    assert (error["code"], why in error["message"]) == ("service.request", True)

@@ -142,9 +142,9 @@ def _edge_swaps(links: Round, *, simplex: bool) -> Iterator[Round]:
     """Yield the links with the ends of two of them swapped: in one way if simplex, in two if duplex."""
     for one, other in combinations(range(len(links)), 2):
         (a, b), (c, d) = links[one], links[other]
-        exchanged = [((a, d), (c, b))] if simplex else [((a, d), (b, c)), ((a, c), (b, d))]
+        exchanges = [((a, d), (c, b))] if simplex else [((a, d), (b, c)), ((a, c), (b, d))]
         rest = [link for place, link in enumerate(links) if place not in (one, other)]
-        for pair in exchanged:
+        for pair in exchanges:
             if all(source != target for source, target in pair):
                 yield (*rest, *(_as_link(link, simplex=simplex) for link in pair))
 

@@ -296,8 +296,8 @@ class _HostView:
             gpus = len(gpu_paths)
         elif len(gpu_paths) != gpus:
             source = "the lab file says" if host.gpus else "the lab file does not say how many, so"
-            shown = f"the host shows {count_noun(len(gpu_paths), 'GPU')} of NVIDIA, {source} {gpus}"
-            assumed.append(f"{shown}: assumed that {gpus_assumed}")
+            observation = f"the host shows {count_noun(len(gpu_paths), 'GPU')} of NVIDIA, {source} {gpus}"
+            assumed.append(f"{observation}: assumed that {gpus_assumed}")
             gpu_paths = ()
         if not known.processor:
             assumed.append(f"NCCL does not know its processor: assumed that {cpu_assumed}")

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -188,6 +188,22 @@ def test_a_design_is_known_by_all_that_it_is_made_of(worked_tables):
     assert one.digest == design_of(worked_tables.datapath()).digest
     name, text = one.sources[0]
     assert replace(one, sources=((name, text + "\n"), *one.sources[1:])).digest != one.digest
+
+
+@pytest.mark.long
+@pytest.mark.hdl
+def test_objects_of_verilator_are_compiled_once_for_all_designs(tmp_path):
+    """A damaged object would not matter if it were compiled again."""
+    if reason := why_missing("verilator", "make", "g++"):
+        pytest.skip(reason)
+    from fpga.hdl import verilator
+
+    with closing(verilator.build(design(), tmp_path, optimise="-O0")) as simulator:
+        assert simulator.run(ROWS).tolist() == EXPECTED
+    (runtime,) = tmp_path.glob("runtime-*")
+    (runtime / "verilated.o").write_bytes(b"no object")
+    with pytest.raises(ToolFailed, match="verilated"):
+        verilator.build(design(ODD + "// another\n"), tmp_path, optimise="-O0")
 
 
 def test_tools_of_this_python_come_first():
