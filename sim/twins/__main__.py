@@ -166,7 +166,7 @@ async def _set_fault(twin: SwitchTwin, name: str, value: str) -> None:
     try:
         fields: Any = json.loads(value) if value else {}
         if not isinstance(fields, dict):
-            fields = {twin.faults[name].main: fields}
+            fields = {twin.faults[name].main_field: fields}
         await twin.set_fault(Request({"fault": name, **fields}))
     except (ValueError, VerbError) as error:
         raise SettingError(f"--fault {name}={value}: {error}") from None

@@ -116,7 +116,9 @@ class TruthMachine(RuleBasedStateMachine):
         if not self.watched():  # the caller's link test
             self.switch.probe = lambda pair: pair in self.world.truth().items()
         faults = self.world.twin.faults
-        self.known_faults = {name: fields_of(name, fault.main) for name, fault in sorted(faults.items())}
+        self.known_faults = {
+            name: fields_of(name, fault.main_field) for name, fault in sorted(faults.items())
+        }
 
     def teardown(self) -> None:
         if hasattr(self, "world"):

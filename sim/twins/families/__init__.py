@@ -1,4 +1,4 @@
-"""Simulated switches, with one module or package for each family that `python -m sim.twins` can start."""
+"""Simulated switches that `python -m sim.twins` can start, with one module or package for each family."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FAMILIES: Mapping[str, str] = {
     "scpi-1xn": "sim.twins.families.scpi_1xn:twin",
     "manual": "sim.twins.families.manual:twin",
 }
-"""Name of a family -> `module:function`; the function makes a twin from `TwinSettings`."""
+"""Family name -> `module:function`. The function returns a twin for given `TwinSettings`."""
 
 
 def make_twin(family: str, settings: TwinSettings) -> SwitchTwin:
-    """Return a twin that does not serve yet. Raise `SettingError` for an unknown family or an invalid option."""
+    """Return a new twin; start it with `serve`. Raise `SettingError` for an unknown family or an invalid option."""
     if family not in FAMILIES:
         raise SettingError(f"unknown family {family!r}; known: {', '.join(FAMILIES)}")
     module, name = FAMILIES[family].split(":")

@@ -1,8 +1,11 @@
-"""A simulated DiCon MXS-9100: banks of 1xN switches with SCPI over TCP and over a serial line; CR ends lines.
+"""A simulated DiCon MXS-9100: banks of 1xN switches with SCPI over TCP and over a serial line. CR ends each line.
 
-Options for behaviour that the manual leaves open: `separate_lines` (each answer to several queries of a line on its own
-line, instead of joined by `;`), `forgets_path` (a header path ends with its line), `identity=no` (`*IDN?` is unknown),
-`baud` (of the serial line).
+Options for behaviour that the manual leaves open:
+
+    separate_lines=yes  answers to several queries of one line are sent on separate lines, instead of joined by `;`
+    forgets_path=yes    the header path is reset at the end of a line
+    identity=no         `*IDN?` is unknown
+    baud=N              rate of the serial line in bit/s
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sim.twins.frontends.scpi import Handler, Instrument, Style, parse_whole_numbers
-from sim.twins.switch.banks import BankDevice, WrongReply, bank_device
+from sim.twins.switch.banks import BankDevice, WrongReply, make_bank_device
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
 
@@ -20,7 +23,7 @@ DEFAULT_BAUD = 9600
 
 def twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated DiCon; size 2x16 means two 1x8 switches. Raise `SettingError` for invalid settings."""
-    settings.only("separate_lines", "forgets_path", "identity", "baud")
+    settings.check_options("separate_lines", "forgets_path", "identity", "baud")
     style = Style(
         ends=b"\r",
         answer_end="\r",
@@ -29,9 +32,9 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     )
     has_identity = settings.choice("identity", "yes", "no") == "yes"
     baud = int(settings.number("baud", DEFAULT_BAUD))
-    device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
-    wrong = WrongReply(device)
-    commands = _Commands(device, wrong).table()
+    device = make_bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
+    wrong_reply = WrongReply(device)
+    commands = _Commands(device, wrong_reply).table()
     if has_identity:
         serial = settings.serial_number
         commands = {**commands, "*IDN?": lambda *_: f"DiCon Fiberoptics Inc,MXS-9100,{serial},1.04"}
@@ -41,21 +44,21 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         "scpi": Frontend("dicon+scpi", instrument.serve, options=options),
         "serial": Frontend("dicon+serial", instrument.serve, wire="serial", baud=baud, options=options),
     }
-    return SwitchTwin(device, frontends, faults=wrong.faults(), on_boot=instrument.errors.clear)
+    return SwitchTwin(device, frontends, faults=wrong_reply.faults(), on_boot=instrument.errors.clear)
 
 
 class _Commands:
     """Commands of the manual for one device."""
 
-    def __init__(self, device: BankDevice, wrong: WrongReply) -> None:
+    def __init__(self, device: BankDevice, wrong_reply: WrongReply) -> None:
         self._device = device
-        self._wrong = wrong
+        self._wrong_reply = wrong_reply
 
     def table(self) -> Mapping[str, Handler]:
         """Return the command handlers by header."""
         return {
             "ROUTe#:SCAN": self._select,
-            "ROUTe#:SCAN?": lambda numbers, _: str(self._wrong.channel(numbers[0])),
+            "ROUTe#:SCAN?": lambda numbers, _: str(self._wrong_reply.channel(numbers[0])),
             "ROUTe#:SCAN:NEXT": self._next,
             "ROUTe#:OPEN:STATE?": lambda numbers, _: str(int(self._device.channel(numbers[0]) == 0)),
         }
@@ -65,7 +68,7 @@ class _Commands:
         self._device.select(numbers[0], channel)
 
     def _next(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
-        """Move a bank to its next channel, from the last to the first."""
+        """Move a bank to its next channel, or from its last channel to the first."""
         del texts
         bank = numbers[0]
         self._device.select(bank, self._device.channel(bank) % self._device.channels + 1)

@@ -3,14 +3,14 @@
 Options for differences between releases:
 
     rows=2016|2005                format of the rows
-    echo=yes|no                   is each command echoed
-    greeting=prompt|terminal      greeting of a client; terminal: control sequences, as of older software
+    echo=yes|no                   whether each command is echoed
+    greeting=prompt|terminal      greeting of a client: a prompt, or the control sequences of older software
 
 Options for behaviour that published documents leave open:
 
-    opmode=sync|async             when a change without OPMODE is answered: after the mirrors have stopped, or at once
+    opmode=sync|async             answer a change without OPMODE after the mirrors have stopped, or at once
     moving=TEXT                   CONNSTATE of a circuit whose mirrors move
-    reports=others|yes|no         sessions to which a change is reported: all but its author, all, none
+    reports=others|yes|no         sessions that get reports of a change: all except its author, all, or none
     when_occupied=reject|replace  effect of a connection to a port in use
 """
 
@@ -38,19 +38,19 @@ TERMINAL_SETUP = "".join(
 PROMPT = "\r\n<"
 INPUT_BASE, OUTPUT_BASE = 10_000, 20_000
 PAGE_BYTES = 3960
-"""Maximum size of the data lines of a page: in the capture of 2016, one more line would exceed it on every page."""
+"""Maximum size of the data lines of a page, inferred from the pages of a capture of 2016."""
 
 Release = Literal["2016", "2005"]
 Reports = Literal["no", "others", "yes"]
 
-_RANGE = r"\d{5}(?:&&\d{5})?"
-_LIST = re.compile(rf"{_RANGE}(?:&{_RANGE})*")
+_PORT_RANGE = r"\d{5}(?:&&\d{5})?"
+_PORT_LIST = re.compile(rf"{_PORT_RANGE}(?:&{_PORT_RANGE})*")
 _MAX_LIST = 4096
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated Glimmerglass switch. Raise `SettingError` for an invalid option."""
-    settings.only("opmode", "moving", "rows", "echo", "greeting", "reports", "when_occupied")
+    settings.check_options("opmode", "moving", "rows", "echo", "greeting", "reports", "when_occupied")
     occupied = cast("WhenOccupied", settings.choice("when_occupied", "reject", "replace"))
     device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S, when_occupied=occupied)
     tl1 = GlimmerglassTl1(
@@ -89,8 +89,8 @@ class Quirks:
     """Behaviour that published documents leave open, or that differs between releases.
 
     With `waits`, a change without OPMODE is answered after the mirrors have stopped (SYNC), otherwise at once. `moving`
-    is the CONNSTATE of a circuit whose mirrors move. `reports` selects the sessions that get reports of a change:
-    none, the `others`, or all including its author. `release` selects the format of the rows.
+    is the CONNSTATE of a circuit whose mirrors move. `reports` selects the sessions that get reports of a change: none
+    (`no`), all except its author (`others`), or all (`yes`). `release` selects the format of the rows.
     """
 
     waits: bool = True
@@ -117,9 +117,9 @@ class GlimmerglassTl1(Tl1Frontend):
         self.numbering = Numbering(device.matrix.inputs, device.matrix.outputs)
         self._system = system
         self._quirks = quirks
-        self._wrong_tags = 0
-        self._monitoring = "10"
-        self._users: dict[int, str] = {}
+        self._remaining_wrong_tags = 0
+        self._monitoring_period = "10"
+        self._user_of_input: dict[int, str] = {}
         if quirks.reports != "no":
             device.listen(lambda change: self.report_changes(change, ("DLT-CRS-FIBER", "ENT-CRS-FIBER")))
 
@@ -162,27 +162,27 @@ class GlimmerglassTl1(Tl1Frontend):
     # -- faults
 
     def faults(self) -> Mapping[str, Fault]:
-        """Return faults for the fault board: `wrong_tag` (of answers) and `report_noise`."""
+        """Return the faults `wrong_tag` (the next answers have a wrong ctag) and `report_noise`, by name."""
         return {
             "wrong_tag": Fault(self._set_wrong_tags, lambda _: self._set_wrong_tags(None)),
             "report_noise": self.noise_fault(),
         }
 
     def _set_wrong_tags(self, request: Request | None) -> None:
-        self._wrong_tags = request.whole("count", 1) if request else 0
+        self._remaining_wrong_tags = request.whole("count", 1) if request else 0
 
     def tag(self, command: Command) -> str:
-        """Return the tag of the answer to a command: its ctag, or a wrong tag if the fault `wrong_tag` is set."""
-        if not self._wrong_tags:
+        """Return the tag of an answer: the ctag of the command, or a wrong tag if the fault `wrong_tag` is set."""
+        if not self._remaining_wrong_tags:
             return command.ctag
-        self._wrong_tags -= 1
+        self._remaining_wrong_tags -= 1
         self.device.faults.fired["wrong_tag"] += 1
         return f"{command.ctag}9"
 
     # -- reads
 
     def _ports(self, aid: str) -> Sequence[int]:
-        """Return the ports that a command names; all ports for an empty identifier or `all`."""
+        """Return the ports that a command names. An empty identifier or `all` names all ports."""
         return self.device.matrix.ports if aid.lower() in {"", "all"} else self.numbering.ports(aid)
 
     def _name(self, port: int) -> str:
@@ -191,7 +191,7 @@ class GlimmerglassTl1(Tl1Frontend):
         return self.device.labels.get(port, "" if self._quirks.release == "2005" else f"{side}{number}")
 
     def _power(self, port: int) -> float:
-        """Return the power reading of a port in dBm; without light, monitors read noise."""
+        """Return the power reading of a port in dBm. Without light, a monitor reads noise."""
         return max(self.device.power_dbm(port), noise_dbm(self.numbering.number(port)))
 
     def _is_lit(self, port: int) -> bool:
@@ -202,7 +202,7 @@ class GlimmerglassTl1(Tl1Frontend):
         return port_row(self._quirks.release, self.numbering.number(port), self._name(port), health)
 
     def _circuit_row(self, port: int) -> str:
-        """Return the row of a port: its circuit (the same row for both ends), or the port alone."""
+        """Return the row of the circuit on a port, or a row of the port alone if it has no circuit."""
         matrix = self.device.matrix
         ends = {matrix.is_input(end): end for end in (port, matrix.peer(port)) if end is not None}
         return circuit_row(
@@ -218,7 +218,7 @@ class GlimmerglassTl1(Tl1Frontend):
         return End(self.numbering.number(port), self._name(port), self._power(port))
 
     def _state(self, source: int, output: int) -> State:
-        user = self._users.get(source, "")
+        user = self._user_of_input.get(source, "")
         if self.device.is_moving(source):
             return State(self._quirks.moving, user=user)
         if self._is_lit(source) and self._is_lit(output):
@@ -230,8 +230,8 @@ class GlimmerglassTl1(Tl1Frontend):
     async def _connect(self, command: Command, session: Tl1Session) -> Lines:
         inputs, outputs = self._parse_port_lists(command.aid)
         after = self.device.matrix.add(inputs, outputs)
-        waits = self._waits(command)
-        self._users |= dict.fromkeys(inputs, session.user)
+        waits = self._should_wait(command)
+        self._user_of_input |= dict.fromkeys(inputs, session.user)
         return await self._change(after, waits=waits)
 
     async def _disconnect(self, command: Command) -> Lines:
@@ -242,7 +242,7 @@ class GlimmerglassTl1(Tl1Frontend):
             after = matrix.without(*self._parse_port_lists(command.aid))
         else:
             after = matrix.without_ports(self.numbering.ports(command.aid))
-        return await self._change(after, waits=self._waits(command))
+        return await self._change(after, waits=self._should_wait(command))
 
     async def _change(self, after: Connections, *, waits: bool) -> Lines:
         """Change the connections, unless the fault `drop_command` discards the command."""
@@ -252,7 +252,7 @@ class GlimmerglassTl1(Tl1Frontend):
                 await self.device.wait_idle()
         return ()
 
-    def _waits(self, command: Command) -> bool:
+    def _should_wait(self, command: Command) -> bool:
         mode = command.keywords.get("OPMODE", "").upper()
         if mode not in {"", "SYNC", "ASYNC"}:
             raise Denied("IDNV", f"no OPMODE {mode[:40]}")
@@ -267,13 +267,13 @@ class GlimmerglassTl1(Tl1Frontend):
     def _edit_parameter(self, command: Command) -> Lines:
         if command.keyword("NAME").upper() != "POWERMONITORINGPERIOD":
             raise Denied("IDNV", "no such parameter")
-        self._monitoring = command.keyword("VAL")
+        self._monitoring_period = command.keyword("VAL")
         return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """Conversion between the device's port numbers (inputs from 10001, outputs from 20001) and those of the matrix."""
+    """Conversion between port numbers of the device (inputs from 10001, outputs from 20001) and of the matrix."""
 
     inputs: int
     outputs: int
@@ -287,7 +287,7 @@ class Numbering:
         return INPUT_BASE + port if port <= self.inputs else OUTPUT_BASE + port - self.inputs
 
     def port(self, number: int) -> int:
-        """Return the port of the matrix for a number of the device. Raise `Denied` (IIAC) if it does not exist."""
+        """Return the port of the matrix for a device number. Raise `Denied` (IIAC) if there is no such port."""
         if INPUT_BASE < number <= INPUT_BASE + self.inputs:
             return number - INPUT_BASE
         if OUTPUT_BASE < number <= OUTPUT_BASE + self.outputs:
@@ -295,12 +295,12 @@ class Numbering:
         raise Denied("IIAC", f"there is no port {number}")
 
     def ports(self, text: str) -> list[int]:
-        """Return the ports of the matrix for a list of numbers and ranges. Raise `Denied` (IIAC).
+        """Return the ports of the matrix for a list of device numbers and ranges. Raise `Denied` (IIAC) if invalid.
 
         >>> Numbering(8, 8).ports("10001&10003&20001&&20003")
         [1, 3, 9, 10, 11]
         """
-        if not _LIST.fullmatch(text):
+        if not _PORT_LIST.fullmatch(text):
             raise Denied("IIAC", f"{text[:40]!r} is not a list of ports")
         ports: list[int] = []
         for part in re.split(r"(?<!&)&(?!&)", text)[:_MAX_LIST]:
@@ -311,7 +311,7 @@ class Numbering:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One end of a circuit row: a port with name and power reading; the default means no port."""
+    """One end of a circuit row: a port with its name and power reading. The default means no port."""
 
     number: int = 0
     name: str = ""
@@ -328,22 +328,22 @@ class State:
 
 
 def circuit_row(release: Release, source: End, output: End, state: State) -> str:
-    """Return a row of `RTRV-CRS-FIBER`: a circuit, or a port without one.
+    """Return a row of `RTRV-CRS-FIBER` for a circuit, or for a port without a circuit.
 
     >>> circuit_row("2005", End(10001, "", -49.162), End(), State()).partition(",CONNID=")[2]
     '0,CONNSTATE=single,CONNCAUSE=none,INPWR=-49.162,OUTPWR=0.000,PWRLOSS=0.000,CONNLOCK=0,CONNLOCKUSER='
     """
     loss_db = None if source.dbm is None or output.dbm is None else source.dbm - output.dbm
-    lit = (power_text(release, source.dbm), power_text(release, output.dbm), power_text(release, loss_db))
+    powers = (power_text(release, source.dbm), power_text(release, output.dbm), power_text(release, loss_db))
     if release == "2005":
         return (
             f"GGN:IPORTID={source.number},IPORTNAME={source.name},OPORTID={output.number},OPORTNAME={output.name},"
-            f"CONNID=0,CONNSTATE={state.word},CONNCAUSE={state.cause},INPWR={lit[0]},OUTPWR={lit[1]},"
-            f"PWRLOSS={lit[2]},CONNLOCK=0,CONNLOCKUSER={state.user}"
+            f"CONNID=0,CONNSTATE={state.word},CONNCAUSE={state.cause},INPWR={powers[0]},OUTPWR={powers[1]},"
+            f"PWRLOSS={powers[2]},CONNLOCK=0,CONNLOCKUSER={state.user}"
         )
     name = source.name if source.number and output.number else ""
     return (
-        f"GGN:{_end('I', source, lit[0])},{_end('O', output, lit[1])},SIGBAND=1550,PWRLOSS={lit[2]},"
+        f"GGN:{_end('I', source, powers[0])},{_end('O', output, powers[1])},SIGBAND=1550,PWRLOSS={powers[2]},"
         f"CONNID=0,CONNNAME={name},CONNSTATE={state.word},CONNCAUSE={state.cause},"
         f"CONNLOCK=0,CONNLOCKUSER={state.user}"
     )
@@ -358,7 +358,7 @@ def _end(side: str, end: End, power: str) -> str:
 
 
 def power_text(release: Release, dbm: float | None) -> str:
-    """Return the text of a power reading in dBm, or the text for a missing port.
+    """Return the text of a power reading in dBm, or the text for a missing port (None).
 
     >>> power_text("2016", -12.05), power_text("2016", None), power_text("2005", None)
     ('-12.05', 'NA', '0.000')
@@ -387,5 +387,5 @@ def port_row(release: Release, number: int, name: str, health: str) -> str:
 
 
 def noise_dbm(number: int) -> float:
-    """Return the reading of a port without light in dBm: -49.0 to -52.9, depending on the port, as in the captures."""
+    """Return the power reading of a dark port in dBm. It depends on the port, from -49.0 to -52.9, as in captures."""
     return -49.0 - number * 7 % 40 / 10

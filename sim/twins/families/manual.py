@@ -1,8 +1,8 @@
-"""A patch panel and a simulated person who moves its cords, on requests that arrive as lines of text over TCP.
+"""A patch panel and a simulated person who moves its cords. Requests are lines of text over TCP.
 
-A move takes 30 s by default. The person then answers `done`, or `no` and the reason if the move is impossible. With
-the fault `mistake`, the person plugs a cord into the wrong output and still answers `done`. The answer to the question
-where a cord goes is always true, because it is read from the matrix.
+A move takes 30 s by default. The person then answers `done`, or `no` and a reason if the move is impossible. With the
+fault `mistake`, the person plugs a cord into the wrong output and still answers `done`. Asked where a cord goes, the
+person always answers correctly, from the matrix.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _NO_ANSWER = b""
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated panel; `switch_time_s` is the duration of a move. Raise `SettingError` for any option."""
-    settings.only()
+    """Return a simulated panel. `switch_time_s` is the duration of a move. Raise `SettingError` for any option."""
+    settings.check_options()
     cord_time_s = CORD_TIME_S if settings.switch_time_s is None else settings.switch_time_s
     device = settings.device(switch_time_s=0.0)
     device.switch_time_s = 0.0  # the device itself adds no delay to the person's move
@@ -49,21 +49,21 @@ class Person:
         self._device = device
         self._matrix = device.matrix
         self._cord_time_s = cord_time_s
-        self._mistakes = 0
-        self._refusals = 0
+        self._remaining_mistakes = 0
+        self._remaining_refusals = 0
 
     def faults(self) -> Mapping[str, Fault]:
-        """Return faults for the fault board: `mistake` (a wrong output, answered `done`) and `refuses`."""
+        """Return the faults `mistake` (plugs into a wrong output) and `refuses` (answers `no`), by name."""
         return {
             "mistake": Fault(self._set_mistakes, lambda _: self._set_mistakes(None)),
             "refuses": Fault(self._set_refusals, lambda _: self._set_refusals(None)),
         }
 
     def _set_mistakes(self, request: Request | None) -> None:
-        self._mistakes = request.whole("count", 1) if request else 0
+        self._remaining_mistakes = request.whole("count", 1) if request else 0
 
     def _set_refusals(self, request: Request | None) -> None:
-        self._refusals = request.whole("count", 1) if request else 0
+        self._remaining_refusals = request.whole("count", 1) if request else 0
 
     async def serve(self, line: Line) -> None:
         """Serve one client until it disconnects."""
@@ -80,17 +80,17 @@ class Person:
             return b"none\n" if output is None else f"{output}\n".encode()
         order = remove or connect
         if order is None:
-            return _NO_ANSWER  # the work list, or a remark
+            return _NO_ANSWER  # the line is the work list or a remark
         await self._device.clock.sleep(self._cord_time_s)
         try:
             self._move_cord(int(order[1]), int(order[2]), connects=connect is not None)
-        except (Refused, PersonRefusal) as refused:
-            return f"no {refused}\n".encode()
+        except (Refused, PersonRefusal) as refusal:
+            return f"no {refusal}\n".encode()
         return b"done\n"
 
     def _move_cord(self, source: int, output: int, *, connects: bool) -> None:
-        if self._refusals:
-            self._refusals -= 1
+        if self._remaining_refusals:
+            self._remaining_refusals -= 1
             self._device.faults.fired["refuses"] += 1
             raise PersonRefusal("I cannot reach it")
         if self._device.faults.take_dropped_command():
@@ -101,8 +101,8 @@ class Person:
         self._device.change(self._matrix.add([source], [self._choose_output(output)]))
 
     def _choose_output(self, output: int) -> int:
-        """Return the output that the person plugs in: with the fault `mistake`, the nearest other free output."""
-        if not self._mistakes:
+        """Return `output`, or with the fault `mistake` the nearest other free output."""
+        if not self._remaining_mistakes:
             return output
         used_outputs = set(self._matrix.connections.values()) | {output}
         free = [
@@ -110,7 +110,7 @@ class Person:
         ]
         if not free:
             return output
-        self._mistakes -= 1
+        self._remaining_mistakes -= 1
         self._device.faults.fired["mistake"] += 1
         return min(free, key=lambda port: abs(port - output))
 

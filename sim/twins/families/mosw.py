@@ -1,7 +1,10 @@
 """A simulated Viavi MAP-200 optical switch (mOSW): banks of 1xN switches with a power monitor at each common port.
 
-The option `close_reply` selects the answer to `:ROUTe:CLOSe? 1`, which no public document shows: the `channel`, the
-`pair` of bank and channel, or the `triple` of bank, common port and channel.
+No public document shows the answer to `:ROUTe:CLOSe? 1`. The option `close_reply` selects it:
+
+    channel  the channel
+    pair     bank and channel
+    triple   bank, common port and channel
 """
 
 from __future__ import annotations
@@ -17,36 +20,36 @@ from sim.twins.frontends.scpi import (
     Style,
     parse_whole_numbers,
 )
-from sim.twins.switch.banks import BankDevice, WrongReply, bank_device
+from sim.twins.switch.banks import BankDevice, WrongReply, make_bank_device
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
 
 DEFAULT_SWITCH_TIME_S = 0.02
 LOWEST_READING_DBM = -100.0
-"""Lower end of the monitor's range (manual, page 91), used as the reading without light (assumption)."""
+"""Power reading without light (assumption): the lower end of the monitor's range (manual, page 91)."""
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated mOSW; size 2x16 means two 1x8 switches. Raise `SettingError` for an invalid option or size."""
-    reply = settings.only("close_reply").choice("close_reply", "channel", "pair", "triple")
-    device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
-    wrong = WrongReply(device)
+    """Return a simulated mOSW. Size 2x16 means two 1x8 switches. Raise `SettingError` for an invalid option or size."""
+    reply = settings.check_options("close_reply").choice("close_reply", "channel", "pair", "triple")
+    device = make_bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
+    wrong_reply = WrongReply(device)
     serial = settings.serial_number
     errors = ErrorQueue()
-    commands = _Commands(device, wrong, reply, errors)
+    commands = _Commands(device, wrong_reply, reply, errors)
     table = {**commands.table(), "*IDN?": lambda *_: f"VIAVI,mOSW-C1,{serial},2.10"}
     instrument = Instrument(table, Style(answer_end="\n"), errors)
     options = {"banks": str(device.banks), "channels": str(device.channels)}
     frontends = {"scpi": Frontend("mosw+scpi", instrument.serve, options=options)}
-    return SwitchTwin(device, frontends, faults=wrong.faults(), on_boot=errors.clear)
+    return SwitchTwin(device, frontends, faults=wrong_reply.faults(), on_boot=errors.clear)
 
 
 class _Commands:
     """Commands of one device."""
 
-    def __init__(self, device: BankDevice, wrong: WrongReply, reply: str, errors: ErrorQueue) -> None:
+    def __init__(self, device: BankDevice, wrong_reply: WrongReply, reply: str, errors: ErrorQueue) -> None:
         self._device = device
-        self._wrong = wrong
+        self._wrong_reply = wrong_reply
         self._reply = reply
         self._errors = errors
 
@@ -71,7 +74,7 @@ class _Commands:
     def _query_channel(self, numbers: Sequence[int], texts: Sequence[str]) -> str:
         del numbers
         (bank,) = parse_whole_numbers(texts, 1)
-        channel = self._wrong.channel(bank)
+        channel = self._wrong_reply.channel(bank)
         return {"pair": f"{bank}, {channel}", "triple": f"{bank},1,{channel}"}.get(self._reply, str(channel))
 
     def _query_power(self, numbers: Sequence[int], texts: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sim.twins.frontends.scpi import ErrorQueue, Handler, Instrument, Style, parse_whole_numbers
-from sim.twins.switch.banks import BankDevice, WrongReply, bank_device
+from sim.twins.switch.banks import BankDevice, WrongReply, make_bank_device
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
 
@@ -53,7 +53,7 @@ class _Make:
 def twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated unit; size 2x16 means two 1x8 switches. Raise `SettingError` for invalid settings."""
     quirks = _quirks(settings)
-    device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
+    device = make_bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong, errors = WrongReply(device), ErrorQueue()
     make = _MAKES[quirks.make]
     table = make.table(quirks, settings, device, wrong, errors)
@@ -70,7 +70,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
 
 
 def _quirks(settings: TwinSettings) -> _Quirks:
-    settings.only("make", "header", "end", "errors", "identity", "baud")
+    settings.check_options("make", "header", "end", "errors", "identity", "baud")
     make = settings.choice("make", *_MAKES)
     default = "ROUTe#:CHANnel" if settings.inputs > 1 else "ROUTe:CHANnel"
     return _Quirks(

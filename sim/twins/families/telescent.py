@@ -53,7 +53,7 @@ _WIDTH = 8
 
 def twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated Telescent. Raise `SettingError` for an invalid option, or unequal inputs and outputs."""
-    settings.only(*_OPTIONS)
+    settings.check_options(*_OPTIONS)
     if settings.inputs != settings.outputs:
         raise SettingError(
             f"every port of this frame has an input and an output; size it {settings.inputs}x{settings.inputs}"

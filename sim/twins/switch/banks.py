@@ -14,9 +14,9 @@ from sim.twins.wire.control import Request
 class BankDevice(SwitchDevice):
     """State and motion of several banks, each with the same number of channels.
 
-    At power-on every bank moves to channel 1, unless the boot mode restores another channel (an assumption: no
-    public document states the rest position). Channel 0 means an open bank: only the control socket's `operator`
-    verb, and models that can park, open a bank.
+    At power-on every bank moves to channel 1, unless the boot mode restores another channel. This is an assumption,
+    because no public document states the rest position. Channel 0 means an open bank. Two things open a bank: the
+    verb `operator` of the control socket, and the park command of some models.
     """
 
     @property
@@ -38,12 +38,15 @@ class BankDevice(SwitchDevice):
         return self.banks + (bank - 1) * self.channels + channel
 
     def channel(self, bank: int) -> int:
-        """Return the channel that a bank is set to, 0 if it is open. Raise `Refused` if the bank does not exist."""
+        """Return the channel of a bank, or 0 if the bank is open. Raise `Refused` if the bank does not exist."""
         first = self.output(bank, 1)
         return self.matrix.connections.get(bank, first - 1) - first + 1
 
     def select(self, bank: int, channel: int) -> None:
-        """Set a bank to a channel, unless the fault `drop_command` discards the command. Raise `Refused`."""
+        """Set a bank to a channel, unless the fault `drop_command` discards the command.
+
+        Raise `Refused` if the bank or channel does not exist, or the matrix refuses the connection.
+        """
         after = self.matrix.add([bank], [self.output(bank, channel)], "replace")
         if not self.faults.take_dropped_command():
             self.change(after)
@@ -55,7 +58,7 @@ class BankDevice(SwitchDevice):
             self.change(after)
 
     def change(self, after: Connections, *, whole: bool = False) -> asyncio.Task[None] | None:
-        """Change the connections like `SwitchDevice.change`. Raise `Refused` for an output of another bank."""
+        """Call `SwitchDevice.change`. Raise `Refused` if a bank would be connected to an output of another bank."""
         for source, output in after.items():
             if not self.output(source, 1) <= output <= self.output(source, self.channels):
                 raise Refused(Reason.WRONG_SIDE, output)
@@ -68,8 +71,8 @@ class BankDevice(SwitchDevice):
 
     def rest(self) -> None:
         """Move every open bank to channel 1."""
-        resting = {bank: self.output(bank, 1) for bank in range(1, self.banks + 1)}
-        self.change(resting | self.matrix.connections)
+        rest_connections = {bank: self.output(bank, 1) for bank in range(1, self.banks + 1)}
+        self.change(rest_connections | self.matrix.connections)
 
 
 class WrongReply:
@@ -89,7 +92,7 @@ class WrongReply:
         return self._device.channels + 1
 
     def faults(self) -> dict[str, Fault]:
-        """Return the entry of the fault board: `wrong_reply` falsifies the next `count` position replies."""
+        """Return the fault `wrong_reply` by its name. It makes the next `count` channel replies wrong."""
         return {"wrong_reply": Fault(self._set, self._clear, "count")}
 
     def _set(self, request: Request) -> None:
@@ -100,10 +103,10 @@ class WrongReply:
         self._remaining_replies = 0
 
 
-def bank_device(settings: TwinSettings, *, switch_time_s: float) -> BankDevice:
-    """Return the device that the settings describe, with every bank at channel 1. Needs a running event loop.
+def make_bank_device(settings: TwinSettings, *, switch_time_s: float) -> BankDevice:
+    """Return the device that the settings describe, with every bank at channel 1.
 
-    Raise `SettingError` unless the number of outputs is a multiple of the number of inputs.
+    Call this in a running event loop. Raise `SettingError` unless the outputs divide evenly among the inputs.
     """
     if settings.outputs % settings.inputs:
         raise SettingError(

@@ -1,7 +1,7 @@
 """State of a simulated switch, independent of its protocols: commanded connections, lit circuits and switching time.
 
-A change updates the commanded connections at once. Every circuit that it affects goes dark at once and passes
-light again `switch_time_s` later on the device's clock. A read in between returns the commanded connections.
+A change updates the commanded connections at once. Every affected circuit goes dark at once, and passes light again
+after `switch_time_s` on the device's clock. Meanwhile, reads return the commanded connections.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sim.twins.wire.line import LineFaults
 BootMode = Literal["DARK", "RESTORE", "AUTOSAVE"]
 BOOT_MODES: tuple[BootMode, ...] = ("DARK", "RESTORE", "AUTOSAVE")
 
-_FAULT_OF_A_PORT: Mapping[Reason, str] = {
+_PORT_FAULTS: Mapping[Reason, str] = {
     Reason.FAILED: "fail_port",
     Reason.LOCKED: "lock_port",
     Reason.DISABLED: "disable_port",
@@ -32,9 +32,11 @@ _FAULT_OF_A_PORT: Mapping[Reason, str] = {
 class SwitchFaults(LineFaults):
     """Faults that a test or a demonstration may set on a switch.
 
-    The switch ignores the next `dropped_commands` changes without an error. `stuck` pairs are never connected.
-    `lossy_db` maps pairs to their additional loss in dB. No light enters at `dark_inputs`. `swapped` maps an input to
-    the input whose fibre is plugged there; a swap has two entries.
+    - `dropped_commands`: number of changes that the switch will ignore without an error.
+    - `stuck`: pairs that the switch cannot connect.
+    - `lossy_db`: additional loss in dB, by pair.
+    - `dark_inputs`: inputs that receive no light.
+    - `swapped`: for each swapped input, the input whose fibre is plugged there. A swap has two entries.
     """
 
     dropped_commands: int = 0
@@ -54,7 +56,7 @@ class SwitchFaults(LineFaults):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Pairs that one command, of any client, removed from the configuration, and pairs that it added; both sorted."""
+    """Sorted pairs that one command of any client removed from the configuration, and added to it."""
 
     removed: tuple[Pair, ...]
     added: tuple[Pair, ...]
@@ -63,10 +65,10 @@ class Change:
 class SwitchDevice:
     """State and motion of one simulated switch.
 
-    With `hitless`, a command that sets the whole configuration leaves unchanged circuits lit. This is not confirmed for
-    real devices, so families default to False. `boot_mode` selects the connections after a power cycle: none (DARK),
-    the connections when the mode was set (RESTORE), or the last connections (AUTOSAVE). A `latching` device (a patch
-    panel, whose fibres stay plugged) keeps circuits and light without power in every mode.
+    With `hitless`, a command that sets the whole configuration leaves unchanged circuits lit. No real device is known
+    to do this, so families default to False. `boot_mode` selects the connections after a power cycle: none (DARK),
+    the connections when the mode was set (RESTORE), or the last connections (AUTOSAVE). A `latching` device keeps
+    circuits and light without power in every mode. An example is a patch panel, whose fibres stay plugged.
     """
 
     def __init__(
@@ -93,12 +95,12 @@ class SwitchDevice:
         self.attenuators: dict[int, Attenuator] = {}
         self.labels: dict[int, str] = {}
         self.changes = 0
-        """Number of changes that moved something."""
+        """Number of changes that moved mirrors."""
         self.busy_s = 0.0
-        """Time during which something moved."""
+        """Total time in which mirrors moved, without the current motion."""
         self.last_busy_s = 0.0
         self._boot_mode = boot_mode
-        self._saved: Connections = {}
+        self._saved_connections: Connections = {}
         self._settled: Connections = {}  # pairs whose mirrors are in position
         self._moving: dict[int, int] = {}  # input -> number of the change that moves it
         self._busy_since = 0.0
@@ -109,8 +111,8 @@ class SwitchDevice:
         """Number of circuits removed and added, by port."""
         self._unplugged_inputs: set[int] = set()  # a robot or person holds their fibre
         self._listeners: list[Callable[[Change], None]] = []
-        self._when_powerless: list[Callable[[], None]] = []
-        self._when_idle: list[Callable[[], None]] = []
+        self._power_loss_callbacks: list[Callable[[], None]] = []
+        self._idle_callbacks: list[Callable[[], None]] = []
 
     # -- queries
 
@@ -128,7 +130,7 @@ class SwitchDevice:
         return {
             source: output
             for source, output in self._settled.items()
-            if source not in dark and self.matrix.passes((source, output))
+            if source not in dark and self.matrix.passes_light((source, output))
         }
 
     def find_plugged_input(self, source: int) -> int:
@@ -137,7 +139,7 @@ class SwitchDevice:
 
     @property
     def light_paths(self) -> Connections:
-        """The output that the light of each fibre reaches. It differs from `lit` only for swapped fibres."""
+        """Output that the light of each fibre reaches, by input. It differs from `lit` only for swapped fibres."""
         return {self.find_plugged_input(source): output for source, output in self.lit.items()}
 
     def is_moving(self, source: int) -> bool:
@@ -161,12 +163,12 @@ class SwitchDevice:
 
     def call_when_powerless(self, callback: Callable[[], None]) -> None:
         """Call `callback` at every power loss, after all motions have been cancelled."""
-        self._when_powerless.append(callback)
+        self._power_loss_callbacks.append(callback)
 
     @property
     def fired(self) -> Counter[str]:
-        """Number of times that each fault took effect, by name, including refusals because of a faulty port."""
-        refusals = {name: self.matrix.refusals[reason] for reason, name in _FAULT_OF_A_PORT.items()}
+        """Number of times that each fault took effect, by name. Refusals because of a faulty port count too."""
+        refusals = {name: self.matrix.refusals[reason] for reason, name in _PORT_FAULTS.items()}
         return self.faults.fired + Counter(refusals)
 
     async def wait_idle(self) -> None:
@@ -174,19 +176,19 @@ class SwitchDevice:
         await self._idle.wait()
 
     def call_when_idle(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, when nothing moves: at once, or at the end of the current motion."""
+        """Call `callback` once: now if nothing moves, otherwise at the end of the current motion."""
         if self._idle.is_set():
             callback()
         else:
-            self._when_idle.append(callback)
+            self._idle_callbacks.append(callback)
 
     # -- commands
 
     def change(self, after: Connections, *, whole: bool = False) -> asyncio.Task[None] | None:
         """Replace the connections by `after`, and return the task of the motion, or None if nothing changes.
 
-        `whole` marks a command that sets the whole configuration: unless the device is `hitless`, it also darkens
-        the circuits that stay. Stuck pairs that are not connected yet are left out.
+        `whole` marks a command that sets the whole configuration. Unless the device is `hitless`, such a command also
+        darkens unchanged circuits. The device skips a stuck pair that is not connected yet.
         """
         before = self.matrix.connections
         if any(pair in self.faults.stuck for pair in after.items() - before.items()):
@@ -200,7 +202,7 @@ class SwitchDevice:
             return None
         self.matrix.connections = result
         if self._boot_mode == "AUTOSAVE":
-            self._saved = dict(self.matrix.connections)
+            self._saved_connections = dict(self.matrix.connections)
         self._announce(before, result)
         disturbed = before.items() ^ result.items()
         if whole and not self.hitless:
@@ -213,12 +215,12 @@ class SwitchDevice:
         self.report_light()
 
     def plug_in(self, source: int) -> None:
-        """Plug the fibre of an input in again, at the output that the commanded connections give."""
+        """Plug the fibre of an input into the output that the commanded connections name."""
         self._unplugged_inputs.discard(source)
         self.report_light()
 
     def start(self, motion: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a motion as a task, which `power_off` and `stop` cancel."""
+        """Start a motion, and return its task. `power_off` and `stop` cancel the task."""
         task = asyncio.get_running_loop().create_task(motion)
         self._motions.add(task)
         task.add_done_callback(self._motions.discard)
@@ -232,7 +234,7 @@ class SwitchDevice:
     def set_boot_mode(self, mode: BootMode) -> None:
         """Set the boot mode, and save the current connections for the next boot."""
         self._boot_mode = mode
-        self._saved = dict(self.matrix.connections)
+        self._saved_connections = dict(self.matrix.connections)
 
     def report_light(self) -> None:
         """Report the circuits that pass light, and their attenuation, to the plant."""
@@ -248,21 +250,21 @@ class SwitchDevice:
         self._moving.clear()
         if not self.latching:
             self._settled.clear()
-        for callback in self._when_powerless:
+        for callback in self._power_loss_callbacks:
             callback()
         self._end_busy()
         self.report_light()
 
     def boot(self) -> None:
-        """Restore the connections that the boot mode keeps; they pass light after `switch_time_s`.
+        """Restore the connections that the boot mode keeps. They pass light after `switch_time_s`.
 
-        A latching device restores all its connections, lit at once.
+        A latching device restores all connections, and they pass light at once.
         """
         if self.latching:
             self._settled = dict(self.matrix.connections)
             self.report_light()
             return
-        self.matrix.connections = dict(self._saved) if self._boot_mode != "DARK" else {}
+        self.matrix.connections = dict(self._saved_connections) if self._boot_mode != "DARK" else {}
         if self.matrix.connections:
             self._move(set(self.matrix.connections))
 
@@ -301,7 +303,7 @@ class SwitchDevice:
         return motion
 
     async def _finish_motion(self, change: int, arrival_s: float) -> None:
-        """Light the circuits of one change at `arrival_s`, except inputs that a later change has moved again."""
+        """Wait until `arrival_s`, then light the circuits of one change, except those that a later change moves."""
         await self.clock.sleep(arrival_s - self.clock.now())
         for source in [source for source, mover in self._moving.items() if mover == change]:
             del self._moving[source]
@@ -318,6 +320,6 @@ class SwitchDevice:
             self.last_busy_s = self.clock.now() - self._busy_since
             self.busy_s += self.last_busy_s
             self._idle.set()
-            waiting, self._when_idle = self._when_idle, []
+            waiting, self._idle_callbacks = self._idle_callbacks, []
             for callback in waiting:
                 callback()

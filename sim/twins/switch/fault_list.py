@@ -19,7 +19,7 @@ Action = Callable[[Request], Awaitable[None] | None]
 
 
 class ClientLines(Protocol):
-    """Client connections of a twin, as far as faults act on them."""
+    """Operations on the client connections of a twin that faults need."""
 
     def accept(self) -> None:
         """Accept new clients again."""
@@ -28,17 +28,17 @@ class ClientLines(Protocol):
         """Refuse new clients."""
 
     def drop_clients(self) -> int:
-        """Break all connections; return their number."""
+        """Break all connections, and return their number."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Actions that set and clear a fault; a command-line value without a name sets the field `main`."""
+    """Actions that set and clear a fault. A command-line value without a field name sets the field `main_field`."""
 
     set: Action
     clear: Action
-    main: str = "count"
+    main_field: str = "count"
 
 
 class FaultBoard:
@@ -50,13 +50,13 @@ class FaultBoard:
         *,
         line: ClientLines,
         expire: Callable[[], int],
-        own: Mapping[str, Fault] | None = None,
+        family_faults: Mapping[str, Fault] | None = None,
     ) -> None:
         self._faults = device.faults
         self._device = device
         self._line = line
         self._expire_logins = expire
-        self._known = self._line_faults() | self._mirror_and_port_faults() | dict(own or {})
+        self._known = self._line_faults() | self._mirror_and_port_faults() | dict(family_faults or {})
 
     @property
     def known(self) -> Mapping[str, Fault]:
@@ -64,12 +64,15 @@ class FaultBoard:
         return self._known
 
     async def set_fault(self, request: Request) -> Reply:
-        """Set the fault that `request` names. Raise `VerbError` if it is unknown or a field is invalid."""
+        """Set the fault that `request` names. Raise `VerbError` for an unknown fault or an invalid field."""
         await self._run_action(self._find_fault(request).set, request)
         return {}
 
     async def clear_fault(self, request: Request) -> Reply:
-        """Clear the fault that `request` names, or every fault for the name `all`. Raise `VerbError`."""
+        """Clear the fault that `request` names, or every fault if the name is `all`.
+
+        Raise `VerbError` for an unknown fault or an invalid field.
+        """
         clears_all = request.text("fault") == "all"
         for fault in self._known.values() if clears_all else [self._find_fault(request)]:
             await self._run_action(fault.clear, Request({}) if clears_all else request)
@@ -97,9 +100,9 @@ class FaultBoard:
             "delay_reply": Fault(
                 lambda request: self._set_delay(request.number("seconds")),
                 lambda _: self._set_delay(0.0),
-                main="seconds",
+                main_field="seconds",
             ),
-            "close_connection": Fault(self._close, lambda _: self._stay_open(), main="after_commands"),
+            "close_connection": Fault(self._close, lambda _: self._stay_open(), main_field="after_commands"),
             "refuse": Fault(lambda _: self._line.refuse(), lambda _: self._line.accept()),
             "max_sessions": Fault(
                 lambda request: self._limit_sessions(request.whole("count")),
@@ -150,15 +153,15 @@ class FaultBoard:
             "fail_port": self._make_port_fault(matrix.failed),
             "lock_port": self._make_port_fault(matrix.locked),
             "disable_port": self._make_port_fault(matrix.disabled),
-            # Only later changes are refused: a pair that is already connected stays so.
+            # A pair that is already connected stays connected.
             "stuck": Fault(
                 lambda request: self._faults.stuck.add(request.pair("pair")),
                 lambda request: _remove_pair(self._faults.stuck, request),
-                main="pair",
+                main_field="pair",
             ),
-            "lossy": Fault(self._make_lossy, self._make_clear, main="pair"),
+            "lossy": Fault(self._make_lossy, self._make_clear, main_field="pair"),
             "dark_input": self._make_port_fault(self._faults.dark_inputs),
-            "swap_fibres": Fault(self._swap, lambda _: self._unswap(), main="pair"),
+            "swap_fibres": Fault(self._swap, lambda _: self._unswap(), main_field="pair"),
         }
 
     def _make_port_fault(self, ports: set[int]) -> Fault:
@@ -175,17 +178,17 @@ class FaultBoard:
                 ports.clear()
             self._device.report_light()
 
-        return Fault(add, remove, main="port")
+        return Fault(add, remove, main_field="port")
 
     def _swap(self, request: Request) -> None:
-        one, other = request.pair("pair")
-        for port in (one, other):
+        first, second = request.pair("pair")
+        for port in (first, second):
             self._device.matrix.check_input(port)
-        if one == other:
+        if first == second:
             raise VerbError("swapping needs two different inputs")
-        for port in (one, other):  # undo earlier swaps with a third input first
+        for port in (first, second):  # first undo earlier swaps with a third input
             self._faults.swapped.pop(self._faults.swapped.pop(port, port), None)
-        self._faults.swapped.update({one: other, other: one})
+        self._faults.swapped.update({first: second, second: first})
         self._faults.fired["swap_fibres"] += 1
         self._device.report_light()
 

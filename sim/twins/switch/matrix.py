@@ -1,8 +1,8 @@
-"""Rules of a switch: ports, their states, and which connections a command would result in.
+"""Rules of a switch: its ports, their states, and the connections that result from a command.
 
-Operations change no connection: each returns the resulting connections, or raises `Refused`. All protocols
-share these rules and translate `Refused` into their own error codes. Inputs are 1..N and outputs N+1..N+M for
-every family; each frontend converts between these numbers and the port names of its vendor.
+No operation changes a connection: each returns the resulting connections, or raises `Refused`. All protocols share
+these rules, and translate `Refused` into their own error codes. In every family, inputs are 1..N and outputs are
+N+1..N+M. Each frontend converts between these numbers and the port names of its vendor.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Reason(Enum):
 
 
 class Refused(Exception):
-    """A command that the switch refuses, with the reason and the port (0 if none is concerned)."""
+    """A command that the switch refuses, with the reason and the port (0 if the reason concerns no port)."""
 
     def __init__(self, reason: Reason, port: int = 0) -> None:
         self.reason = reason
@@ -45,9 +45,9 @@ class Refused(Exception):
 class Matrix:
     """Size, commanded connections and port states of one switch.
 
-    `when_occupied` says whether `add` refuses or replaces a connection that already uses a port: the behaviour of
-    real devices is not published, so both are available. `refusals` counts the commands that were refused
-    because a port was failed, disabled or locked.
+    `when_occupied` selects what `add` does if a connection already uses a port: refuse the command, or replace the
+    connection. No document publishes what real devices do. `refusals` counts refused commands by reason, for ports that
+    are failed, disabled or locked.
     """
 
     inputs: int
@@ -91,17 +91,17 @@ class Matrix:
             return self.connections.get(port)
         return next((source for source, output in self.connections.items() if output == port), None)
 
-    def passes(self, pair: Pair) -> bool:
-        """Return True if neither port of a pair blocks the light by being disabled or failed."""
+    def passes_light(self, pair: Pair) -> bool:
+        """Return True if neither port of a pair is disabled or failed, because such ports block the light."""
         return not any(port in self.disabled or port in self.failed for port in pair)
 
     def add(
         self, inputs: Sequence[int], outputs: Sequence[int], when_occupied: WhenOccupied | None = None
     ) -> Connections:
-        """Return the connections after connecting each of `inputs` to the output at the same position of `outputs`.
+        """Return the connections after connecting the n-th of `inputs` to the n-th of `outputs`, for every n.
 
-        Other connections stay, except that `when_occupied="replace"` removes those that use one of these ports;
-        None selects the rule of this switch. Raise `Refused`.
+        If another connection uses one of these ports, `when_occupied="replace"` removes it, and `"reject"` raises
+        `Refused`. None selects the rule of this switch. Raise `Refused` also for an unusable or repeated port.
         """
         added = self._make_connections(inputs, outputs)
         remaining = dict(self.connections)
@@ -113,16 +113,17 @@ class Matrix:
         return remaining | added
 
     def only(self, inputs: Sequence[int], outputs: Sequence[int]) -> Connections:
-        """Return the connections if only these pairs are to be connected. Raise `Refused`."""
+        """Return connections that contain only these pairs. Raise `Refused` for a port that cannot be used."""
         target = self._make_connections(inputs, outputs)
         for pair in self.connections.items() - target.items():
             self._check_unlocked(pair)
         return target
 
     def without(self, inputs: Sequence[int], outputs: Sequence[int] = ()) -> Connections:
-        """Return the connections without those of `inputs`; `outputs` is empty or holds their other ends.
+        """Return the connections without those of `inputs`.
 
-        An input without a connection is accepted. Raise `Refused` if an input is connected to another output.
+        `outputs` is empty, or names the other end of each connection. An input without a connection is accepted.
+        Raise `Refused` if an input is connected to another output, or a port is locked.
         """
         if outputs and len(outputs) != len(inputs):
             raise Refused(Reason.UNEQUAL)
@@ -135,7 +136,10 @@ class Matrix:
         return self._remove_inputs(inputs)
 
     def without_ports(self, ports: Iterable[int]) -> Connections:
-        """Return the connections without those that use any of `ports`, inputs or outputs. Raise `Refused`."""
+        """Return the connections that use none of `ports`, which are inputs or outputs.
+
+        Raise `Refused` if a port does not exist, or a connection to remove has a locked port.
+        """
         removed_ports = set(ports)
         for port in removed_ports:
             self.check_port(port)

@@ -1,10 +1,12 @@
-"""The robot of a patch panel, which moves one fibre at a time: its queue, its arm and its failures.
+"""The robot of a patch panel, with its job queue, its arm and its failures.
 
-Clients of a robotic patch panel submit jobs; the arm executes them in order of submission, takes minutes for each,
-and may jam. The panel itself is a `SwitchDevice` with a switching time of zero (`TwinSettings.patch_panel`).
+Clients of a robotic patch panel submit jobs. The arm executes them in order of submission and moves one fibre at a
+time. A move takes minutes, and the arm may jam. The panel itself is a `SwitchDevice` with a switching time of zero
+(`TwinSettings.patch_panel`).
 
     queued -> running -> done | failed       a move; the fibre is dark while the arm holds it
-    queued -> skipped | failed               nothing to change; or the panel refuses
+    queued -> skipped                        there is nothing to change
+    queued -> failed                         the panel refuses the change
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ _MAX_JOBS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Snapshot of a job of the robot. `why` is the reason of a failure, otherwise empty."""
+    """Snapshot of a job of the robot. `why` is the reason for a failure; for other states it is empty."""
 
     number: int
     kind: Kind
@@ -57,10 +59,10 @@ class Robot:
         self.enabled = True
         self.jammed = False
         self.homing = False
-        self._numbers = itertools.count(1)
+        self._job_numbers = itertools.count(1)
         self._jobs: dict[int, Job] = {}  # in order of submission; old ones are removed
         self._waiting: deque[int] = deque()
-        self._running: int | None = None
+        self._running_number: int | None = None
         self._gripped_inputs: set[int] = set()
         self._moves_before_jam: int | None = None
         self._worker: asyncio.Task[None] | None = None
@@ -74,17 +76,19 @@ class Robot:
 
     @property
     def running(self) -> Job | None:
-        """The current job; while the arm is jammed, the job that is stuck."""
-        return None if self._running is None else self._jobs[self._running]
+        """The current job, or None. While the arm is jammed, this is the stuck job."""
+        return None if self._running_number is None else self._jobs[self._running_number]
 
     @property
     def queue(self) -> tuple[Job, ...]:
         """The current job, followed by the waiting jobs in order of execution."""
-        turns = ([] if self._running is None else [self._running]) + list(self._waiting)
-        return tuple(self._jobs[number] for number in turns)
+        queued_numbers = ([] if self._running_number is None else [self._running_number]) + list(
+            self._waiting
+        )
+        return tuple(self._jobs[number] for number in queued_numbers)
 
     def job(self, number: int) -> Job:
-        """Return the current state of a job. Raise `KeyError` if it never existed or has been removed.
+        """Return a snapshot of a job. Raise `KeyError` if the job never existed or was removed.
 
         The robot keeps at least the latest 1000 jobs.
         """
@@ -101,13 +105,13 @@ class Robot:
     # -- commands
 
     def submit(self, kind: Kind, pair: Pair, *, user: str, source: str) -> Job:
-        """Append a job to the queue and return it. Its ports are not checked before its turn."""
-        job = Job(next(self._numbers), kind, pair, user, source)
+        """Append a job to the queue, and return the job. The robot checks the ports only when the job starts."""
+        job = Job(next(self._job_numbers), kind, pair, user, source)
         self._jobs[job.number] = job
         self._waiting.append(job.number)
-        turns = {job.number for job in self.queue}
+        queued_numbers = {job.number for job in self.queue}
         for number in list(self._jobs)[:-_MAX_JOBS]:  # bound the memory; jobs in the queue stay
-            if number not in turns:
+            if number not in queued_numbers:
                 del self._jobs[number]
         self._idle.clear()
         self._notify("queued", job)
@@ -115,9 +119,9 @@ class Robot:
         return job
 
     def home(self) -> asyncio.Task[None]:
-        """Return the task of a homing run, which starts after the current move, frees a jammed arm and fails its job.
+        """Start a homing run, or join the active one, and return its task. No job starts until `enable` is called.
 
-        No job is executed from now on until `enable`. If a homing run is already active, return its task.
+        The run waits for the current move. If the arm is jammed, the run frees the arm and fails the stuck job.
         """
         self.enabled = False
         if self._homing_run is None:
@@ -131,13 +135,13 @@ class Robot:
         self._start_worker()
 
     def jam_after(self, moves: int | None) -> None:
-        """Jam the arm in the middle of a move, after `moves` further complete moves; None cancels the fault."""
+        """Jam the arm in the middle of a move, after `moves` further complete moves. None cancels the fault."""
         self._moves_before_jam = moves
 
     # -- for the control socket
 
     def verbs(self) -> Mapping[str, Verb]:
-        """Return verbs of the control socket: `queue_job` (as another user) and `robot` (its state)."""
+        """Return verbs of the control socket: `queue_job` submits a job of any user, `robot` returns the state."""
         return {
             "queue_job": self._queue_job,
             "robot": lambda _: {
@@ -149,7 +153,7 @@ class Robot:
         }
 
     def faults(self) -> Mapping[str, Fault]:
-        """Return faults of the control socket: `jam`, after `count` further moves."""
+        """Return the fault `jam` by its name. It jams the arm after `count` further moves."""
         return {
             "jam": Fault(
                 lambda request: self.jam_after(request.whole("count", 0)), lambda _: self._unjam(), "count"
@@ -165,7 +169,7 @@ class Robot:
         return {"job": asdict(self.submit(kind, request.pair("pair"), user=user, source=source))}
 
     def _unjam(self) -> None:
-        """Cancel a planned jam, and free a jammed arm as a technician does by hand: its job fails."""
+        """Cancel a planned jam. Free a jammed arm, as a technician does by hand, and fail the stuck job."""
         self.jam_after(None)
         self._free_arm("freed by hand")
         self._start_worker()
@@ -174,13 +178,13 @@ class Robot:
 
     def _start_worker(self) -> None:
         if self._may_move() and (self._worker is None or self._worker.done()):
-            self._worker = self.device.start(self._work())
+            self._worker = self.device.start(self._execute_jobs())
 
     def _may_move(self) -> bool:
-        free = self.enabled and not self.jammed and self._homing_run is None
-        return free and bool(self._waiting)
+        is_ready = self.enabled and not self.jammed and self._homing_run is None
+        return is_ready and bool(self._waiting)
 
-    async def _work(self) -> None:
+    async def _execute_jobs(self) -> None:
         while self._may_move():
             await self._perform(self._jobs[self._waiting.popleft()])
             if not self.queue:
@@ -195,7 +199,7 @@ class Robot:
         if not changed_pairs:
             self._finish_job(job, "skipped")
             return
-        self._running = job.number
+        self._running_number = job.number
         self._notify("running", self._record_state(job, "running"))
         for source in {source for source, _ in changed_pairs}:
             self._gripped_inputs.add(source)
@@ -203,10 +207,10 @@ class Robot:
         await self._move(job)
 
     async def _move(self, job: Job) -> None:
-        rest_s = self.move_s
+        remaining_s = self.move_s
         if self._moves_before_jam == 0:
-            rest_s = self.move_s / 2
-            await self.device.clock.sleep(self.move_s - rest_s)
+            remaining_s = self.move_s / 2
+            await self.device.clock.sleep(self.move_s - remaining_s)
             if self._moves_before_jam == 0:  # the fault may have been cleared meanwhile
                 self._moves_before_jam = None
                 self.jammed = True
@@ -215,20 +219,20 @@ class Robot:
                 return
         elif self._moves_before_jam is not None:
             self._moves_before_jam -= 1
-        await self.device.clock.sleep(rest_s)
+        await self.device.clock.sleep(remaining_s)
         await self._plug(job)
 
     async def _plug(self, job: Job) -> None:
-        """Plug the fibre in at its new place, and finish the job as done, or failed if the panel refuses."""
+        """Plug the fibre in at its new place, and finish the job: as done, or as failed if the panel refuses."""
         try:
-            settling = self.device.change(self._compute_result(job))
+            motion = self.device.change(self._compute_result(job))
         except Refused as refusal:  # the panel was changed meanwhile, by another command
             self._release_fibres()
             self._finish_job(job, "failed", str(refusal))
             return
         self._release_fibres()
-        if settling:
-            await settling
+        if motion:
+            await motion
         self._finish_job(job, "done")
 
     def _compute_result(self, job: Job) -> Connections:
@@ -245,7 +249,7 @@ class Robot:
     # -- failures
 
     def _free_arm(self, why: str) -> None:
-        """Free a jammed arm: plug the fibre back where it was, and fail the stuck job."""
+        """Free a jammed arm: plug the fibre in at its old place, and fail the stuck job."""
         if not self.jammed:
             return
         self.jammed = False
@@ -265,7 +269,7 @@ class Robot:
         self._notify("homed", None)
 
     def _lose_power(self) -> None:
-        """Stop the arm, plug its fibres back where they were, and fail all jobs."""
+        """Stop the arm, plug its fibres in at their old places, and fail all jobs."""
         self.homing, self.enabled = False, True
         self._worker = self._homing_run = None
         self._release_fibres()
@@ -281,8 +285,8 @@ class Robot:
         return self._jobs[job.number]
 
     def _finish_job(self, job: Job, state: Literal["done", "failed", "skipped"], why: str = "") -> None:
-        if self._running == job.number:
-            self._running = None
+        if self._running_number == job.number:
+            self._running_number = None
         self._notify(state, self._record_state(job, state, why))
         if not self.queue:
             self._idle.set()

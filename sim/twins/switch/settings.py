@@ -22,7 +22,7 @@ def serial_number(name: str) -> str:
 
 
 class SettingError(Exception):
-    """An option that the family of a switch does not have, or an invalid value of an option."""
+    """An option that the switch family does not have, or an invalid value of an option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class TwinSettings:
     """Name, size, plant, clock and behaviour of one twin.
 
     None for `switch_time_s`, `user` or `password` selects the default of the family. `options` are specific to the
-    family, as text: they select behaviour that published documents leave open.
+    family, with values as text. They select behaviour that published documents leave open.
     """
 
     name: str
@@ -50,33 +50,33 @@ class TwinSettings:
         return serial_number(self.name)
 
     def account(self, user: str, password: str) -> tuple[str, str]:
-        """Return user name and password for the login; the arguments are the factory defaults."""
+        """Return the user name and password of the login. The arguments are the factory defaults."""
         return self.user or user, password if self.password is None else self.password
 
-    def only(self, *known: str) -> TwinSettings:
-        """Return these settings unchanged. Raise `SettingError` if they have an option that is not in `known`."""
+    def check_options(self, *known_options: str) -> TwinSettings:
+        """Return these settings unchanged. Raise `SettingError` if an option is not in `known_options`."""
         for name in self.options:
-            if name not in known:
-                hint = f"known: {', '.join(known)}" if known else "it has none"
+            if name not in known_options:
+                hint = f"known: {', '.join(known_options)}" if known_options else "it has none"
                 raise SettingError(f"this family has no option {name!r}; {hint}")
         return self
 
     def choice(self, name: str, *values: str) -> str:
-        """Return an option; the first of `values` is the default. Raise `SettingError` for another value."""
+        """Return an option. The first of `values` is the default. Raise `SettingError` if it is not in `values`."""
         value = self.options.get(name, values[0])
         if value not in values:
             raise SettingError(f"option {name} must be one of {', '.join(values)}, not {value!r}")
         return value
 
     def flag(self, name: str) -> bool:
-        """Return True if an option is `yes`; the default is `no`. Raise `SettingError` for another value."""
+        """Return True if an option is `yes`. The default is `no`. Raise `SettingError` for any other value."""
         return self.choice(name, "no", "yes") == "yes"
 
     @property
     def one_session(self) -> bool:
-        """True if an SSH connection ends after its first shell or command (option `sessions`: `many` or `one`).
+        """True if an SSH connection ends after its first shell or command.
 
-        Raise `SettingError` for another value.
+        This is the option `sessions`: `one`, or the default `many`. Raise `SettingError` for any other value.
         """
         return self.choice("sessions", "many", "one") == "one"
 
@@ -89,13 +89,13 @@ class TwinSettings:
             raise SettingError(f"option {name} must be a number, not {text!r}") from None
 
     def move_s(self, default_s: float) -> float:
-        """Return the duration of a move in seconds: `switch_time_s` if set, otherwise the family's `default_s`."""
+        """Return the duration of a move in seconds: `switch_time_s` if it is set, otherwise `default_s`."""
         return default_s if self.switch_time_s is None else self.switch_time_s
 
     def patch_panel(self) -> SwitchDevice:
-        """Return a patch panel, whose fibres a robot or a person moves and which stay plugged without power.
+        """Return a patch panel. A robot or a person moves its fibres, which stay plugged without power.
 
-        A change has light at once: the robot or person adds the duration of the move (`move_s`).
+        Its switching time is zero, because the robot or person waits for the duration of a move (`move_s`).
         """
         return SwitchDevice(
             self.name,
@@ -112,7 +112,7 @@ class TwinSettings:
     def device(
         self, *, switch_time_s: float, when_occupied: WhenOccupied = "reject", hitless: bool = False
     ) -> SwitchDevice:
-        """Return the switch that the settings describe; `switch_time_s` is the family's default."""
+        """Return the switch that the settings describe. `switch_time_s` is the default of the family."""
         return SwitchDevice(
             self.name,
             Matrix(self.inputs, self.outputs, when_occupied),

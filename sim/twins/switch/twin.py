@@ -23,7 +23,7 @@ from sim.twins.wire.memory import MemoryClient, MemoryListener
 
 _T = TypeVar("_T")
 REFUSED_STATUS = 255
-"""Exit status of a command beyond the session limit: the same as that of an SSH client whose connection breaks."""
+"""Exit status of a command beyond the session limit. An SSH client whose connection breaks exits with the same."""
 
 Wire = Literal["tcp", "telnet", "ssh", "serial"]
 Client = Callable[[Reader, Writer], Awaitable[None]]
@@ -34,15 +34,16 @@ Execution = Callable[[Reader, Writer, str], Awaitable[int]]
 class Frontend:
     """A frontend of a twin: one protocol (`serve`) on one kind of connection (`wire`).
 
-    - `scheme` is the scheme of the printed address (`polatis+scpi`); `options` become its query parameters.
-    - `serve` serves one client until it leaves.
-    - `execute` runs one command that an SSH client sends without a shell, and returns its exit status.
-    - `one_session` ends an SSH connection after its first shell or command.
-    - `account` is the user name and password of wires with their own login (SSH).
-    - `baud` is the rate of a serial line in bit/s.
-    - `max_sessions_here`: the fault `max_sessions` limits connections; if False, the frontend limits logins instead.
-    - `file` is the name of a file that the client keeps. The address is then its path in a temporary directory, with
-      the listener's address as the option `operator`; the directory is removed when the twin closes.
+    - `scheme`: scheme of the printed address, such as `polatis+scpi`.
+    - `options`: query parameters of the printed address.
+    - `serve`: serves one client until it disconnects.
+    - `execute`: runs a command that an SSH client sends without a shell, and returns the exit status.
+    - `one_session`: if True, an SSH connection ends after its first shell or command.
+    - `account`: user name and password of a wire with its own login (SSH).
+    - `baud`: rate of a serial line in bit/s.
+    - `max_sessions_here`: if True, the fault `max_sessions` limits connections; if False, the frontend limits logins.
+    - `file`: name of a file that the client keeps. The printed address is then the path of this file in a temporary
+      directory, with the listener's address as the option `operator`. `SwitchTwin.close` removes the directory.
     """
 
     scheme: str
@@ -75,10 +76,10 @@ def _make_listener(
 
 
 class SwitchTwin:
-    """One simulated switch: one state behind all its frontends, for several clients at once.
+    """One simulated switch: one state that all frontends share, for several clients at once.
 
-    `expire` ends all logins and returns their number. `verbs` and `faults` extend those that the control socket of
-    every family has. `on_boot` clears state that a device loses without power (error queues).
+    `expire` ends all logins and returns their number. `verbs` and `faults` are added to the verbs and faults that
+    every family has. `on_boot` clears state that a device loses without power, such as error queues.
     """
 
     def __init__(
@@ -99,15 +100,15 @@ class SwitchTwin:
         self._on_boot = on_boot
         self._listeners: dict[str, AnyListener] = {}
         self._memory: dict[str, MemoryListener] = {}
-        self._board = FaultBoard(device, line=self, expire=expire, own=faults)
-        self._panel = Panel(self, device, self.transcript, self._board, verbs or {})
+        self._board = FaultBoard(device, line=self, expire=expire, family_faults=faults)
+        self._control_verbs = ControlVerbs(self, device, self.transcript, self._board, verbs or {})
         self._control = ControlServer(self.verbs())
         self._control_address = ""
         self._directory: TemporaryDirectory[str] | None = None
 
     def verbs(self) -> Mapping[str, Verb]:
         """Return the verbs of the control socket."""
-        return self._panel.verbs()
+        return self._control_verbs.verbs()
 
     @property
     def faults(self) -> Mapping[str, Fault]:
@@ -115,19 +116,20 @@ class SwitchTwin:
         return self._board.known
 
     async def set_fault(self, request: Request) -> None:
-        """Set the fault that `request` names. Raise `VerbError` if it is unknown or a field is invalid."""
+        """Set the fault that `request` names. Raise `VerbError` for an unknown fault or an invalid field."""
         await self._board.set_fault(request)
 
     @property
     def needs_socket(self) -> tuple[str, ...]:
-        """Names of the frontends that are served on a bound socket."""
+        """Names of the frontends that need a bound socket: all except those on serial lines."""
         return tuple(name for name, frontend in self.frontends.items() if frontend.wire != "serial")
 
     async def serve(self, sockets: Mapping[str, socket.socket], *, serial: bool = False) -> None:
-        """Start to serve clients in the event loop, and return at once.
+        """Start to serve clients in the event loop, and return without waiting for them.
 
-        `sockets` holds bound sockets (`sim.twins.wire.listener.bind_socket`): `control`, and one for each frontend of
-        `needs_socket` that is to be served, by its name. `serial` also serves the frontends on serial lines.
+        `sockets` maps names to bound sockets (`sim.twins.wire.listener.bind_socket`). It holds `control`, and any
+        frontends of `needs_socket`; frontends without a socket are not served. With `serial`, also serve the
+        frontends on serial lines.
         """
         for name, frontend in self.frontends.items():
             if name not in sockets and not (serial and frontend.wire == "serial"):
@@ -145,7 +147,7 @@ class SwitchTwin:
         await self._control.serve(control)
 
     async def close(self) -> None:
-        """Disconnect all clients and close the sockets. Circuits that carry light keep carrying it."""
+        """Disconnect all clients and close the sockets. Lit circuits stay lit."""
         for listener in self._all_listeners():
             await listener.close()
         await self._control.close()
@@ -154,7 +156,7 @@ class SwitchTwin:
             self._directory.cleanup()
 
     def addresses(self) -> dict[str, str]:
-        """Return the address of every served frontend, as drivers accept it, and of the control socket (`control`)."""
+        """Return the address of every served frontend, in the form that drivers accept, and of `control`."""
         addresses = {name: self._url(name, listener) for name, listener in self._listeners.items()}
         return {**addresses, "control": f"tcp://{self._control_address}"}
 
@@ -169,12 +171,12 @@ class SwitchTwin:
         return f"{frontend.scheme}://{where}" + (f"?{query}" if query else "")
 
     def host_of(self, name: str) -> str:
-        """Return the IP address that a frontend listens on, for devices that report their own address."""
+        """Return the IP address that a frontend listens on. Some devices report their own address."""
         listener = self._listeners.get(name)
         return listener.address.rpartition(":")[0] if listener else "127.0.0.1"
 
     def attach(self, frontend: str) -> MemoryClient:
-        """Open a session with a frontend in memory. Raise `ConnectionRefusedError` while clients are refused."""
+        """Open an in-memory session with a frontend. Raise `ConnectionRefusedError` while the twin refuses clients."""
         if frontend not in self._memory:
             self._memory[frontend] = MemoryListener(self._make_client_handler(frontend))
         try:
@@ -189,18 +191,18 @@ class SwitchTwin:
             listener.open()
 
     async def refuse(self) -> None:
-        """Refuse new clients on all frontends; the control socket stays available."""
-        for name in self.frontends:  # create the missing ones, so that a later `attach` is refused too
+        """Refuse new clients on all frontends. The control socket stays available."""
+        for name in self.frontends:  # create missing listeners, so that they refuse a later `attach`
             self._memory.setdefault(name, MemoryListener(self._make_client_handler(name)))
         for listener in self._all_listeners():
             await listener.refuse()
 
     def drop_clients(self) -> int:
-        """Break the connections of all frontends; return their number."""
+        """Break the connections of all frontends, and return their number."""
         return sum(listener.drop_clients() for listener in self._all_listeners())
 
     async def power_cycle(self, off_s: float) -> None:
-        """Switch the device off, wait `off_s` on its clock, and boot it as the boot mode says."""
+        """Switch the device off, wait `off_s` on its clock, and boot it in its boot mode."""
         self.device.power_off()
         await self.refuse()
         self.drop_clients()
@@ -213,7 +215,7 @@ class SwitchTwin:
         return [*self._listeners.values(), *self._memory.values()]
 
     def _make_client_handler(self, name: str) -> Client:
-        """Return the function that serves one client of a frontend. Raise `KeyError` for an unknown name."""
+        """Return a function that serves one client of a frontend. Raise `KeyError` for an unknown frontend."""
         frontend = self.frontends[name]
 
         async def serve(reader: Reader, writer: Writer) -> None:
@@ -222,7 +224,7 @@ class SwitchTwin:
         return serve
 
     def _make_command_handler(self, name: str) -> Execution:
-        """Return the function that executes one command of an SSH client of a frontend."""
+        """Return a function that executes one command of an SSH client of a frontend."""
 
         async def execute(reader: Reader, writer: Writer, command: str) -> int:
             run = self.frontends[name].execute
@@ -260,21 +262,21 @@ class PowerSwitch(Protocol):
     """A device that can be power-cycled."""
 
     async def power_cycle(self, off_s: float) -> None:
-        """Switch the device off, and on again `off_s` later on its clock."""
+        """Switch the device off, wait `off_s` on its clock, and switch it on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class ControlVerbs:
     """Verbs of the control socket of one switch."""
 
     power: PowerSwitch
     device: SwitchDevice
     transcript: Transcript
     fault_board: FaultBoard
-    own: Mapping[str, Verb] = field(default_factory=dict)
+    family_verbs: Mapping[str, Verb] = field(default_factory=dict)
 
     def verbs(self) -> Mapping[str, Verb]:
-        """Return the verbs of every switch and those of the family, for `sim.twins.wire.control.ControlServer`."""
+        """Return the verbs that every switch has, and the verbs of the family."""
         return {
             "truth": lambda _: self._truth(),
             "advance": self._advance,
@@ -283,7 +285,7 @@ class Panel:
             "power_cycle": self._power_cycle,
             "set_fault": self.fault_board.set_fault,
             "clear_fault": self.fault_board.clear_fault,
-            **self.own,
+            **self.family_verbs,
         }
 
     def _truth(self) -> Reply:
@@ -321,7 +323,7 @@ class Panel:
         return {"entries": entries}
 
     def _operator(self, request: Request) -> Reply:
-        """Disconnect and connect as another operator: a new connection replaces those that use its ports."""
+        """Change connections as another operator does. A new connection replaces others that use its ports."""
         pairs = request.pairs("connect")
         try:
             self.device.change(self.device.matrix.without_ports(request.numbers("disconnect")))

@@ -77,7 +77,9 @@ class BankMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.world, self.switch = self.make()
         faults = self.world.twin.faults
-        self.known_faults = {name: fields_of(name, fault.main) for name, fault in sorted(faults.items())}
+        self.known_faults = {
+            name: fields_of(name, fault.main_field) for name, fault in sorted(faults.items())
+        }
 
     def teardown(self) -> None:
         if hasattr(self, "world"):

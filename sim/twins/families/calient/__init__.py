@@ -2,14 +2,14 @@
 
 Options for behaviour that published documents leave open:
 
-    reports=no         changes are not reported over TL1
-    change_word=DBGH   the spelling of the change report in one public driver; the default is DBCHG
-    page_rows=N        rows of a TL1 answer after which it continues in another block; 0 for never
+    reports=no         TL1 does not report changes
+    change_word=DBGH   word that announces a change in TL1 reports, as one public driver spells it; default DBCHG
+    page_rows=N        maximum number of rows in a block of a TL1 answer; 0 for no limit
     echo=no            the interactive port does not echo its input
-    moving=UMA         a circuit whose mirrors move still looks provisioned; the default is IS, RDY
+    moving=UMA         administrative state of a circuit whose mirrors move; default IS
     rest_waits=no      REST answers a change before the mirrors have stopped
     summary=short      the REST summary of the ports contains no states
-    bulk_results=flat  results of a bulk request look like those of a single change, without `response`
+    bulk_results=flat  results of a bulk request have no `response`, like the result of a single change
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ FACTORY_ACCOUNT = ("admin", "admin")
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated Calient switch.
+    """Return a simulated Calient switch, whose ports have an input and an output each.
 
-    Raise `SettingError` unless it has as many inputs as outputs (each port has both) and at most `MAX_PORTS` of each.
+    Raise `SettingError` for an invalid option, unequal inputs and outputs, or more than `MAX_PORTS` of them.
     """
-    settings.only(
+    settings.check_options(
         "reports", "change_word", "page_rows", "echo", "moving", "rest_waits", "summary", "bulk_results"
     )
     device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S)
@@ -78,5 +78,5 @@ def twin(settings: TwinSettings) -> SwitchTwin:
 
 
 def _is_enabled(settings: TwinSettings, option: str) -> bool:
-    """Return True unless an option is `no`; the default is `yes`. Raise `SettingError` for another value."""
+    """Return True if an option is `yes`, which is the default. Raise `SettingError` unless it is `yes` or `no`."""
     return settings.choice(option, "yes", "no") == "yes"

@@ -1,8 +1,9 @@
-"""Circuits of a Calient switch, one-way or two-way: first provisioned, then activated.
+"""Circuits of a Calient switch, one-way or two-way.
 
-Provisioning reserves the ports; activation moves the mirrors. The list of circuits follows the matrix: a connection
-that another operator made there appears as a one-way circuit, and removes provisioned circuits on its ports; an
-active circuit whose connection is gone is removed.
+A client first provisions a circuit, which reserves the ports, and then activates it, which moves the mirrors.
+
+The list of circuits follows the matrix, which other operators may change. A new connection of the matrix becomes a
+one-way circuit, and removes provisioned circuits on its ports. A lost connection removes its active circuit.
 
 A port `segment.fibre.port` has an input and an output fibre: the n-th name is input n and output N+n of the matrix.
 """
@@ -24,7 +25,7 @@ _DESCRIPTIONS: Mapping[Reason, str] = {
     Reason.NO_SUCH_PORT: "Invalid Port",
 }
 PORTS_PER_FIBRE = FIBRES_PER_SEGMENT = 8
-_NAME = re.compile(r"(\d)\.(\d)\.(\d)")
+_PORT_NAME = re.compile(r"(\d)\.(\d)\.(\d)")
 
 
 @dataclass(slots=True)
@@ -38,9 +39,9 @@ class Circuit:
     active: bool = False
 
     def ends(self) -> list[tuple[int, int]]:
-        """Return (input port, output port) of each direction."""
-        there = [(self.source, self.target)]
-        return [*there, (self.target, self.source)] if self.two_way else there
+        """Return the pair (input port, output port) of each direction."""
+        forward = [(self.source, self.target)]
+        return [*forward, (self.target, self.source)] if self.two_way else forward
 
 
 class CircuitConfiguration:
@@ -59,21 +60,21 @@ class CircuitConfiguration:
         self._circuits: list[Circuit] = []
 
     def circuits(self) -> list[Circuit]:
-        """Return all circuits in the order of their creation, after adapting the list to the matrix."""
+        """Update the list of circuits from the matrix, and return all circuits in order of creation."""
         connections = set(self._device.matrix.connections.items())
         self._circuits = [c for c in self._circuits if not c.active or set(self.pairs(c)) <= connections]
-        known = {pair for circuit in self._circuits if circuit.active for pair in self.pairs(circuit)}
-        for pair in sorted(connections - known):
+        active_pairs = {pair for circuit in self._circuits if circuit.active for pair in self.pairs(circuit)}
+        for pair in sorted(connections - active_pairs):
             self._circuits = [c for c in self._circuits if c.active or not self._share_ports(c, [pair])]
             self._circuits.append(Circuit(pair[0], pair[1] - self.names.ports, two_way=False, active=True))
         return list(self._circuits)
 
-    def on(self, port: int) -> Circuit | None:
+    def circuit_on(self, port: int) -> Circuit | None:
         """Return the circuit that uses a port of the matrix, or None."""
         return next((c for c in self.circuits() if any(port in pair for pair in self.pairs(c))), None)
 
     def forget_provisioned(self) -> None:
-        """Remove circuits that are not active, as a power loss does (assumption: only active ones are restored)."""
+        """Remove all circuits that are not active. A power loss does this (assumption)."""
         self._circuits = [circuit for circuit in self._circuits if circuit.active]
 
     def _share_ports(self, circuit: Circuit, pairs: Iterable[Pair]) -> bool:
@@ -97,7 +98,7 @@ class CircuitConfiguration:
         raise Refused(Reason.NOT_CONNECTED, 0)
 
     def provision(self, source: int, target: int, *, two_way: bool, group: str) -> Circuit:
-        """Reserve the ports of a new circuit and return it. Raise `Refused` if a port is in use or not usable."""
+        """Reserve the ports of a new circuit, and return it. Raise `Refused` if a port is in use or unusable."""
         circuit = Circuit(source, target, two_way, group or "SYSTEM")
         pairs = self.pairs(circuit)
         if two_way and source == target:
@@ -111,9 +112,9 @@ class CircuitConfiguration:
         return circuit
 
     def activate(self, circuit: Circuit) -> None:
-        """Connect a provisioned circuit. Raise `Refused`.
+        """Connect a provisioned circuit. Raise `Refused` if a port is in use or unusable.
 
-        Do nothing if it is already active, or if a fault (`skip_activate`, `stuck`) prevents the activation.
+        Do nothing if the circuit is active, or if a fault (`skip_activate`, `stuck`) prevents the activation.
         """
         if self.skipped_activations:
             self.skipped_activations -= 1
@@ -123,7 +124,7 @@ class CircuitConfiguration:
             return
         pairs = self.pairs(circuit)
         after = self._device.matrix.add([pair[0] for pair in pairs], [pair[1] for pair in pairs])
-        if self._device.faults.stuck.intersection(pairs):  # both directions are connected, or neither
+        if self._device.faults.stuck.intersection(pairs):  # connect both directions, or neither
             self._device.faults.fired["stuck"] += 1
             return
         circuit.active = True
@@ -131,7 +132,7 @@ class CircuitConfiguration:
         self._device.change(after)
 
     def deactivate(self, circuit: Circuit) -> None:
-        """Disconnect a circuit, and keep its ports reserved."""
+        """Disconnect a circuit, but keep its ports reserved."""
         if circuit.active:
             after = self._device.matrix.without([pair[0] for pair in self.pairs(circuit)])
             circuit.active = False
@@ -147,9 +148,9 @@ class CircuitConfiguration:
     def states(self, circuit: Circuit, pairs: Iterable[Pair] = ()) -> tuple[str, str, str]:
         """Return the administrative state, operational state and operational capability of a circuit.
 
-        `pairs` restricts this to one direction. States are `UMA`, `RDY` if provisioned, `moving_states` (by default
-        `IS`, `RDY`) while mirrors move, then `IS`, `IS`. The capability is `FAIL` for a connected circuit without
-        light, otherwise `OK`.
+        The states are `UMA`, `RDY` for a provisioned circuit, `moving_states` while mirrors move, and `IS`, `IS`
+        afterwards. The capability is `FAIL` for a connected circuit without light, otherwise `OK`. `pairs` selects the
+        directions to judge; by default all are judged.
         """
         if not circuit.active:
             return "UMA", "RDY", "OK"
@@ -162,8 +163,8 @@ class CircuitConfiguration:
     def fibre_states(self, number: int) -> tuple[str, str, str]:
         """Return the administrative state, operational state and operational capability of a port of the matrix.
 
-        An unused port is `OOS-NP`, `OOS`, `OK`, as in captures; the states of a failed, locked or disabled port
-        are an assumption.
+        An unused port is `OOS-NP`, `OOS`, `OK`, as captures show. The states of failed, locked and disabled ports are
+        assumptions.
         """
         state = self._device.matrix.state(number)
         if state == "F":
@@ -172,14 +173,14 @@ class CircuitConfiguration:
             return "LCK", "IS", "OK"
         if state == "D":
             return "OOS-MA", "OOS", "OK"
-        return ("IS", "IS", "OK") if self.on(number) else ("OOS-NP", "OOS", "OK")
+        return ("IS", "IS", "OK") if self.circuit_on(number) else ("OOS-NP", "OOS", "OK")
 
     def owner(self, number: int) -> str:
         """Return `TRANSIT` if a circuit uses a port of the matrix, otherwise `NONE`."""
-        return "TRANSIT" if self.on(number) else "NONE"
+        return "TRANSIT" if self.circuit_on(number) else "NONE"
 
     def power_dbm(self, number: int) -> float | None:
-        """Return the power reading of a port of the matrix in dBm, or None without light."""
+        """Return the power reading of a port of the matrix in dBm, or None if there is no light."""
         dbm = self._device.power_dbm(number)
         dark = {pair[1] for pair in self.dark if pair in self._device.matrix.connections.items()}
         return None if number in dark or dbm <= DARK_FLOOR_DBM else dbm
@@ -196,14 +197,16 @@ class CircuitConfiguration:
     # -- faults
 
     def faults(self) -> dict[str, Fault]:
-        """Return faults for the fault board: `skip_activate` (no effect) and `oc_fail` (no light)."""
+        """Return the faults `skip_activate` (activation has no effect) and `oc_fail` (a pair passes no light)."""
         return {
             "skip_activate": Fault(
                 lambda request: setattr(self, "skipped_activations", request.whole("count", 1)),
                 lambda _: setattr(self, "skipped_activations", 0),
             ),
             "oc_fail": Fault(
-                lambda request: self._darken(request.pair("pair")), lambda _: self.dark.clear(), main="pair"
+                lambda request: self._darken(request.pair("pair")),
+                lambda _: self.dark.clear(),
+                main_field="pair",
             ),
         }
 
@@ -232,7 +235,7 @@ class Names:
 
     def number(self, name: str) -> int:
         """Return the number of a port by its name. Raise `Refused` if the port does not exist."""
-        match = _NAME.fullmatch(name.strip())
+        match = _PORT_NAME.fullmatch(name.strip())
         if match is None or not all(1 <= int(part) <= 8 for part in match.groups()):
             raise Refused(Reason.NO_SUCH_PORT, 0)
         segment, fibre, port = (int(part) - 1 for part in match.groups())

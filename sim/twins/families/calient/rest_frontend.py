@@ -1,8 +1,8 @@
-"""REST interface of a Calient switch: circuits, singly and in bulk, ports, and the node.
+"""REST interface of a Calient switch: circuits, ports, and the node.
 
-The answer to a change has HTTP status 200 and one result for each item: `status` "1" if it succeeded and "0" if it
-failed. Results of a bulk request are inside `response`, those of a single change are not. Adding a circuit provisions
-and activates it.
+The answer to a change has HTTP status 200 and one result for each item. The field `status` of a result is "1" for
+success and "0" for failure. A bulk request wraps each result in `response`; a single change does not. Adding a circuit
+provisions and activates it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Item = dict[str, str]
 class RestFrontend:
     """The REST interface of one device, shared by all clients.
 
-    Not published: whether a change is answered only after the mirrors have stopped (`waits`), and whether the summary
-    of the ports has all fields of their details (`full_summary`). The only public client that parses the results of a
-    bulk request reads `response.status`; without `nested_results`, results have no `response`.
+    Three behaviours are not published. With `waits`, a change is answered only after the mirrors have stopped. With
+    `full_summary`, the summary of the ports has all fields of the details. With `nested_results`, each result of a bulk
+    request is inside `response`, where the only public client that parses results expects it.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class RestFrontend:
         self._names = configuration.names
         self._serial = serial
         self._failing_index = 0
-        self._denied = False
+        self._denies_writes = False
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of the interface."""
@@ -73,9 +73,9 @@ class RestFrontend:
         ]
 
     def faults(self) -> dict[str, Fault]:
-        """Return faults for the fault board: `fail_item` (in the next bulk request) and `deny_writes` (403)."""
+        """Return the faults `fail_item` (an item of the next bulk request fails) and `deny_writes` (status 403)."""
         return {
-            "fail_item": Fault(self._set_failing, lambda _: self._set_failing(None), main="item"),
+            "fail_item": Fault(self._set_failing, lambda _: self._set_failing(None), main_field="item"),
             "deny_writes": Fault(lambda _: self._deny(denied=True), lambda _: self._deny(denied=False)),
         }
 
@@ -83,7 +83,7 @@ class RestFrontend:
         self._failing_index = request.whole("item", 1) if request else 0
 
     def _deny(self, *, denied: bool) -> None:
-        self._denied = denied
+        self._denies_writes = denied
 
     # -- reads
 
@@ -95,7 +95,7 @@ class RestFrontend:
         return json_answer(documents[resource])
 
     def _get_node(self, request: HttpRequest) -> HttpAnswer:
-        """Answer `id=summary` with the requested `detail`, as one public client expects."""
+        """Return the requested `detail` for `id=summary`, as one public client expects."""
         if request.query.get("id", "") != "summary":
             raise _unknown_id(request.query.get("id", ""))
         system = {"serialnumber": self._serial, "partnumber": f"S{self._names.ports}"}
@@ -133,7 +133,7 @@ class RestFrontend:
     def _describe_half(self, circuit: Circuit, port_in: int, port_out: int) -> dict[str, str]:
         output = port_out + self._names.ports
         admin, operational, capability = self._configuration.states(circuit, [(port_in, output)])
-        powers = (self._power(port_in), self._power(output))
+        powers = (self._format_power(port_in), self._format_power(output))
         return {
             "conn": f"{self._names.name(port_in)}>{self._names.name(port_out)}",
             "inp": powers[0],
@@ -159,12 +159,14 @@ class RestFrontend:
             raise _unknown_id(resource)
         try:
             return json_answer([self._describe_port(self._names.number(request.query.get("port", "")))])
-        except Refused as refused:
-            raise HttpRefusal(404, str(refused)) from None
+        except Refused as refusal:
+            raise HttpRefusal(404, str(refusal)) from None
 
     def _summarise(self, number: int) -> dict[str, str]:
-        """Return the fields of a summary row that one public client reads; `power` is the input power (assumption)."""
-        circuit = self._configuration.on(number) or self._configuration.on(number + self._names.ports)
+        """Return the fields of a summary row that one public client reads. `power` is the input power (assumption)."""
+        circuit = self._configuration.circuit_on(number) or self._configuration.circuit_on(
+            number + self._names.ports
+        )
         name = self._configuration.name(circuit) if circuit else ""
         return {
             "port": self._names.name(number),
@@ -172,27 +174,27 @@ class RestFrontend:
             "outalias": "",
             "conn": name,
             "connid": name,
-            "power": self._power(number),
+            "power": self._format_power(number),
         }
 
     def _describe_port(self, number: int) -> dict[str, str]:
-        """Return exactly the fields of a public capture of one port, with the thresholds of the capture."""
+        """Return the fields of one port. Fields and thresholds are those of a public capture."""
         document = {"port": self._names.name(number), **THRESHOLDS}
         for side, port in (("in", number), ("out", number + self._names.ports)):
             admin, operational, capability = self._configuration.fibre_states(port)
-            circuit = self._configuration.on(port)
+            circuit = self._configuration.circuit_on(port)
             document |= {
                 f"{side}alias": self._configuration.label(number) if side == "in" else "",
                 f"{side}as": admin,
                 f"{side}os": operational,
                 f"{side}oc": capability,
                 f"{side}owner": self._configuration.owner(port),
-                f"{side}power": self._power(port),
+                f"{side}power": self._format_power(port),
                 f"{side}circuit": self._configuration.name(circuit) if circuit else "",
             }
         return document
 
-    def _power(self, number: int) -> str:
+    def _format_power(self, number: int) -> str:
         dbm = self._configuration.power_dbm(number)
         return "NONE" if dbm is None else f"{dbm:.1f}"
 
@@ -202,9 +204,9 @@ class RestFrontend:
         form = _parse_form(request)
         resource = request.query.get("id") or form.get("id", "")
         if resource == "badd":
-            return await self._bulk(request, self._add)
+            return await self._execute_bulk(request, self._add)
         if resource == "bdel":
-            return await self._bulk(request, self._remove)
+            return await self._execute_bulk(request, self._remove)
         if resource == "add":
             return await self._execute_items([form or request.json()], self._add)
         if resource == "deleteall":
@@ -225,7 +227,7 @@ class RestFrontend:
     async def _delete_circuit(self, request: HttpRequest) -> HttpAnswer:
         return await self._execute_items([{"conn": request.query.get("conn", "")}], self._remove)
 
-    async def _bulk(self, request: HttpRequest, action: Callable[[Item], None]) -> HttpAnswer:
+    async def _execute_bulk(self, request: HttpRequest, action: Callable[[Item], None]) -> HttpAnswer:
         items = request.json()
         if not isinstance(items, list) or len(items) > _MAX_BULK_ITEMS:
             raise HttpRefusal(400, "a list of connections is needed")
@@ -235,17 +237,17 @@ class RestFrontend:
     async def _execute_items(
         self, items: list[Item], action: Callable[[Item], None], *, failing: int = 0, nested: bool = False
     ) -> HttpAnswer:
-        """Execute all items in turn, even if some fail, and answer with their results in the same order.
+        """Execute all items in turn, even if some fail, and return their results in the same order.
 
-        Item number `failing` (from 1; 0 for none) fails because of the fault `fail_item`.
+        The fault `fail_item` makes item number `failing` fail, counted from 1 (0 for none).
         """
-        if self._denied:
+        if self._denies_writes:
             self._device.faults.fired["deny_writes"] += 1
             raise HttpRefusal(403, "this account may only read")
         if not all(isinstance(item, dict) for item in items):
             raise HttpRefusal(400, "a connection is an object")
         if self._device.faults.take_dropped_command():
-            results = [_make_done() for _ in items]
+            results = [_make_success() for _ in items]
         else:
             results = [
                 self._execute(item, action, fails=number == failing) for number, item in enumerate(items, 1)
@@ -260,9 +262,9 @@ class RestFrontend:
             return _make_failure("Failed", "the connection could not be aligned")
         try:
             action(item)
-        except Refused as refused:
-            return _make_failure("Failed", self._configuration.describe(refused))
-        return _make_done()
+        except Refused as refusal:
+            return _make_failure("Failed", self._configuration.describe(refusal))
+        return _make_success()
 
     def _add(self, item: Item) -> None:
         source, target = (self._names.number(str(item.get(end, ""))) for end in ("in", "out"))
@@ -291,7 +293,7 @@ def _parse_form(request: HttpRequest) -> Item:
     return dict(parse_qsl(request.body.decode("latin-1")))
 
 
-def _make_done() -> dict[str, str]:
+def _make_success() -> dict[str, str]:
     return {"status": "1", "msg": "Success", "description": ""}
 
 

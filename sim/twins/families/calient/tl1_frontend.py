@@ -1,7 +1,7 @@
 """TL1 interface of a Calient switch: a raw port for programs, and an interactive port with a prompt.
 
-A command without ctag is answered with `M  0`. An answer of more than `page_rows` rows is split into blocks; a block
-that ends with `>` instead of `;` is followed by another.
+The answer to a command without ctag starts with `M  0`. An answer of more than `page_rows` rows is split into blocks.
+Each block ends with `>`, except the last, which ends with `;`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOTICE = "   /* NOTICE: this is a simulated switch;\r\n      no light is hurt. *
 
 
 class CalientTl1(Tl1Frontend):
-    """The TL1 interface of one switch; `change_word` is the word that announces a change in its reports."""
+    """The TL1 interface of one switch. `change_word` announces a change in its reports."""
 
     framing = Framing(after="\r\n", after_report="\r\n")
     not_logged_in = ("PLNA", "Login Not Active")
@@ -72,11 +72,11 @@ class CalientTl1(Tl1Frontend):
         }
 
     def canonical_verb(self, verb: str) -> str:
-        """Return the verb of the table: any `INH-MSG-...` or `ALW-MSG-...` applies to all kinds of messages."""
+        """Return the key of `verb` in `table`. Any `INH-MSG-...` or `ALW-MSG-...` applies to all kinds of messages."""
         return verb[: len("INH-MSG")] if verb.startswith(("INH-MSG", "ALW-MSG")) else verb
 
     def check_account(self, session: Tl1Session, command: Command) -> str:
-        """Return the user of a login command. Raise `Denied`, also if the user is already logged in on the session."""
+        """Return the user of a login command. Raise `Denied` for a bad account, or a user who is already logged in."""
         if session.user == command.aid:
             raise Denied("SNVS", "Already logged in")
         return super().check_account(session, command)
@@ -86,7 +86,7 @@ class CalientTl1(Tl1Frontend):
         return [f"{session.user}:{session.user},2"]
 
     def answer_comment(self, command: Command) -> str:
-        """Return the notice that follows a login; empty for other commands."""
+        """Return the notice that follows a login, or an empty string for other commands."""
         return NOTICE if command.verb == "ACT-USER" else ""
 
     def describe(self, refusal: Refused) -> str:
@@ -98,13 +98,13 @@ class CalientTl1(Tl1Frontend):
         return f"{self._names.name(pair[0])}>{self._names.name(pair[1] - self._names.ports)}"
 
     def answer(self, command: Command, lines: Lines) -> bytes:
-        """Return the frame of a completed command, and count the answers that are split into pages."""
+        """Return the frame of a completed command. Count it in `fired` if it is split into pages."""
         if 0 < self.page_rows < len(lines):
             self.device.faults.fired["page_rows"] += 1
         return super().answer(command, lines)
 
     def faults(self) -> Mapping[str, Fault]:
-        """Return faults for the fault board: `page_rows` and `report_noise`."""
+        """Return the faults `page_rows` (answers are split into pages) and `report_noise`, by name."""
         default = self.page_rows
         return {
             "page_rows": Fault(
@@ -134,9 +134,9 @@ class CalientTl1(Tl1Frontend):
         )
 
     def _find_ports(self, command: Command) -> Sequence[int]:
-        """Return the ports that a command names: `::0` means all, `::1.2` a whole fibre bundle.
+        """Return the ports that a command names: `::0` means all ports, `::1.2` all ports of a fibre.
 
-        Only one known client uses bundles.
+        Only one known client names a whole fibre.
         """
         aid = command.aid.strip()
         all_ports = range(1, self._names.ports + 1)
@@ -187,7 +187,7 @@ class CalientTl1(Tl1Frontend):
         return ()
 
     def _apply_to_circuit(self, command: Command, action: Callable[[Circuit], None]) -> Lines:
-        """Call `action` with the circuit that a positional parameter names. Raise `Denied` unless exactly one does."""
+        """Call `action` with the circuit that the command names. Raise `Denied` unless it names exactly one."""
         names = [text for text in command.positional if ">" in text or "-" in text]
         if len(names) != 1:
             raise Denied("IPMS", "a connection is needed")

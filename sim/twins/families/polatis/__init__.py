@@ -34,7 +34,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         baud=N                        rate of the serial line in bit/s
         product=CODE                  product code, from which drivers read the size
     """
-    settings.only(
+    settings.check_options(
         *("when_occupied", "hitless", "separate_lines", "page_rows", "own_reports", "post_vanishes_s"),
         *("rest_default", "rest_nothing", "baud", "product"),
     )

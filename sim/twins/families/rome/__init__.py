@@ -72,12 +72,12 @@ _AFM_ONLY = {"paired"}
 
 def rome(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated ROME. Raise `SettingError` for an invalid option."""
-    return _twin(settings.only(*(name for name in _OPTIONS if name not in _AFM_ONLY)), "ROME")
+    return _twin(settings.check_options(*(name for name in _OPTIONS if name not in _AFM_ONLY)), "ROME")
 
 
 def afm(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated AFM. Raise `SettingError` for an invalid option."""
-    return _twin(settings.only(*(name for name in _OPTIONS if name not in _ROME_ONLY)), "AFM")
+    return _twin(settings.check_options(*(name for name in _OPTIONS if name not in _ROME_ONLY)), "AFM")
 
 
 def _twin(settings: TwinSettings, product: Product) -> SwitchTwin:

@@ -47,7 +47,7 @@ _BUILTINS = {"true": 0, "false": 1}
 
 def twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated SONiC switch. Raise `SettingError` for an invalid option."""
-    settings.only("idle_s")
+    settings.check_options("idle_s")
     account = settings.account("admin", "YourPaSsWoRd")
     device = settings.device(switch_time_s=TUNING_S)
     device.set_boot_mode("AUTOSAVE")

@@ -116,7 +116,9 @@ class Configuration:
             return "failed"
         if port in matrix.disabled or port in matrix.locked:
             return "blocked"
-        usable = matrix.passes(pair) and self.device.find_plugged_input(pair[0]) not in faults.dark_inputs
+        usable = (
+            matrix.passes_light(pair) and self.device.find_plugged_input(pair[0]) not in faults.dark_inputs
+        )
         return "tuning" if usable and pair[0] not in self.device.lit else "tuned"
 
     def add(self, pairs: Collection[Pair], mode: Mode) -> None:
