@@ -1,11 +1,11 @@
-"""Simulated 1xN switches of makes that differ in few commands: SCPI with an optional header, or one of five dialects.
+"""Simulated 1xN switches of six makes: SCPI with a selectable header, and five dialects with other commands.
 
 Options:
 
     make=NAME         scpi, leoni-eol, thorlabs-osw, dicon-module, jds-sb or santec-sx1
     header=HEADER     (scpi) header of the command that selects a channel; `#` is the number of the bank
-    errors=yes|no     (scpi) is there an error queue
-    identity=yes|no   (scpi) is `*IDN?` known
+    errors=yes|no     (scpi) whether there is an error queue
+    identity=yes|no   (scpi) whether `*IDN?` is known
     end=lf|cr|crlf    line ending
     baud=N            rate of the serial line in bit/s
 """
@@ -47,16 +47,16 @@ class _Make:
     table: Callable[[_Quirks, TwinSettings, BankDevice, WrongReply, ErrorQueue], Mapping[str, Handler]]
     end: str
     baud: int
-    answer_end: str = ""  # where it differs from the end of commands
+    answer_end: str = ""  # if empty, answers end like commands
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated unit; size 2x16 means two 1x8 switches. Raise `SettingError` for invalid settings."""
-    quirks = _quirks(settings)
+    """Return a simulated unit. Size 2x16 means two 1x8 switches. Raise `SettingError` for invalid settings."""
+    quirks = _parse_quirks(settings)
     device = make_bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
-    wrong, errors = WrongReply(device), ErrorQueue()
+    wrong_reply, errors = WrongReply(device), ErrorQueue()
     make = _MAKES[quirks.make]
-    table = make.table(quirks, settings, device, wrong, errors)
+    table = make.table(quirks, settings, device, wrong_reply, errors)
     end = _ENDS[quirks.end]
     answer_end = end if "end" in settings.options else make.answer_end or end
     instrument = Instrument(table, Style(end[-1:].encode(), answer_end), errors)
@@ -66,10 +66,10 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         "scpi": Frontend(scheme, serve, options=options),
         "serial": Frontend(f"{scheme}+serial", serve, wire="serial", baud=quirks.baud, options=options),
     }
-    return SwitchTwin(device, frontends, faults=wrong.faults(), on_boot=errors.clear)
+    return SwitchTwin(device, frontends, faults=wrong_reply.faults(), on_boot=errors.clear)
 
 
-def _quirks(settings: TwinSettings) -> _Quirks:
+def _parse_quirks(settings: TwinSettings) -> _Quirks:
     settings.check_options("make", "header", "end", "errors", "identity", "baud")
     make = settings.choice("make", *_MAKES)
     default = "ROUTe#:CHANnel" if settings.inputs > 1 else "ROUTe:CHANnel"
@@ -84,7 +84,7 @@ def _quirks(settings: TwinSettings) -> _Quirks:
 
 
 def _address_options(quirks: _Quirks) -> dict[str, str]:
-    """Return the query parameters of the address, which tell the driver the commands of this make."""
+    """Return the query parameters of the address. They tell the driver the commands of this make."""
     options = {} if quirks.end == _MAKES[quirks.make].end else {"end": quirks.end}
     if quirks.make != "scpi":
         return {**options, "preset": quirks.make}
@@ -94,8 +94,8 @@ def _address_options(quirks: _Quirks) -> dict[str, str]:
     return options | ({} if quirks.has_identity else {"idn": ""})
 
 
-def _scpi(
-    quirks: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
+def _make_scpi_table(
+    quirks: _Quirks, settings: TwinSettings, device: BankDevice, wrong_reply: WrongReply, errors: ErrorQueue
 ) -> Mapping[str, Handler]:
     def select(numbers: Sequence[int], texts: Sequence[str]) -> None:
         (channel,) = parse_whole_numbers(texts, 1)
@@ -104,7 +104,7 @@ def _scpi(
     serial = settings.serial_number
     table: dict[str, Handler] = {
         quirks.header: select,
-        f"{quirks.header}?": lambda numbers, _: str(wrong.channel(numbers[0] if numbers else 1)),
+        f"{quirks.header}?": lambda numbers, _: str(wrong_reply.channel(numbers[0] if numbers else 1)),
     }
     if quirks.has_errors:
         table["SYSTem:ERRor[:NEXT]?"] = lambda *_: errors.pop()
@@ -113,53 +113,63 @@ def _scpi(
     return table
 
 
-def leoni(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mapping[str, Handler]:
+def make_leoni_table(
+    settings: TwinSettings, device: BankDevice, wrong_reply: WrongReply
+) -> Mapping[str, Handler]:
     """Return the commands of a Leoni EOL: `ch3` selects, `ch?` -> `2`, `firmware?` -> `ver3.27` (manual, page 8)."""
     del settings
     return {
         "ch#": lambda numbers, _: device.select(1, numbers[0]),
-        "ch?": lambda *_: str(wrong.channel(1)),
+        "ch?": lambda *_: str(wrong_reply.channel(1)),
         "firmware?": lambda *_: "ver3.27",
         "type?": lambda *_: f"eol 1x{device.channels}",
     }
 
 
-def thorlabs(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mapping[str, Handler]:
+def make_thorlabs_table(
+    settings: TwinSettings, device: BankDevice, wrong_reply: WrongReply
+) -> Mapping[str, Handler]:
     """Return the commands of a Thorlabs OSW: `S 2` selects, `S?` -> `2`."""
     del settings
-    return {"S": _make_select(device), "S?": lambda *_: str(wrong.channel(1))}
+    return {"S": _make_select(device), "S?": lambda *_: str(wrong_reply.channel(1))}
 
 
-def dicon_module(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mapping[str, Handler]:
-    """Return the commands of a DiCon module: `I1 3` selects, `I1?`, `CF?`, `ID?`; `PK` parks the mirror.
+def make_dicon_table(
+    settings: TwinSettings, device: BankDevice, wrong_reply: WrongReply
+) -> Mapping[str, Handler]:
+    """Return the commands of a DiCon module: `I1 3` selects, `I1?`, `CF?` and `ID?` query, `PK` parks the mirror.
 
-    A line feed precedes each answer. The second value of `CF?` is the number of channels; its first value and the text
-    of `ID?` are our choice.
+    A line feed precedes each answer. The second value of `CF?` is the number of channels. No document gives its first
+    value or the text of `ID?`.
     """
     serial = settings.serial_number
     return {
         "I#": _make_select(device, park=0),
-        "I#?": lambda *_: f"\n{wrong.channel(1)}",
+        "I#?": lambda *_: f"\n{wrong_reply.channel(1)}",
         "CF?": lambda *_: f"\n1,{device.channels}",
         "ID?": lambda *_: f"\nDiCon MEMS 1x{device.channels} {serial}",
         "PK": lambda *_: device.park(1),
     }
 
 
-def jds(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mapping[str, Handler]:
-    """Return the commands of a JDS SB: `CLOSE 3` selects, `CLOSE?`, `OPC?` and `IDN?` without `*`; `RESET` opens."""
+def make_jds_table(
+    settings: TwinSettings, device: BankDevice, wrong_reply: WrongReply
+) -> Mapping[str, Handler]:
+    """Return the commands of a JDS SB: `CLOSE 3` selects, `CLOSE?`, `OPC?` and `IDN?` query, `RESET` opens."""
     serial = settings.serial_number
     return {
         "CLOSE": _make_select(device, park=0),
-        "CLOSE?": lambda *_: str(wrong.channel(1)),
+        "CLOSE?": lambda *_: str(wrong_reply.channel(1)),
         "OPC?": lambda *_: "0" if device.is_moving(1) else "1",
         "IDN?": lambda *_: f"JDS FITEL SB 1x{device.channels} {serial}",
         "RESET": lambda *_: device.park(1),
     }
 
 
-def santec(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Mapping[str, Handler]:
-    """Return the commands of a Santec SX1: `CLOSe 3` selects, `CLOSe` selects the next channel, `CLOSe?` and others."""
+def make_santec_table(
+    settings: TwinSettings, device: BankDevice, wrong_reply: WrongReply
+) -> Mapping[str, Handler]:
+    """Return the commands of a Santec SX1. `CLOSe 3` selects a channel, and `CLOSe` alone selects the next."""
     serial = settings.serial_number
 
     def close(_: Sequence[int], texts: Sequence[str]) -> None:
@@ -167,11 +177,11 @@ def santec(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Map
         device.select(1, parse_whole_numbers(texts, 1)[0] if texts else next_channel)
 
     def select_module(_: Sequence[int], texts: Sequence[str]) -> None:
-        parse_whole_numbers(texts, 1)  # there is one module, which any number selects
+        parse_whole_numbers(texts, 1)  # there is only one module, so every number selects it
 
     return {
         "CLOSe": close,
-        "CLOSe?": lambda *_: str(wrong.channel(1)),
+        "CLOSe?": lambda *_: str(wrong_reply.channel(1)),
         "CFG:SWT:END?": lambda *_: str(device.channels),
         "STATus:OPERation:CONDition?": lambda *_: "1" if device.is_moving(1) else "0",
         "MODule:NUMber?": lambda *_: "1",
@@ -186,7 +196,7 @@ def santec(settings: TwinSettings, device: BankDevice, wrong: WrongReply) -> Map
 
 
 def _make_select(device: BankDevice, park: int | None = None) -> Handler:
-    """Return the handler of a command that selects its parameter as channel; the number `park` opens the switch."""
+    """Return the handler of a command that selects the channel in its parameter. The number `park` opens the switch."""
 
     def select(_: Sequence[int], texts: Sequence[str]) -> None:
         (channel,) = parse_whole_numbers(texts, 1)
@@ -198,21 +208,25 @@ def _make_select(device: BankDevice, park: int | None = None) -> Handler:
     return select
 
 
-def _dialect(words: Dialect) -> Callable[..., Mapping[str, Handler]]:
+def _wrap_dialect(make_table: Dialect) -> Callable[..., Mapping[str, Handler]]:
     def table(
-        quirks: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
+        quirks: _Quirks,
+        settings: TwinSettings,
+        device: BankDevice,
+        wrong_reply: WrongReply,
+        errors: ErrorQueue,
     ) -> Mapping[str, Handler]:
         del quirks, errors
-        return words(settings, device, wrong)
+        return make_table(settings, device, wrong_reply)
 
     return table
 
 
 _MAKES: Mapping[str, _Make] = {
-    "scpi": _Make(_scpi, "lf", 9600),
-    "leoni-eol": _Make(_dialect(leoni), "crlf", 57600),
-    "thorlabs-osw": _Make(_dialect(thorlabs), "lf", 115200, "\r\n"),
-    "dicon-module": _Make(_dialect(dicon_module), "cr", 115200, "\r\n"),
-    "jds-sb": _Make(_dialect(jds), "lf", 9600),
-    "santec-sx1": _Make(_dialect(santec), "lf", 9600),
+    "scpi": _Make(_make_scpi_table, "lf", 9600),
+    "leoni-eol": _Make(_wrap_dialect(make_leoni_table), "crlf", 57600),
+    "thorlabs-osw": _Make(_wrap_dialect(make_thorlabs_table), "lf", 115200, "\r\n"),
+    "dicon-module": _Make(_wrap_dialect(make_dicon_table), "cr", 115200, "\r\n"),
+    "jds-sb": _Make(_wrap_dialect(make_jds_table), "lf", 9600),
+    "santec-sx1": _Make(_wrap_dialect(make_santec_table), "lf", 9600),
 }

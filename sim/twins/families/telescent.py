@@ -2,17 +2,17 @@
 
 The only published document is a third-party driver. Options select behaviour that it leaves open:
 
-    motion=hidden|shown          does the table show pending moves (letters C and D), or only plugged fibres
-    simplex_unlock=fails|works   does `unallocate` refuse a port of which only one direction is unlocked
-    unallocate_queued=reject|after is `unallocate` refused while the connect is queued, or executed after it
-    when_occupied=reject|replace does `connect --force` refuse or replace a circuit of a port in use
-    errors=frame|exception       are refusals in a frame of `====`, or on one line with `Exception`
-    colour=yes|no                are prompt and table coloured
-    sessions=many|one            does an SSH connection accept many shells and commands, or end with the first
+    motion=hidden|shown          whether the table shows only plugged fibres, or also pending moves (letters C and D)
+    simplex_unlock=fails|works   whether `unallocate` needs both directions of a port unlocked, or only one
+    unallocate_queued=reject|after  whether `unallocate` is refused while the connect is queued, or executed after it
+    when_occupied=reject|replace whether `connect` refuses or replaces the circuit of a port in use
+    errors=frame|exception       whether refusals are in a frame of `====`, or on one line with `Exception`
+    colour=yes|no                whether prompt and table are coloured
+    sessions=many|one            whether an SSH connection accepts many shells and commands, or ends with the first
     idle_s=180, homing_s=60      idle timeout of a session, and duration of a homing run, in seconds
 
-A move takes 60 s unless `--switch-time-ms` is set; with `--speed 1000` these 60 s pass in 60 ms of real time.
-The account is admin, admin (assumption: none is published).
+A move takes 60 s unless `--switch-time-ms` is set. With `--speed 1000`, these 60 s pass in 60 ms of real time.
+The account is admin, admin (an assumption, as none is published).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _OPTIONS = (
 
 COLUMNS = 12
 
-_GREEN, _YELLOW, _PLAIN = "\x1b[32m", "\x1b[33m", "\x1b[0m"
-_WIDTH = 8
+_GREEN, _YELLOW, _RESET = "\x1b[32m", "\x1b[33m", "\x1b[0m"
+_CELL_WIDTH = 8
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
@@ -69,7 +69,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         unallocates_queued=settings.choice("unallocate_queued", "reject", "after") == "after",
     )
     faults = CliFaults(device.faults)
-    cli = _command_line(settings, frame, faults)
+    cli = _make_command_line(settings, frame, faults)
     frontend = Frontend(
         "telescent+cli",
         cli.serve,
@@ -82,13 +82,13 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         device,
         {"cli": frontend},
         expire=cli.expire,
-        verbs={**robot.verbs(), **_verbs(robot)},
+        verbs={**robot.verbs(), **_make_verbs(robot)},
         faults={**robot.faults(), **faults.table()},
         on_boot=frame.unlocked.clear,
     )
 
 
-def _command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> CliFrontend:
+def _make_command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> CliFrontend:
     colour = settings.choice("colour", "yes", "no") == "yes"
     printer = Printer(
         colour=colour,
@@ -113,8 +113,8 @@ def _command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> Cl
     )
 
 
-def _verbs(robot: Robot) -> Mapping[str, Verb]:
-    """Return verbs for a technician at the robot, as the published driver has no commands for this."""
+def _make_verbs(robot: Robot) -> Mapping[str, Verb]:
+    """Return verbs for a technician at the robot. The published driver has no commands for homing and enabling."""
 
     def home(_: Request) -> Reply:
         robot.home()
@@ -130,14 +130,15 @@ def _verbs(robot: Robot) -> Mapping[str, Verb]:
 class Frame:
     """A frame with one arm: its locks and its requests to the arm.
 
-    A port of the device has a number from 0, an input and an output; `sides` converts to port numbers of the simulator
-    (inputs 1..N, outputs N+1..2N). Both ends of a circuit are locked. After `unlock`, they are locked again when
-    the next circuit on them is finished, even if it is the same circuit: the public driver connects without checking
-    the present circuit, and waits until it is allocated and locked. A port without a circuit is locked only if it is
-    reserved (the fault `lock_port`).
+    A port of the device has a number from 0, an input and an output. `sides` converts the number to port numbers of the
+    simulator (inputs 1..N, outputs N+1..2N).
 
-    With `simplex_unlock`, one direction of a port can be unallocated. With `unallocates_queued`, a circuit that is
-    still queued can be unallocated; the arm then makes it first and removes it afterwards.
+    Both ends of a circuit are locked. `unlock` unlocks them until the next circuit on them is finished, even if that is
+    the same circuit. The public driver relies on this: it connects without checking the current circuit, and waits
+    until the circuit is allocated and locked. A port without a circuit is locked only by the fault `lock_port`.
+
+    With `simplex_unlock`, `unallocate` needs only one direction of a port unlocked. With `unallocates_queued`,
+    `unallocate` accepts a circuit that is still queued: the arm first makes the circuit, then removes it.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class Frame:
         self._simplex_unlock = simplex_unlock
         self._unallocates_queued = unallocates_queued
         device.listen(self._lock_again)
-        robot.listen(self._lock_unmoved)
+        robot.listen(self._lock_skipped)
 
     @property
     def size(self) -> int:
@@ -171,7 +172,7 @@ class Frame:
         return self.source(number), self.output(number)
 
     def number(self, port: int) -> int:
-        """Return the number of the port that has an input or output."""
+        """Return the number of the port that an input or output belongs to."""
         return (port - 1) % self.size
 
     def is_locked(self, port: int) -> bool:
@@ -187,12 +188,12 @@ class Frame:
     # -- commands
 
     def unlock(self, *ports: int) -> None:
-        """Unlock inputs or outputs, including those locked by the fault `lock_port`."""
+        """Unlock inputs or outputs, even if the fault `lock_port` locks them."""
         self.device.matrix.locked.difference_update(ports)
         self.unlocked.update(ports)
 
     def connect(self, pair: Pair, user: str) -> None:
-        """Queue a move that makes a circuit. Raise `CommandError` for a locked or unusable port, or a faulty arm."""
+        """Queue a move that makes a circuit. Raise `CommandError` for a locked or unusable port, or a stopped arm."""
         self._check_arm()
         for port in pair:
             if self.is_locked(port):
@@ -206,9 +207,10 @@ class Frame:
     def unallocate(self, port: int, user: str) -> None:
         """Queue a move that removes the circuit of an input or output, if it has one.
 
-        Raise `CommandError` if the port is not unlocked, its connect is still queued, or the arm is faulty.
+        Raise `CommandError` if the port is locked, or the arm is jammed or disabled. Unless `unallocates_queued`, also
+        raise it if the connect is still queued.
         """
-        pair = self._circuit(port)
+        pair = self._find_circuit(port)
         if pair is None:
             return
         self._check_arm()
@@ -217,10 +219,10 @@ class Frame:
             raise CommandError(f"port {self.number(port)} is not unlocked")
         self.robot.submit("disconnect", pair, user=user, source="CLI")
 
-    def _circuit(self, port: int) -> Pair | None:
-        """Return the circuit that an input or output has after all queued jobs, or None.
+    def _find_circuit(self, port: int) -> Pair | None:
+        """Return the circuit that an input or output will have after all queued jobs, or None.
 
-        Unless `unallocates_queued`, raise `CommandError` for a circuit that is still to be made.
+        Unless `unallocates_queued`, raise `CommandError` if that circuit is still queued.
         """
         jobs = [job for job in self.robot.queue if port in job.pair]
         if not jobs:
@@ -240,8 +242,8 @@ class Frame:
         for pair in (*change.removed, *change.added):
             self.unlocked.difference_update(pair)
 
-    def _lock_unmoved(self, event: Event, job: Job | None) -> None:
-        """Lock a circuit whose job was skipped because it exists already."""
+    def _lock_skipped(self, event: Event, job: Job | None) -> None:
+        """Lock a circuit again if its job was skipped because the circuit exists already."""
         if event == "skipped" and job is not None and job.kind == "connect":
             self.unlocked.difference_update(job.pair)
 
@@ -250,10 +252,19 @@ class Frame:
 class Printer:
     """Output formats of one device.
 
-    Known: the rows `R<row>#<letter>` with 12 entries of letters and digits, of which `A...` are allocated and
-    `U...` are not; the label C12 in the heading; `STATE = ALLOCATED_AND_LOCKED`, `OUTPUT = 321 `; the frame of `====`.
-    Assumptions: the second letter of an entry (locked or unlocked), the letter of a row, the number of a free output
-    (its own), F for a failed output, and C and D for outputs with a queued connect or disconnect.
+    The published driver shows:
+
+    - rows `R<row>#<letter>` with 12 entries of letters and digits: `A...` if allocated, `U...` if not
+    - the label C12 in the heading
+    - `STATE = ALLOCATED_AND_LOCKED` and `OUTPUT = 321 `
+    - the frame of `====`
+
+    Assumptions:
+
+    - the second letter of an entry is L (locked) or U (unlocked)
+    - every row has the letter N
+    - the entry of a free output has the output's own number
+    - the first letter is F for a failed output, and C or D for an output with a queued connect or disconnect
     """
 
     colour: bool
@@ -261,12 +272,12 @@ class Printer:
     frames_errors: bool
 
     def table(self, frame: Frame) -> str:
-        """Return the table of all outputs, twelve in each row except possibly the last."""
-        heading = "".join(f"C{column + 1}".ljust(_WIDTH) for column in range(COLUMNS))
-        rows = [" " * _WIDTH + heading.rstrip()]
+        """Return the table of all outputs, with twelve outputs in a row."""
+        heading = "".join(f"C{column + 1}".ljust(_CELL_WIDTH) for column in range(COLUMNS))
+        rows = [" " * _CELL_WIDTH + heading.rstrip()]
         for first in range(0, frame.size, COLUMNS):
-            cells = [self._cell(frame, n) for n in range(first, min(first + COLUMNS, frame.size))]
-            rows.append(f"R{first // COLUMNS}#N".ljust(_WIDTH) + " ".join(cells))
+            cells = [self._format_cell(frame, n) for n in range(first, min(first + COLUMNS, frame.size))]
+            rows.append(f"R{first // COLUMNS}#N".ljust(_CELL_WIDTH) + " ".join(cells))
         return "\n".join(rows)
 
     def input_state(self, frame: Frame, number: int) -> str:
@@ -284,16 +295,16 @@ class Printer:
             return f"==== ERROR ====\n{text}\n===="
         return f"com.ntm.CommandException: {text}"
 
-    def _cell(self, frame: Frame, number: int) -> str:
+    def _format_cell(self, frame: Frame, number: int) -> str:
         output = frame.output(number)
-        letter, target = self._status(frame, output)
+        letter, target = self._find_entry(frame, output)
         text = f"{letter}{'L' if frame.is_locked(output) else 'U'}{target}"
         if not self.colour:
-            return text.ljust(_WIDTH - 1)
-        return f"{_GREEN if letter == 'U' else _YELLOW}{text}{_PLAIN}".ljust(_WIDTH + 8)
+            return text.ljust(_CELL_WIDTH - 1)
+        return f"{_GREEN if letter == 'U' else _YELLOW}{text}{_RESET}".ljust(_CELL_WIDTH + 8)
 
-    def _status(self, frame: Frame, output: int) -> tuple[str, int]:
-        """Return the first letter of a table entry, and the number after its letters."""
+    def _find_entry(self, frame: Frame, output: int) -> tuple[str, int]:
+        """Return the first letter and the number of an output's table entry."""
         job = frame.job_for(output) if self.shows_motion else None
         if job is not None:
             return ("C" if job.kind == "connect" else "D"), frame.number(job.pair[0])
@@ -315,22 +326,24 @@ class Commands:
         force = r"(?:\s+--force)?"
         side = r"(?:\s+-(?P<side>in|out))?"
         return {
-            r"switchstate": self._make_question(lambda _: self._printer.table(self._frame)),
-            r"switchstate\s+input\s+(?P<port>\d+)": self._make_question(
+            r"switchstate": self._make_query(lambda _: self._printer.table(self._frame)),
+            r"switchstate\s+input\s+(?P<port>\d+)": self._make_query(
                 lambda typed: self._printer.input_state(self._frame, int(typed.match["port"]))
             ),
-            rf"unlock{force}{side}\s+(?P<port>\d+)": self._make_order(
-                lambda typed: self._frame.unlock(*self._find_ports(typed)), self._opens
+            rf"unlock{force}{side}\s+(?P<port>\d+)": self._make_change(
+                lambda typed: self._frame.unlock(*self._find_ports(typed)), self._names_locked_port
             ),
-            rf"connect{force}\s+-in\s+(?P<source>\d+)\s+-out\s+(?P<output>\d+)": self._make_order(
+            rf"connect{force}\s+-in\s+(?P<source>\d+)\s+-out\s+(?P<output>\d+)": self._make_change(
                 self._connect
             ),
-            rf"connect{force}\s+(?P<source>\d+)\s+(?P<output>\d+)": self._make_order(self._connect_both_ways),
-            rf"unallocate{force}{side}\s+(?P<port>\d+)": self._make_order(self._unallocate),
+            rf"connect{force}\s+(?P<source>\d+)\s+(?P<output>\d+)": self._make_change(
+                self._connect_both_ways
+            ),
+            rf"unallocate{force}{side}\s+(?P<port>\d+)": self._make_change(self._unallocate),
         }
 
-    def _make_question(self, answer: Callable[[Typed], str]) -> Handler:
-        """Return the handler of a query, which prints refusals in the device's format."""
+    def _make_query(self, answer: Callable[[Typed], str]) -> Handler:
+        """Return the handler of a query. It returns a refusal in the device's format."""
 
         def handler(typed: Typed) -> str:
             try:
@@ -340,10 +353,10 @@ class Commands:
 
         return handler
 
-    def _make_order(
+    def _make_change(
         self, execute: Callable[[Typed], None], has_effect: Callable[[Typed], bool] = lambda _: True
     ) -> Handler:
-        """Return the handler of a change; the fault `drop_command` discards those that `has_effect` accepts."""
+        """Return the handler of a change. The fault `drop_command` discards the change if `has_effect` is true."""
 
         def answer(typed: Typed) -> str:
             if has_effect(typed) and self._frame.device.faults.take_dropped_command():
@@ -351,9 +364,9 @@ class Commands:
             execute(typed)
             return "OK"
 
-        return self._make_question(answer)
+        return self._make_query(answer)
 
-    def _opens(self, typed: Typed) -> bool:
+    def _names_locked_port(self, typed: Typed) -> bool:
         """Return True if an unlock command names a locked input or output."""
         return any(map(self._frame.is_locked, self._find_ports(typed)))
 
@@ -364,8 +377,10 @@ class Commands:
     def _connect_both_ways(self, typed: Typed) -> None:
         """Queue two circuits: from the input of each port to the output of the other."""
         self._connect(typed)
-        there, here = int(typed.match["output"]), int(typed.match["source"])
-        self._frame.connect((self._frame.source(there), self._frame.output(here)), typed.user)
+        target_number, source_number = int(typed.match["output"]), int(typed.match["source"])
+        self._frame.connect(
+            (self._frame.source(target_number), self._frame.output(source_number)), typed.user
+        )
 
     def _unallocate(self, typed: Typed) -> None:
         for port in self._find_ports(typed):

@@ -24,13 +24,13 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     Options for behaviour that published documents leave open:
 
         when_occupied=reject|replace  effect of ADD on a port in use
-        hitless=no|yes                do unchanged circuits stay lit during a whole-configuration command
-        separate_lines=no|yes         are replies to several SCPI queries on separate lines, or joined by `;`
-        page_rows=N                   number of lines of a page of a TL1 reply; 0 for no pages
-        own_reports=no|yes            does TL1 report a change to the session that made it
-        post_vanishes_s=T             seconds after which pairs made with a REST POST disappear, as one lab observed
-        rest_default=xml|json         media type of REST answers to a client that names none
-        rest_nothing=204|200          status of a read of cross-connects that finds none
+        hitless=no|yes                whether unchanged circuits stay lit when a command sets all circuits
+        separate_lines=no|yes         whether replies to several SCPI queries are on separate lines, or joined by `;`
+        page_rows=N                   number of lines on a page of a TL1 reply; 0 for no pages
+        own_reports=no|yes            whether TL1 also reports a change to the session that made it
+        post_vanishes_s=T             seconds until pairs made with a REST POST disappear, as one lab observed; 0: never
+        rest_default=xml|json         format of a REST answer if the client names no format
+        rest_nothing=204|200          HTTP status of a read of cross-connects if there are none
         baud=N                        rate of the serial line in bit/s
         product=CODE                  product code, from which drivers read the size
     """
@@ -49,7 +49,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     scpi = ScpiFrontend(
         device,
         identity=f"Polatis,{model},{serial},{FIRMWARE}",
-        network=lambda: _network(switch_twin.host_of("scpi")),
+        network=lambda: _describe_network(switch_twin.host_of("scpi")),
         separate_lines=settings.flag("separate_lines"),
     )
     attenuators = Attenuators(device)
@@ -93,7 +93,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
 
 
 async def _serve_scpi(frontend: ScpiFrontend, line: Line, *, ending: bytes = b"\r\n") -> None:
-    """Serve one SCPI client; `ending` ends answer lines: CR LF over TCP, CR on the serial line."""
+    """Serve one SCPI client. `ending` ends each answer line: CR LF over TCP, CR on the serial line."""
 
     async def answer(text: str) -> bytes:
         return (await frontend.execute(text)).replace(b"\r\n", ending)
@@ -109,6 +109,6 @@ async def _serve_scpi(frontend: ScpiFrontend, line: Line, *, ending: bytes = b"\
             await line.respond(lambda text=text: answer(text))  # type: ignore[misc]
 
 
-def _network(host: str) -> str:
+def _describe_network(host: str) -> str:
     broadcast = ".".join([*host.split(".")[:3], "255"])
     return f'IP="{host}" Gateway="0.0.0.0" Mask="255.255.255.0" Broadcast="{broadcast}"'

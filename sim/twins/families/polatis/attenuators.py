@@ -15,7 +15,7 @@ MODES: Final = ("NONE", "ABSOLUTE", "RELATIVE", "CONVERGED")
 
 @dataclass(frozen=True, slots=True)
 class AttenuatorSetting:
-    """Setting of an attenuator: mode, level (dBm or dB, depending on the mode), and reference port (0 for none)."""
+    """Setting of an attenuator: mode, level in dBm or dB (depending on the mode), and reference port (0 for none)."""
 
     mode: str = "NONE"
     level: float = 0.0
@@ -26,29 +26,31 @@ class AttenuatorSetting:
 
 
 class Attenuators:
-    """Attenuator settings of all outputs; applies them to the device."""
+    """Attenuator settings of all outputs of a device."""
 
     def __init__(self, device: SwitchDevice) -> None:
         self._device = device
         self._settings: dict[int, AttenuatorSetting] = {}
 
     def setting(self, port: int) -> AttenuatorSetting:
-        """Return the setting of an output; the default attenuates nothing."""
+        """Return the setting of an output. The default does not attenuate."""
         return self._settings.get(port, AttenuatorSetting())
 
     def set(self, ports: Iterable[int], setting: AttenuatorSetting) -> None:
         """Apply one setting to several outputs."""
         for port in ports:
             self._settings[port] = setting
-            self._device.attenuators[port] = self._attenuator(port, setting)
+            self._device.attenuators[port] = self._compute_attenuator(port, setting)
         self._device.report_light()
 
-    def _attenuator(self, port: int, setting: AttenuatorSetting) -> Attenuator:
-        """Return the attenuator that a setting results in. No public document defines the four modes (assumption).
+    def _compute_attenuator(self, port: int, setting: AttenuatorSetting) -> Attenuator:
+        """Return the attenuator for a setting. No public document defines the four modes, so these are assumptions.
 
-        NONE attenuates nothing. ABSOLUTE limits the output power to the level in dBm. CONVERGED sets the loss that
-        now results in that power, and keeps it. RELATIVE sets the power, in dB, relative to the current power of the
-        reference port, or, without one, relative to the unattenuated light.
+        - NONE does not attenuate.
+        - ABSOLUTE limits the output power to the level in dBm.
+        - CONVERGED sets the loss with which the output power now equals the level in dBm, and keeps this loss.
+        - RELATIVE does the same, with a level in dB relative to the current power of the reference port. Without a
+          reference port, the level is relative to the unattenuated light.
         """
         if setting.mode == "NONE":
             return Attenuator()
@@ -59,7 +61,7 @@ class Attenuators:
         target_dbm = setting.level
         if setting.mode == "RELATIVE":
             target_dbm += self._device.power_dbm(setting.reference)
-        # Remove the present attenuator first: the loss is computed from the unattenuated power.
+        # Remove the current attenuator first, because the loss is computed from the unattenuated power.
         self._device.attenuators.pop(port, None)
         self._device.report_light()
         return Attenuator(loss_db=max(0.0, self._device.power_dbm(port) - target_dbm))

@@ -1,8 +1,8 @@
 """RESTCONF interface of a Polatis switch: cross-connects, ports, power readings, attenuators and product data.
 
-Resources are under /api/data. Their names, accepted with and without the module prefix, and the statuses of `PUT` and
-`POST` are those that public clients use; the rest follows RFC 8040 (RESTCONF) and RFC 7951 (decimal numbers are strings
-in JSON). Bodies are JSON or XML. A change is answered after the light has arrived.
+Resources are under /api/data. Their names, and the statuses of `PUT` and `POST`, are those that public clients use. The
+module prefix of a name is optional. The rest follows RFC 8040 (RESTCONF) and RFC 7951 (decimal numbers are strings in
+JSON). Bodies are JSON or XML. A change is answered after the light has arrived.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ POWERS = "optical-switch:opm-power"
 ATTENUATORS = "optical-switch:voa"
 ENTRY = "optical-switch:port"
 
-_MODE = "VOA_MODE_"
-_STATUSES = {"ENABLED": False, "DISABLED": True}
+_MODE_PREFIX = "VOA_MODE_"
+_IS_DISABLED = {"ENABLED": False, "DISABLED": True}
 
 Entry = Mapping[str, Any]
 
@@ -49,11 +49,11 @@ class RestFrontend:
     """The RESTCONF interface of one device, shared by all clients.
 
     The ETag of the cross-connects changes with every change by any client. A request with `If-Match` is executed only
-    if the tag still matches (assumption: units send an ETag, but their handling of `If-Match` is not published).
+    if the tag still matches. This is an assumption: units send an ETag, but no document describes `If-Match`.
     Pairs made with POST disappear after `post_vanishes_s` (0 for never), as on the unit of one lab.
 
-    `default` is the format for a client that names none; one public client then parses XML. With `empty_is_204`, a
-    read of cross-connects that finds none is answered with 204, as one client expects.
+    `default` is the format of an answer if the client names no format; one public client then expects XML. With
+    `empty_is_204`, a read of cross-connects returns status 204 if there are none, as one client expects.
     """
 
     def __init__(
@@ -109,17 +109,17 @@ class RestFrontend:
         return [Route(method, pattern, self._wrap_handler(handler)) for method, pattern, handler in table]
 
     def _wrap_handler(self, handler: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-        """Return a handler that encodes answers in the client's format, and refusals as RESTCONF errors."""
+        """Return a handler that encodes replies in the client's format, and refusals as RESTCONF errors."""
 
         async def handle(request: HttpRequest) -> HttpAnswer:
             media = choose_media(request, self._default)
             try:
                 reply = handler(request)
                 return (reply if isinstance(reply, Reply) else await reply).answer(media)
-            except Refused as refused:
-                failure = make_refusal(refused)
-            except HttpRefusal as refused:
-                failure = refused
+            except Refused as refusal:
+                failure = make_refusal(refusal)
+            except HttpRefusal as refusal:
+                failure = refusal
             if isinstance(failure.why, str):
                 raise failure
             return Reply(failure.status, failure.why, failure.headers).answer(media)
@@ -130,7 +130,7 @@ class RestFrontend:
 
     @property
     def _etag(self) -> str:
-        """Tag of three numbers, without quotes as in a capture; the first number counts changes."""
+        """Tag of three numbers, without quotes, as in a capture. The first number counts changes."""
         return f"{self._changes}-{len(self._matrix.connections)}-{self._matrix.inputs}"
 
     def _note_change(self, change: Change) -> None:
@@ -178,9 +178,9 @@ class RestFrontend:
         return await self._change(lambda: self._add_pairs(pairs), 204)
 
     def _add_pairs(self, pairs: Sequence[Pair]) -> Connections:
-        """Return the connections with new pairs, which replace those of the same inputs. Raise `Refused`.
+        """Return the connections with new pairs, which replace pairs of the same inputs.
 
-        `when_occupied` decides about an output that is connected to another input.
+        If an output is connected to another input, `Matrix.when_occupied` applies. Raise `Refused`.
         """
         inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
         replaceable = all(self._matrix.peer(output) in {None, *inputs} for output in outputs)
@@ -228,13 +228,13 @@ class RestFrontend:
     async def _change(self, after: Callable[[], Connections], status: int, *, whole: bool = False) -> Reply:
         """Change the configuration and wait for the light, unless the fault `drop_command` discards the request.
 
-        `after` returns the new connections, or raises `Refused` even if the request is then discarded.
+        `after` returns the new connections, or raises `Refused`. It is called even if the request is then discarded.
         """
         connections = after()
         if not self._device.faults.take_dropped_command():
             motion = self._device.change(connections, whole=whole)
             if motion:
-                await asyncio.wait({motion})  # a client that leaves meanwhile does not stop the mirrors
+                await asyncio.wait({motion})  # a client that disconnects meanwhile does not stop the mirrors
         return self._make_reply(status)
 
 
@@ -255,8 +255,8 @@ class PortResources:
     def show(
         self, name: str, show: Callable[[int], Entry], ports: Iterable[int], request: HttpRequest
     ) -> Reply:
-        """Return the entries of `ports` as the path requests: a list in its container, a bare list, or one entry."""
-        below, port = (*request.captured, "", "")[:2]
+        """Return the entries of `ports` in the form of the path: a list in a container, a bare list, or one entry."""
+        port_path, port = (*request.captured, "", "")[:2]
         if port:
             number = parse_number(port)
             self._matrix.check_port(number)
@@ -264,11 +264,11 @@ class PortResources:
                 raise HttpRefusal(404, error_document("invalid-value", f"port {number} has no {name}"))
             return Reply(200, {ENTRY: show(number)})
         entries = [show(number) for number in ports]
-        return Reply(200, {ENTRY: entries} if below else {name: {"port": entries}})
+        return Reply(200, {ENTRY: entries} if port_path else {name: {"port": entries}})
 
     def get_settings(self, request: HttpRequest) -> Reply:
         """Return states, labels and peers of ports."""
-        return self.show(PORTS, self._settings, self._matrix.ports, request)
+        return self.show(PORTS, self._describe_settings, self._matrix.ports, request)
 
     def get_powers(self, request: HttpRequest) -> Reply:
         """Return power readings in dBm, as strings (RFC 7951)."""
@@ -280,22 +280,22 @@ class PortResources:
         )
 
     def get_attenuators(self, request: HttpRequest) -> Reply:
-        """Return settings of attenuators; only outputs have one."""
-        return self.show(ATTENUATORS, self._attenuator, self._outputs, request)
+        """Return the settings of attenuators, which only outputs have."""
+        return self.show(ATTENUATORS, self._describe_attenuator, self._outputs, request)
 
     @property
     def _outputs(self) -> range:
         return self._matrix.ports[self._matrix.inputs :]
 
-    def _settings(self, port: int) -> Entry:
+    def _describe_settings(self, port: int) -> Entry:
         status = {"E": "ENABLED", "D": "DISABLED", "F": "FAILED"}[self._matrix.state(port)]
         peer = self._matrix.peer(port)
         label = self._device.labels.get(port, "")
         return {"port-id": port, "status": status, "label": label, "peer-port": "" if peer is None else peer}
 
-    def _attenuator(self, port: int) -> Entry:
+    def _describe_attenuator(self, port: int) -> Entry:
         setting = self._attenuators.setting(port)
-        entry: dict[str, Any] = {"port-id": port, "atten-mode": f"{_MODE}{setting.mode}"}
+        entry: dict[str, Any] = {"port-id": port, "atten-mode": f"{_MODE_PREFIX}{setting.mode}"}
         if setting.mode != "NONE":
             entry["atten-level"] = f"{setting.level:.2f}"
         return {**entry, "reference-port": setting.reference} if setting.reference else entry
@@ -303,13 +303,13 @@ class PortResources:
     # -- changes
 
     def put_settings(self, request: HttpRequest) -> Reply:
-        """Replace all settings of one port; missing fields get their defaults."""
+        """Replace all settings of one port. A missing field gets its default."""
         port = self._find_port(request)
         entry = {"status": "ENABLED", "label": "", **get_single_entry(read_body(request, ENTRY))}
         return self._apply([self._change_settings(port, entry)])
 
     def patch_settings(self, request: HttpRequest) -> Reply:
-        """Change the settings of ports that a request contains, and keep the others."""
+        """Change the port settings that a request contains, and keep the others."""
         return self._apply([self._change_settings(*item) for item in self._parse_entries(request, PORTS)])
 
     def patch_attenuators(self, request: HttpRequest) -> Reply:
@@ -319,7 +319,7 @@ class PortResources:
         )
 
     def _apply(self, changes: Iterable[Callable[[], None]]) -> Reply:
-        """Apply changes, all checked before, unless the fault `drop_command` discards the request."""
+        """Apply checked changes, unless the fault `drop_command` discards the request."""
         if not self._device.faults.take_dropped_command():
             for change in changes:
                 change()
@@ -331,7 +331,7 @@ class PortResources:
         return port
 
     def _parse_entries(self, request: HttpRequest, name: str) -> list[tuple[int, Entry]]:
-        """Return ports and entries of a request; the port comes from the path or, without one, from each entry."""
+        """Return ports and entries of a request. The path names the port; otherwise each entry names its port."""
         entries = parse_entries(read_body(request, name, ENTRY), "port")
         if request.captured[1]:
             return [(self._find_port(request), get_single_entry(entries))]
@@ -342,21 +342,21 @@ class PortResources:
 
     def _change_settings(self, port: int, entry: Entry) -> Callable[[], None]:
         status = entry.get("status")
-        if status is not None and (not isinstance(status, str) or status not in _STATUSES):
+        if status is not None and (not isinstance(status, str) or status not in _IS_DISABLED):
             raise HttpRefusal(400, error_document("invalid-value", f"no status {status!r}"))
 
         def change() -> None:
             if "label" in entry:
                 self._device.labels[port] = str(entry["label"])
             if status is not None:
-                self._device.set_disabled({port}, disabled=_STATUSES[status])
+                self._device.set_disabled({port}, disabled=_IS_DISABLED[status])
 
         return change
 
     def _change_attenuator(self, port: int, entry: Entry) -> Callable[[], None]:
         if port not in self._outputs:
             raise HttpRefusal(400, error_document("invalid-value", f"port {port} has no attenuator"))
-        mode = str(entry.get("atten-mode", "")).removeprefix(_MODE)
+        mode = str(entry.get("atten-mode", "")).removeprefix(_MODE_PREFIX)
         if mode not in MODES:
             raise HttpRefusal(400, error_document("invalid-value", f"no mode {entry.get('atten-mode')!r}"))
         setting = AttenuatorSetting()
@@ -364,12 +364,12 @@ class PortResources:
             reference = parse_number(entry.get("reference-port") or 0)
             if reference:
                 self._matrix.check_port(reference)
-            setting = AttenuatorSetting(mode, _level(entry.get("atten-level")), reference)
+            setting = AttenuatorSetting(mode, _parse_level(entry.get("atten-level")), reference)
         return lambda: self._attenuators.set([port], setting)
 
 
-def _level(value: Any) -> float:
-    """Return a level from a number or, as in RFC 7951, a string. Raise `HttpRefusal` (400) if it is invalid."""
+def _parse_level(value: Any) -> float:
+    """Return a level from a number, or from a string as in RFC 7951. Raise `HttpRefusal` (400) if it is invalid."""
     try:
         level = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):

@@ -21,16 +21,16 @@ Media = Literal["json", "xml"]
 YANG_JSON = "application/yang-data+json"
 YANG_XML = "application/yang-data+xml"
 
-_TYPES: Mapping[Media, str] = {"json": YANG_JSON, "xml": YANG_XML}
-_MEDIA_OF_BODY: Mapping[str, Media] = {YANG_JSON: "json", YANG_XML: "xml"}
-_MEDIA_OF_ANSWER: Mapping[str, Media] = {
-    **_MEDIA_OF_BODY,
+_CONTENT_TYPES: Mapping[Media, str] = {"json": YANG_JSON, "xml": YANG_XML}
+_BODY_MEDIA: Mapping[str, Media] = {YANG_JSON: "json", YANG_XML: "xml"}
+_ANSWER_MEDIA: Mapping[str, Media] = {
+    **_BODY_MEDIA,
     "application/json": "json",
     "application/xml": "xml",
     "text/xml": "xml",
 }
 
-_STATUS_OF: Mapping[Reason, tuple[int, str]] = {
+_STATUS_BY_REASON: Mapping[Reason, tuple[int, str]] = {
     Reason.NO_SUCH_PORT: (400, "invalid-value"),
     Reason.WRONG_SIDE: (400, "invalid-value"),
     Reason.REPEATED: (400, "invalid-value"),
@@ -45,8 +45,8 @@ _NAMESPACES = {
     "optical-switch": "http://www.polatis.com/yang/optical-switch",
     "ietf-restconf": "urn:ietf:params:xml:ns:yang:ietf-restconf",
 }
-_LISTS = frozenset({"pair", "port", "error"})
-"""XML elements that are list entries: they become a list even if there is only one."""
+_LIST_ELEMENTS = frozenset({"pair", "port", "error"})
+"""XML elements that are list entries. `parse_xml` makes a list of them even if there is only one."""
 
 
 # -- media
@@ -54,14 +54,14 @@ _LISTS = frozenset({"pair", "port", "error"})
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer before encoding; without a document it has no body."""
+    """An answer before encoding. Without a document, the answer has no body."""
 
     status: int
     document: Mapping[str, Any] | None = None
     headers: tuple[tuple[str, str], ...] = ()
 
     def answer(self, media: Media) -> HttpAnswer:
-        """Return the encoded answer. XML has one root, so a bare list of several entries becomes 400 (RFC 8040)."""
+        """Return the encoded answer. In XML, a bare list of other than one entry becomes status 400 (RFC 8040)."""
         if self.document is None:
             return HttpAnswer(self.status, headers=self.headers)
         if media == "xml" and any(
@@ -71,11 +71,11 @@ class Reply:
                 400, error_document("invalid-value", "XML holds one entry, or their container")
             ).answer(media)
         body = format_xml(self.document) if media == "xml" else json.dumps(self.document).encode()
-        return HttpAnswer(self.status, body, (("Content-Type", _TYPES[media]), *self.headers))
+        return HttpAnswer(self.status, body, (("Content-Type", _CONTENT_TYPES[media]), *self.headers))
 
 
 def choose_media(request: HttpRequest, default: Media) -> Media:
-    """Return the format of the answer: from `Accept`, else that of the request body, else the default (RFC 8040, 5.2).
+    """Return the format of the answer (RFC 8040, 5.2): from `Accept`, else from the request body, else the default.
 
     Raise `HttpRefusal` (406) if the client accepts neither format.
     """
@@ -83,11 +83,11 @@ def choose_media(request: HttpRequest, default: Media) -> Media:
         part.partition(";")[0].strip() for part in request.headers.get("accept", "*/*").split(",")
     ]
     for kind in accept_types:
-        if kind in _MEDIA_OF_ANSWER:
-            return _MEDIA_OF_ANSWER[kind]
+        if kind in _ANSWER_MEDIA:
+            return _ANSWER_MEDIA[kind]
     if not {"*/*", "*", "application/*"}.intersection(accept_types):
         raise HttpRefusal(406, f"answers are {YANG_JSON} or {YANG_XML}")
-    return _MEDIA_OF_BODY.get(_content_type(request), default)
+    return _BODY_MEDIA.get(_content_type(request), default)
 
 
 def _content_type(request: HttpRequest) -> str:
@@ -95,16 +95,16 @@ def _content_type(request: HttpRequest) -> str:
 
 
 def parse_body(request: HttpRequest) -> Any:
-    """Return the document of a request in JSON or XML; without a `Content-Type`, detect the format.
+    """Return the document of a request in JSON or XML. Without a `Content-Type`, detect the format.
 
-    One public client sends XML without a type, and a unit accepts it. Raise `HttpRefusal`: 415 for another type, 400
-    for an invalid body.
+    One public client sends XML without a type, and a real unit accepts it. Raise `HttpRefusal`: 415 for another type,
+    400 for an invalid body.
     """
     kind = _content_type(request)
-    if kind and kind not in _MEDIA_OF_BODY:
+    if kind and kind not in _BODY_MEDIA:
         raise HttpRefusal(415, error_document("invalid-value", f"send {YANG_JSON} or {YANG_XML}, not {kind}"))
     looks_like_xml = request.body.lstrip().startswith(b"<")
-    if _MEDIA_OF_BODY.get(kind, "xml" if looks_like_xml else "json") == "xml":
+    if _BODY_MEDIA.get(kind, "xml" if looks_like_xml else "json") == "xml":
         return parse_xml(request.body)
     return request.json()
 
@@ -118,24 +118,24 @@ def error_document(tag: str, message: str) -> dict[str, Any]:
     return {"ietf-restconf:errors": {"error": [error]}}
 
 
-def make_refusal(refused: Refused) -> HttpRefusal:
-    """Return the status and document of the answer to a request that the switch refuses.
+def make_refusal(refusal: Refused) -> HttpRefusal:
+    """Return the HTTP refusal for a request that the switch refuses.
 
     >>> make_refusal(Refused(Reason.OCCUPIED, 9)).status
     409
     """
-    status, tag = _STATUS_OF[refused.reason]
-    return HttpRefusal(status, error_document(tag, str(refused)))
+    status, tag = _STATUS_BY_REASON[refusal.reason]
+    return HttpRefusal(status, error_document(tag, str(refusal)))
 
 
 # -- contents
 
 
 def read_body(request: HttpRequest, *names: str) -> Any:
-    """Return the value of the first of `names` in a request's document, with or without its module prefix.
+    """Return the value of the first of `names` that a request's document contains. The module prefix is optional.
 
-    A list entry is returned as a list, even if the client sends a bare object, as public clients do. A container is
-    returned as an object, possibly empty. Raise `HttpRefusal` (400) if there is no such value or it is malformed.
+    A list entry becomes a list, because public clients send a bare object instead. A container becomes an object, which
+    may be empty. Raise `HttpRefusal` (400) if the document contains none of `names`, or the value is malformed.
     """
     document = parse_body(request)
     for name in names:
@@ -170,7 +170,7 @@ def parse_entries(content: Any, name: str) -> list[Mapping[str, Any]]:
 
 
 def parse_pairs(content: Any, *, exactly: int | None = None) -> list[Pair]:
-    """Return the pairs of a bare list or a container; a container without a list has none. Raise `HttpRefusal` (400).
+    """Return the pairs of a bare list or of a container, which may be empty. Raise `HttpRefusal` (400) if malformed.
 
     >>> parse_pairs({"pair": [{"ingress": 1, "egress": 13}]})
     [(1, 13)]
@@ -193,7 +193,7 @@ def get_single_entry(content: Any) -> Mapping[str, Any]:
 
 
 def parse_number(value: Any) -> int:
-    """Return a port number, which some clients send as a string. Raise `HttpRefusal` (400) if it is not a number."""
+    """Return a port number. Some clients send it as a string. Raise `HttpRefusal` (400) if it is not a number."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str) and re.fullmatch("[0-9]{1,9}", value):
@@ -207,7 +207,8 @@ def parse_xml(body: bytes) -> dict[str, Any]:
     >>> parse_xml(b"<pair><ingress>1</ingress><egress>13</egress></pair>")
     {'pair': [{'ingress': '1', 'egress': '13'}]}
 
-    Raise `HttpRefusal` (400) for invalid XML, and for a document type, whose entities could expand without limit.
+    Raise `HttpRefusal` (400) for invalid XML. Also reject document types, because their entities could expand without
+    limit.
     """
     try:
         text = body.decode()
@@ -216,8 +217,8 @@ def parse_xml(body: bytes) -> dict[str, Any]:
         root = ET.fromstring(text)  # noqa: S314 - without a document type there are no entities
     except (ET.ParseError, ValueError, LookupError) as error:
         raise HttpRefusal(400, f"not XML: {error}") from None
-    name = _name(root)
-    return {name: [_parse_element(root)] if name in _LISTS else _parse_element(root)}
+    name = _get_local_name(root)
+    return {name: [_parse_element(root)] if name in _LIST_ELEMENTS else _parse_element(root)}
 
 
 def _parse_element(element: ET.Element) -> Any:
@@ -225,38 +226,38 @@ def _parse_element(element: ET.Element) -> Any:
         return (element.text or "").strip()
     children: dict[str, Any] = {}
     for child in element:
-        name = _name(child)
-        if name in _LISTS:
+        name = _get_local_name(child)
+        if name in _LIST_ELEMENTS:
             children.setdefault(name, []).append(_parse_element(child))
         else:
             children[name] = _parse_element(child)
     return children
 
 
-def _name(element: ET.Element) -> str:
+def _get_local_name(element: ET.Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
 def format_xml(document: Mapping[str, Any]) -> bytes:
-    """Return a document of one resource, whose name has a module prefix, as XML.
+    """Return a document as XML. The document has one resource, whose name has a module prefix.
 
     >>> format_xml({"optical-switch:pair": {"ingress": 1, "egress": 13}}).decode()
     '<pair xmlns="http://www.polatis.com/yang/optical-switch"><ingress>1</ingress><egress>13</egress></pair>'
     """
     ((qualified, content),) = document.items()
     module, _, name = qualified.partition(":")
-    (root,) = _elements(name, content)
+    (root,) = _make_elements(name, content)
     root.set("xmlns", _NAMESPACES[module])
     return ET.tostring(root)
 
 
-def _elements(name: str, content: Any) -> list[ET.Element]:
+def _make_elements(name: str, content: Any) -> list[ET.Element]:
     if isinstance(content, list):
-        return [element for entry in content for element in _elements(name, entry)]
+        return [element for entry in content for element in _make_elements(name, entry)]
     element = ET.Element(name)
     if isinstance(content, Mapping):
         for key, value in content.items():
-            element.extend(_elements(key, value))
+            element.extend(_make_elements(key, value))
     else:
         element.text = str(content)
     return [element]

@@ -1,8 +1,8 @@
 """SCPI interface of a Polatis switch: parsing and execution of command lines.
 
-Commands that set a value send no answer; their errors go to the error queue, which all clients share (in SCPI-99, an
-instrument has one queue). `*OPC?` is answered when nothing moves. A line ends with LF or CR LF; `;` separates its
-commands (SCPI-99 volume 1, chapter 6).
+A command that sets a value sends no answer; its errors go to the error queue. All clients share this queue, because in
+SCPI-99 an instrument has one queue. `*OPC?` is answered when nothing moves. A line ends with LF or CR LF, and `;`
+separates its commands (SCPI-99 volume 1, chapter 6).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _ERROR_AVAILABLE = 4
 Handler = Callable[[Sequence[str]], str | Awaitable[str] | None]
 MAX_LINE_BYTES = 1 << 16
 
-_LIST = re.compile(r"\(@([^()]*)\)")
-_RANGE = re.compile(r"\s*(\d{1,9})\s*(?::\s*(\d{1,9})\s*)?")
+_PORT_LIST = re.compile(r"\(@([^()]*)\)")
+_PORT_RANGE = re.compile(r"\s*(\d{1,9})\s*(?::\s*(\d{1,9})\s*)?")
 _MAX_LIST = 4096
 
 
 class ScpiFrontend:
     """The SCPI interface of one device. All clients share its state and error queue.
 
-    With `separate_lines`, each answer to several queries of a line is sent on its own line, instead of joined by `;`
-    (the behaviour of the real device is not confirmed).
+    With `separate_lines`, the answers to several queries of one line are sent on separate lines; otherwise `;` joins
+    them. The behaviour of the real device is not confirmed.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class ScpiFrontend:
         self._commands = {header_pattern(name): handler for name, handler in self._table().items()}
 
     async def execute(self, line: str) -> bytes:
-        """Execute one line and return its encoded answer, empty if no command answers."""
+        """Execute one line, and return its encoded answer. The answer is empty if no command of the line has one."""
         path = ""
         replies: list[str] = []
         for unit in split_units(line):
-            handler, path = self._find(unit, path)
-            reply = await self._run(handler, unit)
+            handler, path = self._find_handler(unit, path)
+            reply = await self._run_handler(handler, unit)
             if reply is not None:
                 replies.append(reply)
         return (self._separator.join(replies) + "\r\n").encode() if replies else b""
@@ -84,25 +84,25 @@ class ScpiFrontend:
     def _switch_table(self) -> dict[str, Handler]:
         return {
             "OXC:SWITch:SIZE?": lambda _: f"{self._matrix.inputs},{self._matrix.outputs}",
-            "OXC:SWITch:CONNect:ADD": self._add,
-            "OXC:SWITch:CONNect:ONLY": self._only,
-            "OXC:SWITch:CONNect:SUB": self._sub,
+            "OXC:SWITch:CONNect:ADD": self._connect,
+            "OXC:SWITch:CONNect:ONLY": self._connect_only,
+            "OXC:SWITch:CONNect:SUB": self._disconnect,
             "OXC:SWITch:CONNect:STATe?": lambda _: self._show_connections(),
-            "OXC:SWITch:CONNect:PORT?": self._peer,
+            "OXC:SWITch:CONNect:PORT?": self._query_peer,
             "OXC:SWITch:DISConnect:ALL": lambda _: self._apply(self._reset),
-            "OXC:SWITch:PORT:ENABle": lambda texts: self._shutter(texts, disabled=False),
-            "OXC:SWITch:PORT:DISable": lambda texts: self._shutter(texts, disabled=True),
-            "OXC:SWITch:PORT:STATe?": self._port_states,
+            "OXC:SWITch:PORT:ENABle": lambda texts: self._set_shutters(texts, disabled=False),
+            "OXC:SWITch:PORT:DISable": lambda texts: self._set_shutters(texts, disabled=True),
+            "OXC:SWITch:PORT:STATe?": self._query_port_states,
             "OXC:BOOT:MODE?": lambda _: self._device.boot_mode,
-            "OXC:BOOT:MODE": self._boot_mode,
-            "PMONitor:POWer?": self._power,
+            "OXC:BOOT:MODE": self._set_boot_mode,
+            "PMONitor:POWer?": self._query_power,
         }
 
-    def _find(self, unit: Unit, path: str) -> tuple[Handler | None, str]:
+    def _find_handler(self, unit: Unit, path: str) -> tuple[Handler | None, str]:
         """Return the handler of a command (None if unknown), and the path for the next relative header.
 
-        A header without a leading colon is looked up below the path of the previous command, as SCPI defines, then
-        from the root, as users write it.
+        A header without a leading colon is first looked up below the path of the previous command, as SCPI defines. It
+        is then looked up from the root, because users write it so.
         """
         header = unit.header
         rooted = header.removeprefix(":")
@@ -113,7 +113,7 @@ class ScpiFrontend:
                     return handler, path if header.startswith("*") else candidate.rpartition(":")[0] + ":"
         return None, path
 
-    async def _run(self, handler: Handler | None, unit: Unit) -> str | None:
+    async def _run_handler(self, handler: Handler | None, unit: Unit) -> str | None:
         try:
             if handler is None:
                 raise ScpiError(-113, unit.header[:40])
@@ -152,15 +152,15 @@ class ScpiFrontend:
     def _reset(self) -> None:
         self._device.change(self._matrix.empty(), whole=True)
 
-    def _add(self, texts: Sequence[str]) -> None:
+    def _connect(self, texts: Sequence[str]) -> None:
         inputs, outputs = _parse_two_lists(texts)
         self._apply(lambda: self._device.change(self._matrix.add(inputs, outputs)))
 
-    def _only(self, texts: Sequence[str]) -> None:
+    def _connect_only(self, texts: Sequence[str]) -> None:
         inputs, outputs = _parse_two_lists(texts)
         self._apply(lambda: self._device.change(self._matrix.only(inputs, outputs), whole=True))
 
-    def _sub(self, texts: Sequence[str]) -> None:
+    def _disconnect(self, texts: Sequence[str]) -> None:
         inputs, outputs = _parse_two_lists(texts)
         self._apply(lambda: self._device.change(self._matrix.without(inputs, outputs)))
 
@@ -168,7 +168,7 @@ class ScpiFrontend:
         connections = self._matrix.connections
         return f"{show_ports(connections)},{show_ports(connections.values())}"
 
-    def _peer(self, texts: Sequence[str]) -> str:
+    def _query_peer(self, texts: Sequence[str]) -> str:
         text = _get_single(texts)
         ports = [int(text)] if text.isdecimal() else parse_port_list(text)
         if len(ports) != 1:
@@ -178,15 +178,15 @@ class ScpiFrontend:
 
     # -- ports
 
-    def _shutter(self, texts: Sequence[str], *, disabled: bool) -> None:
+    def _set_shutters(self, texts: Sequence[str], *, disabled: bool) -> None:
         ports = self._parse_ports(_get_single(texts))
         self._apply(lambda: self._device.set_disabled(set(ports), disabled=disabled))
 
-    def _port_states(self, texts: Sequence[str]) -> str:
+    def _query_port_states(self, texts: Sequence[str]) -> str:
         ports = self._parse_ports(_get_single(texts)) if texts else self._matrix.ports
         return show_values([self._matrix.state(port) for port in ports])
 
-    def _power(self, texts: Sequence[str]) -> str:
+    def _query_power(self, texts: Sequence[str]) -> str:
         ports = self._parse_ports(_get_single(texts))
         if len(ports) > MAX_POWER_PORTS:
             raise ScpiError(-223, f"at most {MAX_POWER_PORTS} ports")
@@ -198,7 +198,7 @@ class ScpiFrontend:
             self._matrix.check_port(port)
         return ports
 
-    def _boot_mode(self, texts: Sequence[str]) -> None:
+    def _set_boot_mode(self, texts: Sequence[str]) -> None:
         text = _get_single(texts)
         for mode, form in zip(BOOT_MODES, ("DARK", "RESTore", "AUTosave"), strict=True):
             if header_pattern(form).fullmatch(text):
@@ -226,7 +226,7 @@ def _check_count(texts: Sequence[str], count: int) -> Sequence[str]:
 
 
 class LineReader:
-    """Splitter of a byte stream, received in chunks of any size, into lines."""
+    """Splits a byte stream into lines. The stream arrives in chunks of any size."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -234,7 +234,7 @@ class LineReader:
     def feed(self, data: bytes) -> list[str]:
         """Return the lines that `data` completes, without their endings.
 
-        Raise `ScpiError` (-363), and drop the unfinished line, if it exceeds `MAX_LINE_BYTES`.
+        If the unfinished line exceeds `MAX_LINE_BYTES`, drop the line and raise `ScpiError` (-363).
         """
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > MAX_LINE_BYTES:
@@ -249,10 +249,10 @@ def split_units(line: str) -> list[Unit]:
     >>> split_units(":oxc:swit:conn:only (@1,2),(@49,50);*OPC?")
     [Unit(header=':oxc:swit:conn:only', parameters=('(@1,2)', '(@49,50)')), Unit(header='*OPC?', parameters=())]
     """
-    return [_unit(text.strip()) for text in _split(line, ";") if text.strip()]
+    return [_parse_unit(text.strip()) for text in _split(line, ";") if text.strip()]
 
 
-def _unit(text: str) -> Unit:
+def _parse_unit(text: str) -> Unit:
     header, _, rest = text.partition(" ") if " " in text else text.partition("\t")
     return Unit(header, tuple(part.strip() for part in _split(rest, ",")) if rest.strip() else ())
 
@@ -282,7 +282,7 @@ def parse_port_list(text: str) -> list[int]:
 
     Raise `ScpiError`: -102 if it is not a list, -223 if it has too many ports.
     """
-    match = _LIST.fullmatch(text)
+    match = _PORT_LIST.fullmatch(text)
     if not match:
         raise ScpiError(-102, text[:40])
     ports = [port for item in match[1].split(",") if match[1].strip() for port in _parse_range(item)]
@@ -292,7 +292,7 @@ def parse_port_list(text: str) -> list[int]:
 
 
 def _parse_range(item: str) -> Iterable[int]:
-    match = _RANGE.fullmatch(item)
+    match = _PORT_RANGE.fullmatch(item)
     if not match:
         raise ScpiError(-102, item[:40])
     first, last = int(match[1]), int(match[2] or match[1])
@@ -309,7 +309,7 @@ def show_ports(ports: Iterable[int]) -> str:
 
 
 def show_values(values: Sequence[str]) -> str:
-    """Return values in parentheses, the format of port states and power readings.
+    """Return values in parentheses, as in answers with port states or power readings.
 
     >>> show_values(["D", "E"])
     '(D,E)'

@@ -1,7 +1,7 @@
 """TL1 interface of a Polatis switch: inventory, cross-connects and port commands.
 
-Every command except the login needs a login on its connection. Changes by any client are reported to all logged-in
-sessions; their author gets a report only with `own_reports`.
+Every command except the login needs a login on its connection. A change by any client is reported to all logged-in
+sessions, but to its author only with `own_reports`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from sim.twins.frontends.tl1 import Command, Denied, Handler, Lines, Tl1Frontend
 from sim.twins.switch.device import SwitchDevice
 
 DEFAULT_IDLE_TIMEOUT_S = 1800.0
-_PARTS = re.compile(r"\d+(?:&&\d+)?(?:&\d+(?:&&\d+)?)*")
-_ITEM = re.compile(r"\d+(?:&&\d+)?")
+_PORT_LIST = re.compile(r"\d+(?:&&\d+)?(?:&\d+(?:&&\d+)?)*")
+_LIST_ITEM = re.compile(r"\d+(?:&&\d+)?")
 _MAX_LIST = 4096
 PortHandler = Callable[[Command], Lines]
 
@@ -43,7 +43,7 @@ class PolatisTl1(Tl1Frontend):
     ) -> None:
         super().__init__(device, account=account, page_rows=page_rows, own_reports=own_reports)
         self.idle_timeout_s = DEFAULT_IDLE_TIMEOUT_S
-        self._label = (model, serial, firmware)
+        self._identity = (model, serial, firmware)
         self._ports = PortCommands(device, attenuators)
         device.listen(lambda change: self.report_changes(change, ("DLT-PATCH", "ENT-PATCH")))
 
@@ -51,13 +51,13 @@ class PolatisTl1(Tl1Frontend):
         """Return the command handlers of a logged-in session, by verb."""
         commands: dict[str, Handler] = {
             "RTRV-HDR": lambda _: (),
-            "RTRV-NETYPE": lambda _: self._network_element_type(),
-            "RTRV-INV": lambda _: self._inventory(),
-            "RTRV-EQPT": self._equipment,
+            "RTRV-NETYPE": lambda _: self._describe_type(),
+            "RTRV-INV": lambda _: self._describe_inventory(),
+            "RTRV-EQPT": self._query_equipment,
             "ED-EQPT": self._edit_equipment,
             "ENT-PATCH": self._connect,
             "DLT-PATCH": self._disconnect,
-            "RTRV-PATCH": self._connections,
+            "RTRV-PATCH": self._list_connections,
             "INH-MSG": lambda _: session.silence(silenced=True),
             "ALW-MSG": lambda _: session.silence(silenced=False),
         }
@@ -75,15 +75,15 @@ class PolatisTl1(Tl1Frontend):
 
     # -- inventory
 
-    def _network_element_type(self) -> Lines:
-        model, _, firmware = self._label
+    def _describe_type(self) -> Lines:
+        model, _, firmware = self._identity
         return [f"POLATIS,{model},OCS,{firmware}"]
 
-    def _inventory(self) -> Lines:
-        model, serial, firmware = self._label
+    def _describe_inventory(self) -> Lines:
+        model, serial, firmware = self._identity
         return [f"OCS:SN={serial},MODEL={model},FW={firmware}"]
 
-    def _equipment(self, command: Command) -> Lines:
+    def _query_equipment(self, command: Command) -> Lines:
         query = (command.aid.upper(), command.keyword("PARAMETER").upper())
         matrix = self.device.matrix
         if query == ("SYSTEM", "SIZE"):
@@ -135,9 +135,9 @@ class PolatisTl1(Tl1Frontend):
             return
         motion = self.device.change(after())
         if motion:
-            await asyncio.wait({motion})  # a session that ends meanwhile does not stop the mirrors
+            await asyncio.wait({motion})  # if the session ends meanwhile, the mirrors go on moving
 
-    def _connections(self, command: Command) -> Lines:
+    def _list_connections(self, command: Command) -> Lines:
         connections = self.device.matrix.connections
         if not command.aid or command.aid.upper() == "ALL":
             return [f"{source},{output}" for source, output in connections.items()]
@@ -148,17 +148,17 @@ class PolatisTl1(Tl1Frontend):
 
 
 def parse_ports(aid: str) -> list[int]:
-    """Return the ports of an access identifier: `&` lists, `&&` ranges.
+    """Return the ports of an access identifier: `&` separates ports, `&&` makes a range.
 
     >>> parse_ports("1&4&10"), parse_ports("1&&4")
     ([1, 4, 10], [1, 2, 3, 4])
 
-    Raise `Denied` (IIAC) if it is not such a list. The result is truncated after 4096 ports.
+    Raise `Denied` (IIAC) if the text is not a list of ports. At most 4096 ports are returned.
     """
-    if not _PARTS.fullmatch(aid):
+    if not _PORT_LIST.fullmatch(aid):
         raise Denied("IIAC", f"{aid[:40]!r} is not a list of ports")
     ports: list[int] = []
-    for item in _ITEM.findall(aid):
+    for item in _LIST_ITEM.findall(aid):
         first, _, last = item.partition("&&")
         ports += range(int(first), int(last or first) + 1)[:_MAX_LIST]
     return ports[:_MAX_LIST]
@@ -178,7 +178,7 @@ class Monitor:
 
 @dataclass(frozen=True, slots=True)
 class Flap:
-    """A link flap test: `cycles` times dark for `off_s`, then lit for `on_s`."""
+    """A link flap test. Each of its `cycles` darkens a port for `off_s`, then lights it for `on_s`."""
 
     off_s: float
     on_s: float
@@ -212,10 +212,11 @@ class PortCommands:
             "RLS-PORT-FLAP": self._stop_flaps,
             "RTRV-PORT-FLAP": self._list_flaps,
             "RTRV-PORT-POWER": lambda command: self._list_values(
-                command, lambda port: f"{self._device.power_dbm(port) + self._monitor(port).offset_db:.2f}"
+                command,
+                lambda port: f"{self._device.power_dbm(port) + self._get_monitor(port).offset_db:.2f}",
             ),
             "RTRV-PORT-PMON": lambda command: self._list_values(
-                command, lambda port: str(self._monitor(port))
+                command, lambda port: str(self._get_monitor(port))
             ),
             "SET-PORT-PMON": self._set_monitors,
             "RTRV-PORT-ATTEN": lambda command: self._list_values(
@@ -248,7 +249,7 @@ class PortCommands:
         return self._apply(lambda: self._device.set_disabled(ports, disabled=disabled))
 
     def _set_flaps(self, command: Command) -> Lines:
-        """Store the parameters (off ms, on ms, cycles) of the test that `OPR-PORT-FLAP` starts."""
+        """Store the parameters of a flap test (off ms, on ms, cycles). `OPR-PORT-FLAP` starts the test."""
         try:
             off_ms, on_ms, cycles = (int(text) for text in command.positional)
         except ValueError:
@@ -259,7 +260,7 @@ class PortCommands:
         return self._apply(lambda: self._flaps.update(flaps))
 
     def _start_flaps(self, command: Command) -> Lines:
-        """Start the tests of ports and complete at once (assumption). Raise `Denied` if a port has no test."""
+        """Start the flap tests of ports, without waiting (assumption). Raise `Denied` if a port has no test."""
         ports = self._ports(command)
         for port in ports:
             if port not in self._flaps:
@@ -269,12 +270,12 @@ class PortCommands:
         )
 
     def _stop_flaps(self, command: Command) -> Lines:
-        """Stop tests after their current cycle, so their ports are lit again (assumption)."""
+        """Stop flap tests after their current cycle, which leaves their ports lit (assumption)."""
         ports = self._ports(command)
         return self._apply(lambda: self._flapping.difference_update(ports))
 
     def _list_flaps(self, command: Command) -> Lines:
-        """Return the tests of the named ports, or of all ports (the format is an assumption)."""
+        """Return the flap tests of the named ports, or of all ports. The format is an assumption."""
         ports = self._ports(command) if command.aid else sorted(self._flaps)
         return [f"{port}:{self._flaps[port]}" for port in ports if port in self._flaps]
 
@@ -293,18 +294,18 @@ class PortCommands:
 
     # -- power monitors
 
-    def _monitor(self, port: int) -> Monitor:
+    def _get_monitor(self, port: int) -> Monitor:
         return self._monitors.get(port, Monitor())
 
     def _set_monitors(self, command: Command) -> Lines:
         monitors = {}
         for port in self._ports(command):
-            monitor = self._monitor(port)
+            monitor = self._get_monitor(port)
             monitors[port] = replace(
                 monitor,
-                wavelength_nm=_number(command, "WAVE", monitor.wavelength_nm),
-                offset_db=_number(command, "OFFSET", monitor.offset_db),
-                averaging=int(_number(command, "AVG", monitor.averaging)),
+                wavelength_nm=_parse_number(command, "WAVE", monitor.wavelength_nm),
+                offset_db=_parse_number(command, "OFFSET", monitor.offset_db),
+                averaging=int(_parse_number(command, "AVG", monitor.averaging)),
             )
         return self._apply(lambda: self._monitors.update(monitors))
 
@@ -319,17 +320,17 @@ class PortCommands:
         ports = self._ports(command)
         for port in ports:
             self._check_output(port)
-        setting = self._setting(command)
+        setting = self._parse_setting(command)
         return self._apply(lambda: self._attenuators.set(ports, setting))
 
-    def _setting(self, command: Command) -> AttenuatorSetting:
+    def _parse_setting(self, command: Command) -> AttenuatorSetting:
         mode = command.keyword("MODE").upper()
         if mode == "NONE":
             return AttenuatorSetting()
         if mode not in MODES:
             raise Denied("IDNV", f"no attenuation mode {mode[:40]}")
         command.keyword("LEVEL")
-        level, reference = _number(command, "LEVEL", 0.0), int(_number(command, "REFS", 0))
+        level, reference = _parse_number(command, "LEVEL", 0.0), int(_parse_number(command, "REFS", 0))
         if abs(level) > LEVEL_RANGE_DB:
             raise Denied("IDRG", f"level {level} is out of range")
         if reference:
@@ -341,7 +342,7 @@ class PortCommands:
             raise Denied("IICM", f"port {port} has no attenuator")
 
 
-def _number(command: Command, name: str, default: float) -> float:
+def _parse_number(command: Command, name: str, default: float) -> float:
     text = command.keywords.get(name)
     if text is None:
         return default

@@ -1,25 +1,25 @@
 """A simulated Wave2Wave ROME or FiberZone AFM: a command line over SSH and telnet, and one arm that moves fibres.
 
-The only published documents are two third-party drivers and their captures. Options select behaviour that they leave
+The only published documents are two third-party drivers and their captures. Options select behaviour that these leave
 open:
 
-    matrices=1|2              one matrix, or two without connections between them
+    matrices=1|2              number of matrices; no circuit joins two matrices
     logical=AB|Q|P|XY         scheme of logical port names (ROME; see `cabinet`); all except AB need two matrices
     mode=OPER|TECH            mode in the prompt: NAME[OPER]#
-    jam=announced|silent      is a jam announced to all sessions (Severe Failure), or only visible in the queue
+    jam=announced|silent      whether all sessions get a message about a jam (Severe Failure); the queue always shows it
     homing_hint=stuck|always  when the queue shows Perform "homing run": while the arm is jammed, or during every move
-    homing=prompt|holds       does the prompt return at the start or at the end of `homing run`
-    validation=at_once|in_turn  is an impossible request refused before it is queued, or in its turn
-    pending=shown|unknown     does the command that shows the queue exist
+    homing=prompt|holds       whether the prompt returns at the start or at the end of `homing run`
+    validation=at_once|in_turn  whether an impossible request is refused before it is queued, or in its turn
+    pending=shown|unknown     whether the command that shows the queue exists
     rows=port|place           first column of `port show` (ROME): E12[1AE12], or 1AE12 with the name in the last column
-    paired=one|both|off       paired ports (AFM): does removing one direction of a two-way circuit keep or remove the
-                              other; off: the board says that ports are not paired
-    spares=no|yes             does each matrix (ROME) have two E and four W places without a name
-    colour=no|yes             is the prompt coloured
-    sessions=many|one         does an SSH connection accept many shells and commands, or end with the first
+    paired=one|both|off       paired ports (AFM): removing one direction of a two-way circuit removes one direction, or
+                              both; off: like one, and the board says that ports are not paired
+    spares=no|yes             whether each matrix (ROME) has two E and four W places without a name
+    colour=no|yes             whether the prompt is coloured
+    sessions=many|one         whether an SSH connection accepts many shells and commands, or ends with the first
     idle_s=600, homing_s=60   idle timeout of a session, and duration of a homing run, in seconds
 
-A move takes 40 s unless `--switch-time-ms` is set. The account is admin, admin (assumption: none is published).
+A move takes 40 s unless `--switch-time-ms` is set. The account is admin, admin (an assumption, as none is published).
 """
 
 from __future__ import annotations
@@ -72,15 +72,15 @@ _AFM_ONLY = {"paired"}
 
 def rome(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated ROME. Raise `SettingError` for an invalid option."""
-    return _twin(settings.check_options(*(name for name in _OPTIONS if name not in _AFM_ONLY)), "ROME")
+    return _make_twin(settings.check_options(*(name for name in _OPTIONS if name not in _AFM_ONLY)), "ROME")
 
 
 def afm(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated AFM. Raise `SettingError` for an invalid option."""
-    return _twin(settings.check_options(*(name for name in _OPTIONS if name not in _ROME_ONLY)), "AFM")
+    return _make_twin(settings.check_options(*(name for name in _OPTIONS if name not in _ROME_ONLY)), "AFM")
 
 
-def _twin(settings: TwinSettings, product: Product) -> SwitchTwin:
+def _make_twin(settings: TwinSettings, product: Product) -> SwitchTwin:
     device = settings.patch_panel()
     robot = Robot(device, move_s=settings.move_s(MOVE_S), homing_s=settings.number("homing_s", HOMING_S))
     frontends: list[CliFrontend] = []
@@ -126,8 +126,8 @@ def _twin(settings: TwinSettings, product: Product) -> SwitchTwin:
         rejected="username or password invalid",
         noise="%% LOG: temperature of the robot is 31 C",
     )
-    ssh = _command_line(settings, commands, cli_faults, style)
-    telnet = _command_line(settings, commands, cli_faults, replace(style, account=account))
+    ssh = _make_command_line(settings, commands, cli_faults, style)
+    telnet = _make_command_line(settings, commands, cli_faults, replace(style, account=account))
     frontends += [ssh, telnet]
     scheme = product.lower()
     return SwitchTwin(
@@ -149,7 +149,7 @@ def _twin(settings: TwinSettings, product: Product) -> SwitchTwin:
     )
 
 
-def _command_line(
+def _make_command_line(
     settings: TwinSettings, commands: Commands, faults: CliFaults, style: CliStyle
 ) -> CliFrontend:
     return CliFrontend(
@@ -162,32 +162,32 @@ def _command_line(
     )
 
 
-def _shorten(word: str, least: str) -> str:
-    """Return a regular expression for a word that may be abbreviated down to `least`, which the vendor's client types.
+def _make_abbreviation_pattern(word: str, shortest: str) -> str:
+    """Return a regular expression for `word` and its abbreviations, of which `shortest` is the shortest.
 
     >>> _shorten("create", "cr")
     'cr(?:e(?:a(?:t(?:e)?)?)?)?'
     """
-    rest = word.removeprefix(least)
-    return least + "".join(f"(?:{letter}" for letter in rest) + ")?" * len(rest)
+    rest = word.removeprefix(shortest)
+    return shortest + "".join(f"(?:{letter}" for letter in rest) + ")?" * len(rest)
 
 
 _CONNECTION, _CREATE, _DISCONNECT = (
-    _shorten("connection", "con"),
-    _shorten("create", "cr"),
-    _shorten("disconnect", "di"),
+    _make_abbreviation_pattern("connection", "con"),
+    _make_abbreviation_pattern("create", "cr"),
+    _make_abbreviation_pattern("disconnect", "di"),
 )
 
 
 @dataclass(slots=True)
 class TableFaults:
-    """The fault `break_table`: a port table has two rows on one line, and one row on two lines, as in a capture."""
+    """The fault `break_table`. As in a capture, a port table has two rows on one line, and one row on two lines."""
 
     device: LineFaults
     broken_tables: int = 0
 
     def table(self) -> Mapping[str, Fault]:
-        """Return the fault by its name, for `SwitchTwin`; `count` is the number of tables."""
+        """Return the fault by its name. The field `count` is the number of tables to break."""
         return {
             "break_table": Fault(
                 lambda request: setattr(self, "broken_tables", request.whole("count", 1)),
@@ -196,7 +196,7 @@ class TableFaults:
         }
 
     def break_rows(self, table: str) -> str:
-        """Return the table, with broken rows while the fault is set."""
+        """Return the table. While the fault is set, break its last rows."""
         if not self.broken_tables:
             return table
         self.broken_tables -= 1
@@ -208,9 +208,9 @@ class TableFaults:
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """Commands of one cabinet, with its name.
+    """Commands of the cabinet `name`.
 
-    With `holds_prompt`, the prompt returns at the end of `homing run`. `shows_queue` is True if the command that shows
+    With `holds_prompt`, the prompt returns only at the end of `homing run`. With `shows_queue`, the command that shows
     the queue exists.
     """
 
@@ -225,9 +225,9 @@ class Commands:
         """Return the command handlers by regular expression."""
         cabinet, printer = self.cabinet, self.printer
         commands: dict[str, Handler] = {
-            r"show\s+board": lambda _: printer.board(cabinet, self.name),
-            r"port\s+show": lambda _: self.faults.break_rows(printer.ports(cabinet)),
-            r"connection\s+show\s+connected|cc": lambda _: printer.circuits(cabinet),
+            r"show\s+board": lambda _: printer.format_board(cabinet, self.name),
+            r"port\s+show": lambda _: self.faults.break_rows(printer.format_ports(cabinet)),
+            r"connection\s+show\s+connected|cc": lambda _: printer.format_circuits(cabinet),
             rf"{_CONNECTION}\s+{_CREATE}\s+(?P<one>\w+)\s+to?\s+(?P<other>\w+)": self._make_request(
                 "connect"
             ),
@@ -235,19 +235,19 @@ class Commands:
                 "disconnect"
             ),
             r"homing\s+run": self._home,
-            r"connection\s+set\s+command-execution\s+(?P<what>enable|disable)": self._make_order(
-                self._execute
+            r"connection\s+set\s+command-execution\s+(?P<what>enable|disable)": self._make_change(
+                self._set_execution
             ),
         }
         if printer.product == "AFM":
-            commands[r"port\s+show\s+logic\s+table"] = lambda _: printer.logic_table(cabinet)
-            commands[r"port\s+show\s+logic"] = lambda _: printer.logic(cabinet)
+            commands[r"port\s+show\s+logic\s+table"] = lambda _: printer.format_logic_table(cabinet)
+            commands[r"port\s+show\s+logic"] = lambda _: printer.format_logic(cabinet)
         if self.shows_queue:
-            commands[r"connection\s+show\s+pending"] = lambda _: printer.queue(cabinet)
+            commands[r"connection\s+show\s+pending"] = lambda _: printer.format_queue(cabinet)
         return commands
 
-    def _make_order(self, execute: Callable[[Typed], str]) -> Handler:
-        """Return the handler of a change, which the fault `drop_command` discards silently."""
+    def _make_change(self, execute: Callable[[Typed], str]) -> Handler:
+        """Return the handler of a change. The fault `drop_command` discards the change silently."""
 
         def handler(typed: Typed) -> str:
             if self.cabinet.device.faults.take_dropped_command():
@@ -260,7 +260,7 @@ class Commands:
         return handler
 
     def _make_request(self, kind: Kind) -> Handler:
-        return self._make_order(
+        return self._make_change(
             lambda typed: self.cabinet.request(kind, typed.match["one"], typed.match["other"], typed.user)
         )
 
@@ -271,7 +271,7 @@ class Commands:
             await run
         return ""
 
-    def _execute(self, typed: Typed) -> str:
+    def _set_execution(self, typed: Typed) -> str:
         robot = self.cabinet.robot
         if typed.match["what"] == "enable":
             robot.enable()

@@ -1,10 +1,11 @@
-"""The cabinet behind the command line: port names, matrices, the request queue, and unsolicited messages.
+"""The cabinet that the command line controls: port names, matrices, the request queue, and unsolicited messages.
 
-Ports are numbered as in the simulator (inputs 1..N, outputs N+1..N+M); `name` and `port` convert to E and W ports.
-With two matrices, the first half of the ports is in A and the rest in B, without connections between them.
+Ports have the numbers of the simulator (inputs 1..N, outputs N+1..N+M). `Cabinet.name` converts a number to an E or W
+port, and `Cabinet.port` converts back. With two matrices, A has the first half of the ports and B the rest. No circuit
+joins A and B.
 
-A logical port is a group of E and W ports with a common name. The schemes are those of public captures, shown here for
-matrices of 128 ports:
+A logical port is a group of E and W ports with a common name. Public captures show these schemes, here for matrices of
+128 ports:
 
     AB  A1 is E1 and W1; B129 is E129 and W129, the first ports of matrix B
     Q   Q1 is E1, E2, W1 and W2 of each matrix: a cable of several fibres
@@ -12,8 +13,8 @@ matrices of 128 ports:
     numbers  3 is E3 and W3: an AFM
     XY  Y1 is E1 and W129, X1 is E129 and W1: one end of a duplex circuit in each matrix
 
-A request with two logical names makes circuits in both directions in every matrix; among several fibres, the first
-is connected to the last.
+A request with two logical names makes circuits in both directions in every matrix. Of several fibres, the first E port
+is connected to the last W port.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ from sim.twins.switch.robot import Event, Job, Kind, Robot
 
 Scheme = Literal["AB", "Q", "P", "XY", "numbers"]
 
-_START = datetime(2026, 1, 1)  # noqa: DTZ001 - devices show local time without a zone
+_CLOCK_START = datetime(2026, 1, 1)  # noqa: DTZ001 - devices show local time without a zone
 _NAME = re.compile(r"(?P<side>[EW])(?P<number>\d{1,9})", re.ASCII)
 _OPERATION = {"connect": "CONNECTING", "disconnect": "DISCONNECTING"}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An E or W port: simulator port, side, number in the device, matrix letter, and number within the matrix."""
+    """An E or W port: simulator port, side, number in the device, matrix letter, and number in the matrix."""
 
     port: int
     side: str
     number: int
     matrix: str
-    within: int
+    number_in_matrix: int
 
 
 def logical_name(scheme: Scheme, place: Place) -> str:
@@ -58,23 +59,23 @@ def logical_name(scheme: Scheme, place: Place) -> str:
     if scheme == "AB":
         return f"{place.matrix}{place.number}"
     if scheme == "Q":
-        return f"Q{(place.within + 1) // 2}"
+        return f"Q{(place.number_in_matrix + 1) // 2}"
     if scheme == "P":
-        return f"P{place.within}"
-    return f"{'Y' if (place.side == 'E') == (place.matrix == 'A') else 'X'}{place.within}"
+        return f"P{place.number_in_matrix}"
+    return f"{'Y' if (place.side == 'E') == (place.matrix == 'A') else 'X'}{place.number_in_matrix}"
 
 
-def list_circuits(one: Iterable[Place], other: Iterable[Place]) -> list[tuple[int, int]]:
-    """Return the circuits between two logical ports, those from `one` first; empty if they share no matrix."""
-    here, there = list(one), list(other)
-    return [*_list_one_way(here, there), *_list_one_way(there, here)]
+def list_circuits(port1: Iterable[Place], port2: Iterable[Place]) -> list[tuple[int, int]]:
+    """Return the circuits from `port1` to `port2`, then those back. The list is empty if they share no matrix."""
+    sources, targets = list(port1), list(port2)
+    return [*_list_one_way(sources, targets), *_list_one_way(targets, sources)]
 
 
-def _list_one_way(here: list[Place], there: list[Place]) -> list[tuple[int, int]]:
+def _list_one_way(sources: list[Place], targets: list[Place]) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
-    for matrix in sorted({place.matrix for place in here}):
-        east = [place.port for place in here if (place.side, place.matrix) == ("E", matrix)]
-        west = [place.port for place in there if (place.side, place.matrix) == ("W", matrix)]
+    for matrix in sorted({place.matrix for place in sources}):
+        east = [place.port for place in sources if (place.side, place.matrix) == ("E", matrix)]
+        west = [place.port for place in targets if (place.side, place.matrix) == ("W", matrix)]
         pairs += zip(east, reversed(west), strict=False)
     return pairs
 
@@ -83,9 +84,9 @@ def _list_one_way(here: list[Place], there: list[Place]) -> list[tuple[int, int]
 class Quirks:
     """Behaviour that published documents leave open.
 
-    `announces_jam` sends a message to all sessions. `validates_at_once` refuses an impossible request before
-    it is queued. `logical` is the scheme of logical names. With `removes_both_ways`, a move that removes one direction
-    of a two-way circuit also removes the other.
+    With `announces_jam`, all sessions get a message about a jam. With `validates_at_once`, an impossible request is
+    refused before it is queued. `logical` is the scheme of logical names. With `removes_both_ways`, a move that removes
+    one direction of a two-way circuit also removes the other.
     """
 
     matrices: int
@@ -97,22 +98,22 @@ class Quirks:
 
 @dataclass(frozen=True, slots=True)
 class CircuitRequest:
-    """A request as typed. Logical ports need several moves; `number` is the job number of the first."""
+    """A request as the user typed it. `moves` are its job numbers, and `number` is the first of them."""
 
     number: int
-    one: str
-    other: str
+    port1: str
+    port2: str
     moves: tuple[int, ...]
 
     @property
     def is_logical(self) -> bool:
         """True if the request names logical ports."""
-        return self.one[0].upper() not in "EW"
+        return self.port1[0].upper() not in "EW"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One row of the queue: the first job of a request, its port names, and whether the arm is executing it."""
+    """One row of the queue: the first queued job of a request, its port names, and whether the arm executes it."""
 
     job: Job
     names: tuple[str, str]
@@ -120,21 +121,21 @@ class Entry:
 
 
 class Cabinet:
-    """A cabinet with one arm; `announce` prints lines to all sessions."""
+    """A cabinet with one arm. `announce` prints lines to all sessions."""
 
     def __init__(
         self, device: SwitchDevice, robot: Robot, quirks: Quirks, announce: Callable[..., None]
     ) -> None:
         self.device = device
         self.robot = robot
-        self.since: dict[Pair, str] = {}
+        self.made_at: dict[Pair, str] = {}
         self._quirks = quirks
         self._announce = announce
         self._started_jobs: set[int] = set()
         self._requests: dict[int, CircuitRequest] = {}  # by job number, for unfinished jobs
         self._announced_requests: set[int] = set()
         self._failed_requests: set[int] = set()
-        self._places = {port: self._place(port) for port in device.matrix.ports}
+        self._places = {port: self._make_place(port) for port in device.matrix.ports}
         self._logical: dict[str, list[Place]] = {}
         for place in self._places.values():
             self._logical.setdefault(logical_name(quirks.logical, place), []).append(place)
@@ -145,8 +146,8 @@ class Cabinet:
 
     @property
     def now(self) -> str:
-        """Date and time as the device prints them."""
-        return (_START + timedelta(seconds=self.device.clock.now())).strftime("%m-%d-%Y %H:%M")
+        """Current date and time, as the device prints them."""
+        return (_CLOCK_START + timedelta(seconds=self.device.clock.now())).strftime("%m-%d-%Y %H:%M")
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -167,31 +168,31 @@ class Cabinet:
         return f"E{port}" if port <= east else f"W{port - east}"
 
     def matrix_of(self, port: int) -> str:
-        """Return the letter of the matrix that a port is in."""
+        """Return the letter of a port's matrix."""
         return self._places[port].matrix
 
     def place(self, port: int) -> str:
         """Return the place of a port, such as `1AE12`: unit, matrix, side, and number within the matrix."""
         place = self._places[port]
-        return f"1{place.matrix}{place.side}{place.within}"
+        return f"1{place.matrix}{place.side}{place.number_in_matrix}"
 
-    def _place(self, port: int) -> Place:
+    def _make_place(self, port: int) -> Place:
         side, number = self.name(port)[0], int(self.name(port)[1:])
         first = self.matrices["A"]["EW".index(side)]
-        matrix, within = ("A", number) if number <= first else ("B", number - first)
-        return Place(port, side, number, matrix, within)
+        matrix, number_in_matrix = ("A", number) if number <= first else ("B", number - first)
+        return Place(port, side, number, matrix, number_in_matrix)
 
     def logical(self, port: int) -> str:
         """Return the logical name of a port."""
         return logical_name(self._quirks.logical, self._places[port])
 
     @property
-    def logical_ports(self) -> int:
-        """Number of ports that have both an E and a W port."""
+    def logical_port_count(self) -> int:
+        """Number of logical ports of an AFM, which have an E and a W port each."""
         return min(self.sizes)
 
     def full_name(self, port: int) -> str:
-        """Return name and place of a port as messages show them, such as `E12[1AE12]`."""
+        """Return the name and place of a port, as in messages: `E12[1AE12]`."""
         return f"{self.name(port)}[{self.place(port)}]"
 
     def port(self, name: str) -> int:
@@ -202,17 +203,17 @@ class Cabinet:
             raise CommandError(f"Error: no port {name}")
         return int(match["number"]) + (self.sizes[0] if match["side"] == "W" else 0)
 
-    def pairs(self, one: str, other: str) -> list[Pair]:
-        """Return the circuits between two names: one for an E and a W port, several for logical ports.
+    def pairs(self, port1: str, port2: str) -> list[Pair]:
+        """Return the circuits between two names: one between an E and a W port, several between logical ports.
 
         Raise `CommandError` for an unknown name, ports of the same side, or ports without a common matrix.
         """
-        if one[0] not in "EW" or other[0] not in "EW":
-            pairs = list_circuits(self._logical_port(one), self._logical_port(other))
-        elif one[0] == other[0]:
+        if port1[0] not in "EW" or port2[0] not in "EW":
+            pairs = list_circuits(self._logical_port(port1), self._logical_port(port2))
+        elif port1[0] == port2[0]:
             raise CommandError("Error: ports are on the same side")
         else:
-            east, west = sorted((one, other))
+            east, west = sorted((port1, port2))
             pairs = [(self.port(east), self.port(west))]
         if not pairs or any(self.matrix_of(source) != self.matrix_of(output) for source, output in pairs):
             raise CommandError("Ports are not of the same matrix")
@@ -231,37 +232,37 @@ class Cabinet:
 
     # -- commands
 
-    def request(self, kind: Kind, one: str, other: str, user: str) -> str:
+    def request(self, kind: Kind, port1: str, port2: str, user: str) -> str:
         """Submit a request to the robot, and return the device's answer. Raise `CommandError` for invalid ports.
 
-        With `validates_at_once`, announce an impossible request instead, and return an empty answer.
+        With `validates_at_once`, an impossible request is not submitted: announce it, and return an empty answer.
         """
-        pairs = self.pairs(one.upper(), other.upper())
+        pairs = self.pairs(port1.upper(), port2.upper())
         if self._quirks.validates_at_once:
             for pair in pairs:
                 if not self._is_valid(kind, pair):
-                    self._report_invalid(kind, pair, (one, other) if len(pairs) == 1 else None)
+                    self._report_invalid(kind, pair, (port1, port2) if len(pairs) == 1 else None)
                     return ""
         jobs = [self.robot.submit(kind, pair, user=user, source="CLI") for pair in pairs]
-        request = CircuitRequest(jobs[0].number, one, other, tuple(job.number for job in jobs))
+        request = CircuitRequest(jobs[0].number, port1, port2, tuple(job.number for job in jobs))
         self._requests.update(dict.fromkeys(request.moves, request))
-        return f"OK - request added to pending queue ({one.upper()}-{other.upper()})"
+        return f"OK - request added to pending queue ({port1.upper()}-{port2.upper()})"
 
     def entries(self) -> list[Entry]:
-        """Return the queue with one entry for each request, even if it needs several moves."""
+        """Return the queue, with one entry for each request. A request may have several moves."""
         entries: dict[int, Entry] = {}
         for job in self.robot.queue:
             request = self._requests.get(job.number)
             source, output = job.pair
             names = (self.name(source), self.name(output))
             if request is not None and request.is_logical:
-                names = request.one.upper(), request.other.upper()
+                names = request.port1.upper(), request.port2.upper()
             number = job.number if request is None else request.number
             entries.setdefault(number, Entry(job, names, job.state != "queued"))
         return list(entries.values())
 
     def _is_valid(self, kind: Kind, pair: Pair) -> bool:
-        """Return False if the queue is empty and the matrix would refuse a move now; otherwise return True."""
+        """Return False if the matrix would refuse a move now. With jobs in the queue, return True without a check."""
         if self.robot.queue:
             return True
         matrix = self.device.matrix
@@ -303,7 +304,7 @@ class Cabinet:
                 self._finish_move(event, job, request)
 
     def _report_start(self, job: Job) -> None:
-        """Announce the start of a request, once for all its moves."""
+        """Announce the start of a request, but only once for all its moves."""
         request = self._requests.get(job.number)
         number = job.number if request is None else request.number
         if number not in self._announced_requests:
@@ -312,14 +313,14 @@ class Cabinet:
             self._announced_requests.add(number)
 
     def _finish_move(self, event: Event, job: Job, request: CircuitRequest) -> None:
-        """Note the end of a move; after the last move of a request for logical ports, announce that it is complete."""
+        """Record the end of a move. Announce completion after the last move of a request for logical ports."""
         del self._requests[job.number]
         if event == "failed":
             self._failed_requests.add(request.number)
         if any(number in self._requests for number in request.moves):
             return
         if request.is_logical and job.kind == "connect" and request.number not in self._failed_requests:
-            names = f"{request.one.upper()}<->{request.other.upper()}"
+            names = f"{request.port1.upper()}<->{request.port2.upper()}"
             self._announce(f"{self.now} Connection {names} completed successfully")
         self._announced_requests.discard(request.number)
         self._failed_requests.discard(request.number)
@@ -327,7 +328,7 @@ class Cabinet:
     def _report_end(self, event: Event, job: Job) -> None:
         if event == "failed" and job.number not in self._started_jobs:
             request = self._requests.get(job.number)
-            typed = (request.one, request.other) if request is not None and not request.is_logical else None
+            typed = (request.port1, request.port2) if request is not None and not request.is_logical else None
             self._report_invalid(job.kind, job.pair, typed)
             return
         self._started_jobs.discard(job.number)
@@ -339,7 +340,7 @@ class Cabinet:
         )
 
     def _report_invalid(self, kind: Kind, pair: Pair, typed: tuple[str, str] | None) -> None:
-        """Announce that a request is invalid, with its port names as typed, if known."""
+        """Announce that a request is invalid. Use the port names as `typed`, or the names of the pair if None."""
         source, output = pair
         names = "-".join(typed or (self.name(source), self.name(output)))
         self._announce(
@@ -351,6 +352,6 @@ class Cabinet:
 
     def _note_change(self, change: Change) -> None:
         for pair in change.removed:
-            self.since.pop(pair, None)
+            self.made_at.pop(pair, None)
         for pair in change.added:
-            self.since[pair] = self.now
+            self.made_at[pair] = self.now

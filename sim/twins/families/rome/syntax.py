@@ -1,7 +1,7 @@
-"""Output formats of a ROME, which prints states as words, and of an AFM, which prints them as digits.
+"""Output formats of a ROME, which prints states as words, and of an AFM, which prints states as digits.
 
-Known from captures: all headings, columns and widths, the state `In process` of a ROME, and the tables of logical ports
-of an AFM. Assumptions: an AFM shows 6 (attached) while the arm is at a port, and it can print the queue.
+Captures show all headings, columns and widths, the state `In process` of a ROME, and the tables of logical ports of an
+AFM. Assumptions: an AFM shows 6 (attached) while the arm is at a port, and it can print the queue.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Name              Name                           Port   Port
 )
 
 SPARE_EAST, SPARE_WEST = 2, 4
-"""Numbers of places without a name in each matrix, in captures of a ROME500."""
+"""Numbers of E and W places without a name in each matrix, from captures of a ROME500."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class Printer:
     """Output formats of one device.
 
     With `spares`, tables contain places without a name. With `by_place`, the first column shows the place of a port and
-    the last its name, as in other releases. `paired` is the board's word for the state of paired ports (AFM). With
-    `always_hints`, the queue recommends a homing run whenever a command is in process.
+    the last column its name, as in other releases. `paired` is the state of paired ports that `show board` prints
+    (AFM). With `always_hints`, the queue recommends a homing run whenever a command is in process.
     """
 
     product: Product
@@ -70,8 +70,8 @@ class Printer:
 
     # -- the board
 
-    def board(self, cabinet: Cabinet, name: str) -> str:
-        """Return the text of `show board`: identity and state of the device."""
+    def format_board(self, cabinet: Cabinet, name: str) -> str:
+        """Return the text of `show board`: the identity and state of the device."""
         kind, is_rome = self.product, self.product == "ROME"
         enabled = "enabled" if cabinet.robot.enabled else "disabled"
         lines = [
@@ -84,7 +84,7 @@ class Printer:
             "RTOS             VxWorks (6.8)",
             "BOARD            ver(LCU-100) rev(3) S/N(SIM0-0000-0000)",
             "MATRIX SIZE:",
-            *self._sizes(cabinet),
+            *self._format_sizes(cabinet),
             "IP               IP addr(127.0.0.1) subnet(255.0.0.0/0xff000000)",
             f"ACTIVE SW VER    {'1.10.2.10' if is_rome else '1.6.2.1'}",
             f"UP TIME          total {cabinet.device.clock.now():.0f} seconds",
@@ -96,7 +96,7 @@ class Printer:
         ]
         return "\n".join(lines)
 
-    def _sizes(self, cabinet: Cabinet) -> list[str]:
+    def _format_sizes(self, cabinet: Cabinet) -> list[str]:
         indent = " " * 17
         if self.product == "AFM":
             east, west = cabinet.sizes
@@ -115,10 +115,10 @@ class Printer:
 
     # -- ports
 
-    def ports(self, cabinet: Cabinet) -> str:
+    def format_ports(self, cabinet: Cabinet) -> str:
         """Return the table of all ports, E before W."""
         if self.product == "AFM":
-            rows = [self._afm_row(cabinet, port) for port in cabinet.device.matrix.ports]
+            rows = [self._format_afm_row(cabinet, port) for port in cabinet.device.matrix.ports]
             return "\n".join([_AFM_HEADING, *rows])
         rule = _format_columns(tuple("=" * width for width in _ROME_COLUMNS), _ROME_COLUMNS)
         rows = [
@@ -136,16 +136,16 @@ class Printer:
             for port in cabinet.device.matrix.ports
             if cabinet.name(port)[0] == side and cabinet.matrix_of(port) == matrix
         ]
-        spare = self._spare_places()["EW".index(side)]
-        return [self._rome_row(cabinet, port) for port in ports] + [
+        spare_count = self._spare_places()["EW".index(side)]
+        return [self._format_rome_row(cabinet, port) for port in ports] + [
             _format_columns(
                 (f"1{matrix}{side}{len(ports) + extra}", "Unlocked", "Enabled", "Disconnected", "0", "", ""),
                 _ROME_COLUMNS,
             )
-            for extra in range(1, spare + 1)
+            for extra in range(1, spare_count + 1)
         ]
 
-    def _rome_row(self, cabinet: Cabinet, port: int) -> str:
+    def _format_rome_row(self, cabinet: Cabinet, port: int) -> str:
         matrix = cabinet.device.matrix
         peer = matrix.peer(port)
         state = "Disconnected" if peer is None else "Connected"
@@ -163,7 +163,7 @@ class Printer:
             _ROME_COLUMNS,
         )
 
-    def _afm_row(self, cabinet: Cabinet, port: int) -> str:
+    def _format_afm_row(self, cabinet: Cabinet, port: int) -> str:
         matrix, name = cabinet.device.matrix, cabinet.name(port)
         peer = matrix.peer(port)
         state = 6 if cabinet.is_in_process(port) else 1 if peer is None else 2
@@ -175,21 +175,23 @@ class Printer:
 
     # -- logical ports of an AFM: an E and a W port of the same number
 
-    def logic_table(self, cabinet: Cabinet) -> str:
+    def format_logic_table(self, cabinet: Cabinet) -> str:
         """Return the table of logical ports with their transmit and receive fibres."""
-        last = cabinet.logical_ports
+        last = cabinet.logical_port_count
         rows = [
-            f"{'customer':<16}{number:<16}{_name_half(number, last):<16}e{number:<6}w{number}"
+            f"{'customer':<16}{number:<16}{_format_half(number, last):<16}e{number:<6}w{number}"
             for number in range(1, last + 1)
         ]
         return "\n".join([_LOGIC_TABLE_HEADING, *rows])
 
-    def logic(self, cabinet: Cabinet) -> str:
+    def format_logic(self, cabinet: Cabinet) -> str:
         """Return the table of logical ports with their peers and states."""
-        rows = [self._logic_row(cabinet, number) for number in range(1, cabinet.logical_ports + 1)]
+        rows = [
+            self._format_logic_row(cabinet, number) for number in range(1, cabinet.logical_port_count + 1)
+        ]
         return "\n".join([_LOGIC_HEADING, *rows])
 
-    def _logic_row(self, cabinet: Cabinet, number: int) -> str:
+    def _format_logic_row(self, cabinet: Cabinet, number: int) -> str:
         matrix = cabinet.device.matrix
         ends = (cabinet.port(f"E{number}"), cabinet.port(f"W{number}"))
         peers = {cabinet.name(peer)[1:] for peer in map(matrix.peer, ends) if peer is not None}
@@ -202,17 +204,17 @@ class Printer:
 
     # -- circuits and the queue
 
-    def circuits(self, cabinet: Cabinet) -> str:
+    def format_circuits(self, cabinet: Cabinet) -> str:
         """Return the table of circuits with the time at which each was made.
 
-        The vendor's client skips three heading lines on a ROME, and one line after the last row.
+        The vendor's client skips three heading lines and one line after the last row (ROME).
         """
         circuits = [
             (
                 cabinet.name(source),
                 cabinet.name(output),
                 f"w{cabinet.name(source)[1:]}",
-                cabinet.since.get((source, output), cabinet.now),
+                cabinet.made_at.get((source, output), cabinet.now),
             )
             for source, output in sorted(cabinet.device.matrix.connections.items())
         ]
@@ -222,15 +224,15 @@ class Printer:
         heading, rule, *rows = (_format_circuit(row, (30, 32, 14)) for row in (*_CIRCUIT_HEADING, *circuits))
         return "\n".join([rule, heading, rule, *rows, "\n"])
 
-    def queue(self, cabinet: Cabinet) -> str:
-        """Return the text of the queue: the current request, and the waiting requests."""
+    def format_queue(self, cabinet: Cabinet) -> str:
+        """Return the text of the queue: the current request, then the waiting requests."""
         entries = cabinet.entries()
         running = next((entry for entry in entries if entry.is_running), None)
-        hints = cabinet.robot.jammed or (self.always_hints and running is not None)
+        recommends_homing = cabinet.robot.jammed or (self.always_hints and running is not None)
         enabled = "enabled" if cabinet.robot.enabled else "disabled"
-        status = "delayed due to command in process" if hints else enabled
+        status = "delayed due to command in process" if recommends_homing else enabled
         lines = [f"Connection execution status: {status}"]
-        lines += [" " * 29 + 'Perform "homing run"'] if hints else []
+        lines += [" " * 29 + 'Perform "homing run"'] if recommends_homing else []
         if running is None:
             lines += ["", "no request in process", ""]
         else:
@@ -259,8 +261,8 @@ def _format_circuit(cells: tuple[str, ...], widths: tuple[int, int, int]) -> str
     return "".join(cell.ljust(width) for cell, width in zip(cells, (*widths, 0), strict=True)).rstrip()
 
 
-def _name_half(number: int, last: int) -> str:
-    """Return the half of the cabinet that contains a logical port, as its first and last number.
+def _format_half(number: int, last: int) -> str:
+    """Return the first and last logical port of the half of the cabinet that contains port `number`.
 
     >>> _name_half(90, 180), _name_half(91, 180)
     ('1_90', '91_180')

@@ -1,11 +1,15 @@
 """A simulated optical switch that runs SONiC: a shell over SSH with the commands for optical cross-connects.
 
 Table columns, modes of `add` and names of states are those of the public design document (revision 0.4). Assumptions:
-the wording of refusals, that a list is executed completely or not at all, that blocked and failed ports are refused,
-and that tuning takes 0.1 s (`--switch-time-ms`). The configuration survives a power cycle, as published; `--boot-mode`
-has no effect. A single command (`ssh HOST COMMAND`) ends with the exit status of bash and SONiC's commands: 1 refused,
-2 usage error, 127 unknown. Pipes, redirections and substitutions are not simulated; a line with one prints an error.
-Options:
+
+- the wording of refusals
+- a list is executed completely or not at all
+- blocked and failed ports are refused
+- tuning takes 0.1 s (`--switch-time-ms`)
+
+As published, the configuration survives a power cycle, so `--boot-mode` has no effect. A single command (`ssh HOST
+COMMAND`) ends with the exit status of bash and SONiC's commands: 1 refused, 2 usage error, 127 unknown. Pipes,
+redirections and substitutions are not simulated; a line that contains any of these prints an error. Options:
 
     idle_s=0       idle timeout of a shell in seconds; 0 for none
 """
@@ -35,13 +39,13 @@ SUDO_STATUS = 1
 _SYNTAX_STATUS = 2
 _NOT_SIMULATED = "simulated: no pipes, redirections, background jobs or substitutions"
 
-_SINGLE = r"""'[^']*'|\\."""
-_QUOTED = rf"""{_SINGLE}|"(?:\\.|[^"\\])*\""""
-_PART = re.compile(rf"""(?P<command>(?:{_QUOTED}|(?!&&|\|\|)[^;])+)|(?P<operator>;|&&|\|\|)""")
+_SINGLE_QUOTED = r"""'[^']*'|\\."""
+_QUOTED = rf"""{_SINGLE_QUOTED}|"(?:\\.|[^"\\])*\""""
+_COMMAND_OR_OPERATOR = re.compile(rf"""(?P<command>(?:{_QUOTED}|(?!&&|\|\|)[^;])+)|(?P<operator>;|&&|\|\|)""")
 _STATUS = re.compile(r"""(?P<literal>'[^']*'|\\.)|\$\?|\$\{\?\}""")
-# The group `token` matches bash syntax that is not simulated; the other branches skip quoted text and valid operators.
-_BEYOND = re.compile(rf"""(?:{_QUOTED}|&&|\|\|)|(?P<token>[|<>&])""")
-_SUBSTITUTION = re.compile(rf"""(?:{_SINGLE})|(?P<token>`|\$\()""")
+# The group `token` matches bash syntax that is not simulated. The other branches skip quoted text and valid operators.
+_UNSUPPORTED = re.compile(rf"""(?:{_QUOTED}|&&|\|\|)|(?P<token>[|<>&])""")
+_SUBSTITUTION = re.compile(rf"""(?:{_SINGLE_QUOTED})|(?P<token>`|\$\()""")
 _BUILTINS = {"true": 0, "false": 1}
 
 
@@ -74,17 +78,17 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         {"cli": Frontend("sonic-ocs", cli.serve, cli.execute, wire="ssh", account=account)},
         expire=cli.expire,
         faults={**configuration.faults(), **faults.table()},
-        on_boot=configuration.forget_ghosts,
+        on_boot=configuration.restore_configuration,
     )
 
 
 async def interpret(line: str, status: int, execute: Execute) -> CommandOutput:
-    """Execute the commands of a line as bash does (`;`, `&&`, `||`); the status is that of the last one executed."""
-    if any(match["token"] for pattern in (_BEYOND, _SUBSTITUTION) for match in pattern.finditer(line)):
+    """Execute the commands of a line as bash does, with `;`, `&&` and `||`. The status is that of the last command."""
+    if any(match["token"] for pattern in (_UNSUPPORTED, _SUBSTITUTION) for match in pattern.finditer(line)):
         return CommandOutput(_NOT_SIMULATED, _SYNTAX_STATUS)
     output: list[str] = []
     operator, leaves = ";", False
-    for part in _PART.finditer(line):
+    for part in _COMMAND_OR_OPERATOR.finditer(line):
         if part["operator"]:
             operator = part["operator"]
             continue
@@ -117,7 +121,7 @@ async def _run_command(command: str, status: int, execute: Execute) -> CommandOu
 
 
 def _exit_shell(arguments: Sequence[str], status: int) -> CommandOutput:
-    """Return the result of `exit`, which ends the shell with its argument or the previous status as exit status."""
+    """Return the result of `exit`. The exit status of the shell is the argument, or else the previous status."""
     if not arguments:
         return CommandOutput("", status, leaves=True)
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", arguments[0]):

@@ -13,11 +13,11 @@ from sim.twins.families.sonic.configuration import (
     Invalid,
     Mode,
     Pair,
+    describe_refusal,
     format_table,
     pair_name,
     parse_pairs,
     port_name,
-    refusal_text,
 )
 from sim.twins.frontends.cli import CommandError, CommandOutput, Handler, Typed
 from sim.twins.switch.matrix import Refused
@@ -43,7 +43,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "config ocs cross-connect": ("add", "delete"),
     "config ocs port": ("label", "state"),
 }
-"""Command groups, and the simulated subcommands of each."""
+"""Simulated subcommands, by command group."""
 
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "config ocs cross-connect add": ("PAIRS", "[MODE]"),
@@ -51,11 +51,11 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "config ocs port label": ("PORT", "[LABEL]"),
     "config ocs port state": ("PORT", "STATE"),
 }
-"""Arguments of the commands that have any; optional ones are in brackets."""
+"""Arguments, by command. Optional arguments are in brackets."""
 
 
 class Commands:
-    """Command handlers of one switch; changes need sudo unless the user is root."""
+    """Command handlers of one switch. Changes need sudo unless the user is root."""
 
     def __init__(self, configuration: Configuration, name: str) -> None:
         self._configuration = configuration
@@ -67,8 +67,8 @@ class Commands:
         changes: Mapping[str, Callable[[Typed], str | CommandOutput]] = {
             r"cross-connect add (?P<pairs>\S+)(?: (?P<mode>safe|update|overwrite))?": self._add,
             r"cross-connect delete (?P<pairs>\S+)": self._delete,
-            r"port state (?P<port>\S+) (?P<state>normal|force_blocked)": self._force,
-            r"port label (?P<port>\S+) +(?P<label>\S*)": self._label,
+            r"port state (?P<port>\S+) (?P<state>normal|force_blocked)": self._set_port_state,
+            r"port label (?P<port>\S+) +(?P<label>\S*)": self._set_label,
         }
 
         def unknown(typed: Typed) -> CommandOutput:
@@ -78,12 +78,12 @@ class Commands:
             **{_CONFIG + pattern: self._require_privilege(change) for pattern, change in changes.items()},
             _SHOW + r"ocs cross-connect config": lambda _: format_table(
                 ["id", "a_side", "b_side"],
-                [self._row(pair) for pair in sorted(self._configuration.configured)],
+                [self._format_pair_row(pair) for pair in sorted(self._configuration.configured)],
             ),
             _SHOW + r"ocs cross-connect status": lambda _: self._list_circuits(),
             _SHOW + r"ocs port config": lambda _: self._list_ports(),
-            _SHOW + r"ocs port status": lambda _: self._port_status(),
-            _SHOW + r"version": lambda _: self._version(),
+            _SHOW + r"ocs port status": lambda _: self._list_port_states(),
+            _SHOW + r"version": lambda _: self._format_version(),
             r"(?P<sudo>sudo )?(?P<words>config(?: .*)?)": self._require_privilege(unknown),
             r"(?:sudo )?(?P<words>show(?: .*)?)": unknown,
         }
@@ -97,51 +97,53 @@ class Commands:
             except (Invalid, CommandError) as error:
                 return CommandOutput(str(error), REFUSED_STATUS)
             except Refused as refusal:
-                return CommandOutput(refusal_text(refusal, self._matrix.inputs), REFUSED_STATUS)
+                return CommandOutput(describe_refusal(refusal, self._matrix.inputs), REFUSED_STATUS)
 
         return run
 
     # -- changes
 
-    def _pairs(self, typed: Typed) -> list[Pair]:
+    def _parse_pairs(self, typed: Typed) -> list[Pair]:
         return parse_pairs(typed.match["pairs"], self._matrix.inputs, self._matrix.outputs)
 
     def _add(self, typed: Typed) -> str:
-        self._configuration.add(self._pairs(typed), cast("Mode", typed.match["mode"] or "update"))
+        self._configuration.add(self._parse_pairs(typed), cast("Mode", typed.match["mode"] or "update"))
         return f"add {_SUCCESS}"
 
     def _delete(self, typed: Typed) -> str:
-        self._configuration.delete(self._pairs(typed))
+        self._configuration.delete(self._parse_pairs(typed))
         return f"delete {_SUCCESS}"
 
-    def _port(self, typed: Typed) -> int:
+    def _parse_port(self, typed: Typed) -> int:
         names = {port_name(port, self._matrix.inputs): port for port in self._matrix.ports}
         name = typed.match["port"].upper()
         if name not in names:
             raise Invalid(f"Invalid port {name}")
         return names[name]
 
-    def _force(self, typed: Typed) -> str:
-        self._configuration.force(self._port(typed), blocked=typed.match["state"] == "force_blocked")
+    def _set_port_state(self, typed: Typed) -> str:
+        self._configuration.set_blocked(
+            self._parse_port(typed), blocked=typed.match["state"] == "force_blocked"
+        )
         return ""
 
-    def _label(self, typed: Typed) -> str:
-        self._configuration.device.labels[self._port(typed)] = typed.match["label"]
+    def _set_label(self, typed: Typed) -> str:
+        self._configuration.device.labels[self._parse_port(typed)] = typed.match["label"]
         return ""
 
     # -- tables
 
-    def _row(self, pair: Pair) -> list[str]:
+    def _format_pair_row(self, pair: Pair) -> list[str]:
         inputs = self._matrix.inputs
         return [pair_name(pair, inputs), port_name(pair[0], inputs), port_name(pair[1], inputs)]
 
     def _list_circuits(self) -> str:
-        head = ["id", "a_side", "b_side", "a_side_status", "b_side_status"]
+        headings = ["id", "a_side", "b_side", "a_side_status", "b_side_status"]
         rows = [
-            self._row(pair) + [self._configuration.state(pair, port) for port in pair]
+            self._format_pair_row(pair) + [self._configuration.state(pair, port) for port in pair]
             for pair in sorted(self._configuration.hardware)
         ]
-        return format_table(head, rows)
+        return format_table(headings, rows)
 
     def _sort_ports(self) -> list[int]:
         """Return the ports in the device's order: 1A, 1B, 2A, 2B, ..."""
@@ -161,11 +163,11 @@ class Commands:
         ]
         return format_table(["id", "label", "state"], rows)
 
-    def _port_status(self) -> str:
-        head = ["id", "connector_type", "connector_pin", "target_simplex_port_id", "status"]
-        return format_table(head, [self._port_row(port) for port in self._sort_ports()])
+    def _list_port_states(self) -> str:
+        headings = ["id", "connector_type", "connector_pin", "target_simplex_port_id", "status"]
+        return format_table(headings, [self._format_port_row(port) for port in self._sort_ports()])
 
-    def _port_row(self, port: int) -> list[str]:
+    def _format_port_row(self, port: int) -> list[str]:
         matrix, inputs = self._matrix, self._matrix.inputs
         peer = matrix.peer(port)
         pin, target = ("2", "") if port <= inputs else ("1", "")
@@ -175,7 +177,7 @@ class Commands:
             target, state = port_name(peer, inputs), self._configuration.state(pair, port)
         return [port_name(port, inputs), "LC UPC", pin, target, state]
 
-    def _version(self) -> str:
+    def _format_version(self) -> str:
         serial = serial_number(self._name)
         return "\n".join(
             (
@@ -189,7 +191,7 @@ class Commands:
 
 
 def explain_usage_error(words: Sequence[str]) -> CommandOutput:
-    """Return the usage error, or the help of a group, for a `show` or `config` command that no pattern matches.
+    """Return the usage error for a `show` or `config` command that no pattern matches, or the help of a group.
 
     >>> print(explain_usage_error(["show", "light"]).text)
     Usage: show [OPTIONS] COMMAND [ARGS]...
@@ -224,7 +226,7 @@ def _format_error(path: str, why: str) -> CommandOutput:
 
 
 def _format_help(path: str) -> CommandOutput:
-    """Return the help of a command group, which click 7 prints, with status 0, if no subcommand is given."""
+    """Return the help of a command group. Without a subcommand, click 7 prints this help with status 0."""
     return CommandOutput(
         "\n".join((_format_usage(path), "", "Commands:", *(f"  {name}" for name in GROUPS[path])))
     )

@@ -1,9 +1,9 @@
-"""Circuits of a SONiC switch: those that are configured, and those that the hardware has.
+"""Circuits of a SONiC switch: configured circuits, and circuits of the hardware.
 
 The hardware is the `SwitchDevice`. The configuration follows changes of the hardware by other operators. A ghost is a
-circuit of the hardware that is not configured; a circuit that a stuck mirror prevented is configured only.
+circuit of the hardware that is not configured. If a stuck mirror prevents a circuit, the circuit is only configured.
 
-Commas separate a list of pairs; an item is a pair `1A-2B` or a range of pairs `1A..10A-11B..20B`. Case is ignored.
+Commas separate a list of pairs. An item is a pair `1A-2B` or a range of pairs `1A..10A-11B..20B`. Case is ignored.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _ITEM = re.compile(r"(\d+)A(?:\.\.(\d+)A)?-(\d+)B(?:\.\.(\d+)B)?", re.IGNORECASE
 
 
 class Invalid(Exception):
-    """A text that is not a list of cross-connects, or that names ports that do not exist."""
+    """A text that is not a list of cross-connects, or names a port that does not exist."""
 
 
 def parse_pairs(text: str, inputs: int, outputs: int) -> list[Pair]:
-    """Return the pairs of a list, as (input 1..N, output N+1..N+M). Raise `Invalid` with the device's message.
+    """Return the pairs (input 1..N, output N+1..N+M) of a list. Raise `Invalid` with the device's message.
 
     >>> parse_pairs("10A-11B,12A..13A-1B..2B", 16, 16)
     [(10, 27), (12, 17), (13, 18)]
@@ -72,16 +72,18 @@ def pair_name(pair: Pair, inputs: int) -> str:
     return f"{port_name(pair[0], inputs)}-{port_name(pair[1], inputs)}"
 
 
-def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table as SONiC prints it: a column has the width of its longest cell, at least that of its head plus 2.
+def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as SONiC prints it. A column is as wide as its longest cell, or its heading plus 2 if wider.
 
     >>> print(format_table(["id", "label"], [["1A", "left"]]))
     id    label
     ----  -------
     1A    left
     """
-    widths = [max([len(name) + 2, *(len(row[column]) for row in rows)]) for column, name in enumerate(head)]
-    lines = [head, ["-" * width for width in widths], *rows]
+    widths = [
+        max([len(name) + 2, *(len(row[column]) for row in rows)]) for column, name in enumerate(headings)
+    ]
+    lines = [headings, ["-" * width for width in widths], *rows]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
@@ -122,10 +124,11 @@ class Configuration:
         return "tuning" if usable and pair[0] not in self.device.lit else "tuned"
 
     def add(self, pairs: Collection[Pair], mode: Mode) -> None:
-        """Configure cross-connects, all or none.
+        """Configure all cross-connects, or none if there is an error.
 
-        `safe` raises `CommandError` for a port in use, `update` replaces conflicting circuits, and `overwrite` replaces
-        all circuits. Raise `CommandError` also for a conflict with a ghost, and `Refused` for an unusable port.
+        Mode `safe` raises `CommandError` for a port in use, `update` replaces conflicting circuits, and `overwrite`
+        replaces all configured circuits. Raise `CommandError` also for a conflict with a ghost, and `Refused` for an
+        unusable port.
         """
         if self.device.faults.take_dropped_command():
             return
@@ -145,9 +148,9 @@ class Configuration:
         self.configured = (self.configured - removed) | set(pairs)
 
     def delete(self, pairs: Collection[Pair]) -> None:
-        """Remove cross-connects from configuration and hardware, all or none.
+        """Remove all cross-connects from configuration and hardware, or none if there is an error.
 
-        Raise `CommandError` if one is not configured, and `Refused` if a port is locked.
+        Raise `CommandError` for a cross-connect that is not configured, and `Refused` for a locked port.
         """
         if self.device.faults.take_dropped_command():
             return
@@ -159,19 +162,19 @@ class Configuration:
         self.device.change(dict(sorted(self.hardware - set(pairs))))
         self.configured -= set(pairs)
 
-    def force(self, port: int, *, blocked: bool) -> None:
-        """Force a port to the state blocked, or back to normal."""
+    def set_blocked(self, port: int, *, blocked: bool) -> None:
+        """Block a port, or unblock it."""
         if not self.device.faults.take_dropped_command():
             self.device.set_disabled({port}, disabled=blocked)
 
-    def forget_ghosts(self) -> None:
-        """Replace the connections by the configured ones that are not stuck, and save them for the next boot."""
+    def restore_configuration(self) -> None:
+        """Replace the connections by the configured pairs that are not stuck, and save them for the next boot."""
         self.device.matrix.connections = dict(sorted(self.configured - self.device.faults.stuck))
         self.device.set_boot_mode("AUTOSAVE")
 
     def faults(self) -> dict[str, Fault]:
-        """Return the fault `ghost_entry`: `port` loses its configuration, or `pair` is connected without one."""
-        return {"ghost_entry": Fault(self._make_ghost, lambda _: self._reconcile(), "port")}
+        """Return the fault `ghost_entry` by its name. It makes a ghost: the circuit of `port`, or the new `pair`."""
+        return {"ghost_entry": Fault(self._make_ghost, lambda _: self._configure_ghosts(), "port")}
 
     # -- inside
 
@@ -192,7 +195,7 @@ class Configuration:
 
     def _make_ghost(self, request: Request) -> None:
         if "pair" in request:
-            pair = self._free_pair(request)
+            pair = self._parse_free_pair(request)
             self.device.change({**self.device.matrix.connections, pair[0]: pair[1]})
             unconfigured = {pair}
         else:
@@ -202,17 +205,17 @@ class Configuration:
         self.configured -= unconfigured
         self.device.faults.fired["ghost_entry"] += len(unconfigured)
 
-    def _free_pair(self, request: Request) -> Pair:
+    def _parse_free_pair(self, request: Request) -> Pair:
         pair = request.pair("pair")
         self.device.matrix.check_input(pair[0])
         if self.device.matrix.is_input(pair[1]) or self._find_conflicts([pair]):
             raise VerbError(f"{pair} is not an input and an output that are free")
         return pair
 
-    def _reconcile(self) -> None:
+    def _configure_ghosts(self) -> None:
         self.configured |= self.ghosts
 
 
-def refusal_text(refusal: Refused, inputs: int) -> str:
-    """Return the device's message for a refusal by its hardware (assumption: no wording is published)."""
+def describe_refusal(refusal: Refused, inputs: int) -> str:
+    """Return the device's message for a refusal by its hardware. No wording is published (assumption)."""
     return f"Error: port {port_name(refusal.port, inputs)}: {refusal.reason.name.lower().replace('_', ' ')}"
