@@ -1,1 +1,1 @@
-"""Simulated servers: kernel network namespaces, with kernel redirects between them in place of optical links."""
+"""Simulated servers: kernel network namespaces. Packet redirects between them replace optical links."""

@@ -1,6 +1,6 @@
-"""Observation of hosts' interfaces, because a NIC that is set down administratively sends no light.
+"""Observation of hosts' interfaces. A NIC that is administratively down sends no light.
 
-A netlink socket in the network namespace of the host receives every change from the kernel; nothing runs on the host.
+A netlink socket in the network namespace of the host receives every change from the kernel. Nothing runs on the host.
 """
 
 from __future__ import annotations
@@ -22,67 +22,69 @@ _LINK = struct.Struct("=BxHiII")
 _ATTRIBUTE = struct.Struct("=HH")
 _BUFFER_BYTES = 1 << 20
 
-Changed = Callable[[Mapping[str, bool]], None]
+OnChange = Callable[[Mapping[str, bool]], None]
 
 
 def parse_interface_states(data: bytes) -> Iterator[tuple[str, bool]]:
-    """Yield name and administrative state (True if up) of every interface in a netlink datagram.
+    """Yield the name and administrative state (True if up) of every interface in a netlink datagram.
 
-    Messages of other types, and a truncated message at the end, are skipped.
+    Skip messages of other types, and a truncated message at the end.
     """
-    at = 0
-    while at + _HEADER.size <= len(data):
-        length, kind, *_ = _HEADER.unpack_from(data, at)
-        if length < _HEADER.size or at + length > len(data):
+    offset = 0
+    while offset + _HEADER.size <= len(data):
+        length, kind, *_ = _HEADER.unpack_from(data, offset)
+        if length < _HEADER.size or offset + length > len(data):
             return
         if kind == _RTM_NEWLINK and length >= _HEADER.size + _LINK.size:
-            _, _, _, flags, _ = _LINK.unpack_from(data, at + _HEADER.size)
-            name = _parse_name(data[at + _HEADER.size + _LINK.size : at + length])
+            _, _, _, flags, _ = _LINK.unpack_from(data, offset + _HEADER.size)
+            name = _parse_name(data[offset + _HEADER.size + _LINK.size : offset + length])
             if name:
                 yield name, bool(flags & _IFF_UP)
-        at += -(-length // 4) * 4
+        offset += -(-length // 4) * 4
 
 
 def _parse_name(attributes: bytes) -> str:
-    at = 0
-    while at + _ATTRIBUTE.size <= len(attributes):
-        length, kind = _ATTRIBUTE.unpack_from(attributes, at)
+    offset = 0
+    while offset + _ATTRIBUTE.size <= len(attributes):
+        length, kind = _ATTRIBUTE.unpack_from(attributes, offset)
         if length < _ATTRIBUTE.size:
             return ""
         if kind == _IFLA_IFNAME:
-            return attributes[at + _ATTRIBUTE.size : at + length].rstrip(b"\0").decode(errors="replace")
-        at += -(-length // 4) * 4
+            return (
+                attributes[offset + _ATTRIBUTE.size : offset + length].rstrip(b"\0").decode(errors="replace")
+            )
+        offset += -(-length // 4) * 4
     return ""
 
 
 class InterfaceWatch:
-    """An observer of the NICs of one host, which calls `changed` with the new states of NICs set up or down.
+    """An observer of the NICs of one host. It calls `changed` with the new states of NICs that were set up or down.
 
-    Keys are `host/nic`. Changes that arrive together are passed in one call. The observer uses the running event loop
-    until `close`. NICs are assumed to be up at the start.
+    Keys are `host/nic`. One call contains all changes that arrive together. The observer uses the running event loop
+    until `close`. It assumes that all NICs are up at the start.
     """
 
-    def __init__(self, namespace: str, host: str, nics: Iterable[str], changed: Changed) -> None:
+    def __init__(self, namespace: str, host: str, nics: Iterable[str], changed: OnChange) -> None:
         self._labels = {nic: f"{host}/{nic}" for nic in nics}
         self._states: dict[str, bool] = {}
-        self._changed = changed
+        self._on_change = changed
         self._socket = netns.call_in(namespace, _open_link_socket)
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._socket, self._read)
+        self._loop.add_reader(self._socket, self._read_updates)
 
     def close(self) -> None:
         """Stop the observation."""
         self._loop.remove_reader(self._socket)
         self._socket.close()
 
-    def _read(self) -> None:
+    def _read_updates(self) -> None:
         updates: dict[str, bool] = {}
         while True:
             try:
                 data = self._socket.recv(_BUFFER_BYTES)
             except (
                 OSError
-            ):  # no more data, or the buffer overflowed: later messages carry the full state again
+            ):  # no more data, or the buffer overflowed; later messages contain the full state again
                 break
             updates |= {
                 self._labels[nic]: up for nic, up in parse_interface_states(data) if nic in self._labels
@@ -90,7 +92,7 @@ class InterfaceWatch:
         changed = {nic: up for nic, up in updates.items() if self._states.get(nic, True) != up}
         if changed:
             self._states |= changed
-            self._changed(changed)
+            self._on_change(changed)
 
 
 def _open_link_socket() -> socket.socket:

@@ -1,6 +1,6 @@
-"""SSH keys of a lab's hosts: a server key for each host, and one key for root to log in from any host to any other.
+"""SSH keys of a lab: a server key for each host, and one key with which root logs in from any host to any other.
 
-The keys are generated in a private memory file system and exist as long as the lab, so no private key is ever on a
+The keys are generated in a private memory file system and exist only as long as the lab. No private key is ever on a
 disk of the machine.
 """
 
@@ -15,13 +15,13 @@ from sim.twins.hosts.netns import KernelFault
 from sim.twins.hosts.spec import ETC, HOME, SEARCH_PATH, HostSpec
 
 _TIMEOUT_S = 30.0
-_PAIR = re.compile(r"(-----BEGIN [^\n]*\n.*?\n-----END [^\n]*\n)([^\n]+)\n", re.DOTALL)
-_LOGIN = "root@lab"
+_KEY_PAIR = re.compile(r"(-----BEGIN [^\n]*\n.*?\n-----END [^\n]*\n)([^\n]+)\n", re.DOTALL)
+_LOGIN_COMMENT = "root@lab"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A key pair in OpenSSH format: `private` is the content of a file, `public` a line without line ending."""
+    """A key pair in OpenSSH format. `private` is the content of a file, and `public` a line without line ending."""
 
     private: str
     public: str
@@ -29,7 +29,7 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class LabKeys:
-    """Keys of a lab: `login` for root on every host, and `servers` by host name."""
+    """Keys of a lab: `login` is the key of root on every host, and `servers` maps host names to server keys."""
 
     login: KeyPair
     servers: Mapping[str, KeyPair]
@@ -40,7 +40,10 @@ def make_keys(hosts: Sequence[str], tools: Mapping[str, str]) -> LabKeys:
     command = f"{tools['ssh-keygen']} -q -t ed25519 -N ''"
     lines = [
         "set -eu; mount -t tmpfs -o mode=700,size=4m tmpfs /run; cd /run",
-        *(f"{command} -C {name} -f key; cat key key.pub; rm key key.pub" for name in (_LOGIN, *hosts)),
+        *(
+            f"{command} -C {name} -f key; cat key key.pub; rm key key.pub"
+            for name in (_LOGIN_COMMENT, *hosts)
+        ),
     ]
     process = subprocess.run(
         [tools["unshare"], "--mount", "--propagation", "private", "/bin/sh", "-s"],
@@ -51,7 +54,7 @@ def make_keys(hosts: Sequence[str], tools: Mapping[str, str]) -> LabKeys:
         check=False,
         env={"PATH": SEARCH_PATH},
     )
-    pairs = [KeyPair(private, public) for private, public in _PAIR.findall(process.stdout)]
+    pairs = [KeyPair(private, public) for private, public in _KEY_PAIR.findall(process.stdout)]
     if process.returncode != 0 or len(pairs) != len(hosts) + 1:
         raise KernelFault(f"ssh-keygen made no keys for the hosts: {process.stderr.strip()}", code="host")
     return LabKeys(pairs[0], dict(zip(hosts, pairs[1:], strict=True)))
@@ -60,9 +63,10 @@ def make_keys(hosts: Sequence[str], tools: Mapping[str, str]) -> LabKeys:
 def ssh_files(
     spec: HostSpec, hosts: Sequence[HostSpec], keys: LabKeys, authorized_key: str
 ) -> Mapping[str, str]:
-    """Return the SSH files of a host by path: the operator and all hosts can log in to it, and it to all hosts.
+    """Return the SSH files of a host, by path.
 
-    `authorized_key` is the public key of the operator.
+    They let the operator and all hosts log in to this host, and root on this host log in to all hosts. `authorized_key`
+    is the public key of the operator.
     """
     return {
         f"{ETC}/ssh_host_ed25519_key": keys.servers[spec.name].private,
@@ -79,7 +83,7 @@ def ssh_files(
 
 
 def _format_known_host(host: HostSpec, keys: LabKeys) -> str:
-    """Return the line of known_hosts for a host; a port other than 22 is written as `[name]:port`."""
+    """Return the line of a host for `known_hosts`. With a port other than 22, names are written `[name]:port`."""
     names = [host.name, str(host.address.ip)]
     if host.ssh_port != 22:
         names = [f"[{name}]:{host.ssh_port}" for name in names]

@@ -1,8 +1,8 @@
-"""Named kernel network namespaces: creation, removal with all their processes, and calls inside them.
+"""Named kernel network namespaces: creation, removal, processes, and calls inside a namespace.
 
 All functions need Linux, and most need root. `batch` runs one `ip` or `tc` process for any number of commands.
-`call_in` and `bind_socket_in` enter a namespace without a process, in a separate thread: the kernel has one current
-network namespace for each thread, so the rest of the program is not affected.
+`call_in` and `bind_socket_in` start no process: a new thread enters the namespace. The kernel keeps the current network
+namespace of each thread separately, so the other threads are not affected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Literal, TypeVar
 from lightbed.errors import LightbedError
 
 _CLONE_NEWNET = 0x40000000
-_NAMED = Path("/run/netns")
+_NAMESPACE_FOLDER = Path("/run/netns")
 _COMMAND_TIMEOUT_S = 30.0
 _READY_TIMEOUT_S = 5.0
 # <linux/sockios.h>, <linux/ethtool.h>, <linux/if.h>
@@ -41,7 +41,7 @@ T = TypeVar("T")
 class KernelFault(LightbedError):
     """A failure of the kernel, or of a program that configures it.
 
-    `code` is a stable identifier for programs, and `hint` tells a person what to do.
+    `code` is a stable identifier for programs. `hint` tells a person what to do.
     """
 
     def __init__(self, what: str, *, hint: str = "", code: str = "kernel") -> None:
@@ -52,9 +52,9 @@ class KernelFault(LightbedError):
 
 
 def batch(tool: Literal["ip", "tc"], lines: Sequence[str], namespace: str | None = None) -> None:
-    """Run `lines` in order with one `ip -batch` or `tc -batch`; stop at the first line that fails.
+    """Run `lines` in order with one `ip -batch` or `tc -batch`, and stop at the first line that fails.
 
-    Raise `KernelFault` with the line and the tool's error. Without lines, start no process.
+    Raise `KernelFault` with the failed line and the tool's error. Without lines, do nothing.
     """
     if not lines:
         return
@@ -74,7 +74,7 @@ def batch(tool: Literal["ip", "tc"], lines: Sequence[str], namespace: str | None
 
 
 def _find_failed_line(tool: str, lines: Sequence[str], stderr: str) -> str:
-    """Return a message with the failed line of a batch, found by the tool's line number, and the tool's output."""
+    """Return an error message with the failed line of a batch and the tool's output, which has the line number."""
     match = re.search(r"Command failed -:(\d+)", stderr)
     line = lines[int(match.group(1)) - 1] if match else lines[0]
     output = " ".join(part for part in stderr.splitlines() if not part.startswith("Command failed"))
@@ -91,7 +91,7 @@ def add_namespaces(names: Iterable[str]) -> None:
 
 
 def delete_namespaces(names: Iterable[str]) -> None:
-    """Remove the named namespaces that exist. The kernel removes their links once no process uses them."""
+    """Remove those of the namespaces that exist. The kernel removes their links once no process uses them."""
     present = set(list_namespaces())
     batch("ip", [f"netns del {name}" for name in names if name in present])
 
@@ -99,13 +99,15 @@ def delete_namespaces(names: Iterable[str]) -> None:
 def list_namespaces(prefix: str = "") -> tuple[str, ...]:
     """Return the sorted names of the machine's network namespaces that start with `prefix`."""
     with suppress(FileNotFoundError):
-        return tuple(sorted(path.name for path in _NAMED.iterdir() if path.name.startswith(prefix)))
+        return tuple(
+            sorted(path.name for path in _NAMESPACE_FOLDER.iterdir() if path.name.startswith(prefix))
+        )
     return ()
 
 
 def list_processes(names: Iterable[str]) -> tuple[int, ...]:
-    """Return the ids of the processes in any of the named namespaces, with one pass over /proc."""
-    namespaces = {identity for name in names if (identity := _identify(_NAMED / name)) is not None}
+    """Return the ids of the processes in any of the named namespaces."""
+    namespaces = {identity for name in names if (identity := _identify(_NAMESPACE_FOLDER / name)) is not None}
     if not namespaces:
         return ()
     processes = (path for path in Path("/proc").iterdir() if path.name.isdecimal())
@@ -113,7 +115,7 @@ def list_processes(names: Iterable[str]) -> tuple[int, ...]:
 
 
 def _identify(path: Path) -> tuple[int, int] | None:
-    """Return device and inode, which identify a namespace; None if it does not exist."""
+    """Return the device and inode that identify a namespace, or None if it does not exist."""
     try:
         status = path.stat()
     except OSError:
@@ -122,9 +124,9 @@ def _identify(path: Path) -> tuple[int, int] | None:
 
 
 def end_processes(names: Sequence[str], timeout_s: float = 5.0) -> None:
-    """Kill all processes in the named namespaces and wait until they have ended.
+    """Kill all processes in the named namespaces, and wait until they have ended.
 
-    Raise `KernelFault` with the remaining processes after `timeout_s`.
+    Raise `KernelFault` with the remaining processes if some still run after `timeout_s`.
     """
     deadline = time.monotonic() + timeout_s
     while remaining := list_processes(names):
@@ -137,7 +139,7 @@ def end_processes(names: Sequence[str], timeout_s: float = 5.0) -> None:
 
 
 def call_in(namespace: str, function: Callable[[], T]) -> T:
-    """Return the result of `function`, called in a new thread inside the named network namespace."""
+    """Call `function` in a new thread inside the named network namespace, and return its result."""
 
     def enter() -> T:
         _enter(namespace)
@@ -148,10 +150,10 @@ def call_in(namespace: str, function: Callable[[], T]) -> T:
 
 
 def await_ready(namespace: str, links: Iterable[str]) -> None:
-    """Wait until every link can send that is up at both ends.
+    """Wait until links can send. Do not wait for links that are missing or set down.
 
-    A link shows its carrier at once, but a kernel worker attaches the queue of the link later. Until then, packets are
-    silently dropped. Raise `KernelFault` if this takes longer than `_READY_TIMEOUT_S`.
+    A link shows its carrier at once, but a kernel worker attaches the queue of the link later. Until then, the kernel
+    silently drops packets. Raise `KernelFault` if this takes longer than `_READY_TIMEOUT_S`.
     """
     call_in(namespace, lambda: _await_ready(namespace, links))
 
@@ -167,7 +169,7 @@ def _await_ready(namespace: str, links: Iterable[str]) -> None:
 
 
 def _is_ready(sock: socket.socket, link: str) -> bool:
-    """Return True if a link can send, or is missing or set down, so that there is nothing to wait for."""
+    """Return True if a link can send, or if it is missing or set down."""
     try:
         flags = _read_flags(sock, link)
         # Reading the carrier makes newer kernels (6.8) attach the queue now; older kernels attach it by themselves.
@@ -186,9 +188,9 @@ def _read_flags(sock: socket.socket, link: str) -> int:
 
 
 def _enter(namespace: str) -> None:
-    """Move the calling thread into the named namespace permanently. Raise `KernelFault`."""
+    """Move the calling thread into the named namespace permanently. Raise `KernelFault` if that fails."""
     try:
-        handle = os.open(_NAMED / namespace, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(_NAMESPACE_FOLDER / namespace, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError as error:
         raise KernelFault(f"network namespace {namespace} does not exist") from error
     try:
@@ -200,9 +202,9 @@ def _enter(namespace: str) -> None:
 
 
 def bind_socket_in(namespace: str | None, host: str, port: int) -> socket.socket:
-    """Return a TCP socket bound to `host:port` inside a namespace (None for the current one), ready to listen.
+    """Return a TCP socket that is bound to `host:port` inside a namespace (None for the current one).
 
-    Raise `KernelFault`, with code `address_in_use` if the address is in use.
+    Raise `KernelFault` if that fails, with code `address_in_use` if the address is in use.
     """
     from sim.twins.wire.listener import bind_socket  # imports asyncio, which is not needed to list labs
 
@@ -219,9 +221,9 @@ def bind_socket_in(namespace: str | None, host: str, port: int) -> socket.socket
 
 
 def set_sysctls(namespace: str, values: Mapping[str, object]) -> None:
-    """Write kernel parameters under `net/` of the namespace; keys are paths such as `ipv6/conf/all/x`.
+    """Write kernel parameters under `net/` of the namespace. Keys are paths such as `ipv6/conf/all/x`.
 
-    Parameters that the kernel does not have are skipped. Raise `KernelFault` if /proc/sys is not writable, as in many
+    Skip parameters that the kernel does not have. Raise `KernelFault` if /proc/sys is not writable, as in many
     containers.
     """
 
@@ -233,7 +235,7 @@ def set_sysctls(namespace: str, values: Mapping[str, object]) -> None:
 
 
 def write_sysctl(key: str, value: object) -> None:
-    """Write one kernel parameter in the network namespace of the calling thread, as `set_sysctls` does."""
+    """Write one kernel parameter in the network namespace of the calling thread. See `set_sysctls` for errors."""
     try:
         Path("/proc/sys/net", key).write_text(f"{value}\n")
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""A separate root file system for each host: an overlay of a limited memory file system over those of the machine.
+"""A separate root file system for each host: a memory file system of limited size overlays the machine's file systems.
 
-Writes of a host go to its memory file system; files that it has not written are the machine's. /proc/sys is read-only
-except for parameters of the host's own namespaces, and /dev contains no disk of the machine. Well-behaved programs are
-kept apart, but this is not a security boundary: root on a host is still root for the machine's kernel.
+A host writes to its memory file system, and reads the machine's files where it has not written. /proc/sys is read-only
+except for parameters of the host's own namespaces, and /dev contains no disk of the machine. This keeps well-behaved
+programs apart, but is not a security boundary: root on a host is still root for the machine's kernel.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from sim.twins.hosts.netns import KernelFault
 
 OVERLAY_SIZE = "512m"
 _PROBE_TIMEOUT_S = 20.0
-# Mount points that each host gets separately, and file systems without files. Reading an autofs point would mount it.
+# Mount points that each host gets separately, and types of mounts without files. Reading an autofs mount mounts it.
 _OWN_FOLDERS = ("/proc", "/sys", "/dev", "/run")
-_NO_FILES = ("autofs", "nsfs")
-# No disks, no memory devices, no console; accelerators and tunnels only if the machine has them.
+_FILELESS_TYPES = ("autofs", "nsfs")
+# Excludes disks, memory devices and the console. A host gets accelerators and tunnels only if the machine has them.
 _DEVICES = "null zero full random urandom tty fuse net/tun kfd nvidia* dri infiniband"
-_NUMBERS = {
+_DEVICE_NUMBERS = {
     "null": (1, 3),
     "zero": (1, 5),
     "full": (1, 7),
@@ -33,19 +33,20 @@ _NUMBERS = {
     "urandom": (1, 9),
     "tty": (5, 0),
 }
-# `net` belongs to the network namespace, host and domain name to the UTS namespace, the others to the IPC namespace.
+# Parameters of the host's own namespaces: `net` is in the network namespace, host name and domain name are in the UTS
+# namespace, and the others are in the IPC namespace.
 _OWN_SYSCTLS = (
     "net fs/mqueue kernel/hostname kernel/domainname kernel/shm* kernel/msg* kernel/sem* kernel/auto_msgmni"
 )
-# The last one is below the network settings, but applies to the whole kernel.
-_READ_ONLY = "sysrq-trigger irq mtrr bus fs acpi scsi sys/net/netfilter/nf_hooks_lwtunnel"
-# Capabilities over what hosts share with the machine: clock, modules, I/O ports, kernel log, device nodes, wake alarms.
+# The last path is below the network settings, but applies to the whole kernel.
+_READ_ONLY_PATHS = "sysrq-trigger irq mtrr bus fs acpi scsi sys/net/netfilter/nf_hooks_lwtunnel"
+# Capabilities that would affect the machine: clock, modules, I/O ports, kernel log, device nodes, wake alarms.
 DROPPED_CAPABILITIES = "-sys_time,-sys_module,-sys_rawio,-syslog,-mknod,-wake_alarm"
 
 
 @dataclass(frozen=True, slots=True)
 class MachineMount:
-    """A mount of the machine that a host sees: a directory with its owner and mode, or a single file."""
+    """A mount of the machine that a host sees: a directory or a single file, with its mode and owner."""
 
     point: str
     is_folder: bool
@@ -55,21 +56,21 @@ class MachineMount:
 
 
 def machine_mounts(mountinfo: str) -> tuple[MachineMount, ...]:
-    """Return the machine's mounts that contain files, outer before inner, from the content of /proc/self/mountinfo.
+    """Return the machine's mounts that contain files, from the content of /proc/self/mountinfo. Outer mounts are first.
 
-    Mounts without read permission are skipped: a host sees the empty directory below them.
+    Skip mounts that cannot be inspected. A host sees the empty directory below them.
     """
     mounts = {}
     for line in mountinfo.splitlines():
         fields, _, kind = line.partition(" - ")
         point = _unescape(fields.split(" ")[4])
-        if kind.split(" ")[0] not in _NO_FILES and not _is_below(point, _OWN_FOLDERS):
+        if kind.split(" ")[0] not in _FILELESS_TYPES and not _is_below(point, _OWN_FOLDERS):
             mounts[point] = _inspect_mount(point)
     return tuple(mount for _, mount in sorted(mounts.items()) if mount is not None)
 
 
 def _unescape(point: str) -> str:
-    r"""Decode a path of mountinfo, which contains special characters such as spaces as octal numbers.
+    r"""Decode a path of mountinfo, in which special characters such as spaces are octal numbers.
 
     >>> _unescape(r"/mnt/a\040b")
     '/mnt/a b'
@@ -93,18 +94,18 @@ def _inspect_mount(point: str) -> MachineMount | None:
 
 
 def own_root_script(mounts: Sequence[MachineMount]) -> tuple[str, ...]:
-    """Return shell lines that build a separate root file system in new namespaces, and make it the root.
+    """Return shell lines that build a separate root file system and make it the root. Run them in new namespaces.
 
-    With `set -e`, the script stops if the kernel refuses the overlay of `/`. Other file systems that do not support an
-    overlay are read-only on the host.
+    With `set -e`, the script stops if the kernel refuses the overlay of `/`. Any other file system that does not
+    support an overlay is read-only on the host.
     """
     return (
         f"mount -t tmpfs -o mode=755,size={OVERLAY_SIZE} tmpfs /run",
         "mkdir /run/root /run/lower /run/upper /run/work",
-        *(line for at, mount in enumerate(mounts) for line in _mount_lines(at, mount)),
+        *(line for number, mount in enumerate(mounts) for line in _make_mount_lines(number, mount)),
         "cd /run/root",
-        *_device_lines(),
-        *_kernel_lines(),
+        *_make_device_lines(),
+        *_make_kernel_lines(),
         "mount -t tmpfs -o mode=755,size=256m tmpfs run",
         "mkdir -m 1777 run/lock",
         "mkdir run/machine",
@@ -115,12 +116,12 @@ def own_root_script(mounts: Sequence[MachineMount]) -> tuple[str, ...]:
     )
 
 
-def _mount_lines(at: int, mount: MachineMount) -> list[str]:
+def _make_mount_lines(number: int, mount: MachineMount) -> list[str]:
     source, target = shlex.quote(mount.point), shlex.quote(f"/run/root{mount.point}")
     if not mount.is_folder:
         return [f"cp -p --remove-destination {source} {target}"]
-    # Use numbers instead of the machine's path, which may contain characters that overlay options cannot.
-    lower, upper, work = (f"/run/{part}/{at}" for part in ("lower", "upper", "work"))
+    # Use numbers, because the machine's path may contain characters that overlay options do not allow.
+    lower, upper, work = (f"/run/{part}/{number}" for part in ("lower", "upper", "work"))
     overlay = f"mount -t overlay -o lowerdir={lower},upperdir={upper},workdir={work} overlay {target}"
     if mount.point != "/":
         overlay += f" 2>/dev/null || mount -o bind,ro {source} {target}"
@@ -133,8 +134,8 @@ def _mount_lines(at: int, mount: MachineMount) -> list[str]:
     ]
 
 
-def _device_lines() -> list[str]:
-    """Return shell lines that fill dev with harmless device nodes, and separate terminals, shared memory and queues."""
+def _make_device_lines() -> list[str]:
+    """Return shell lines that fill dev: harmless device nodes, and separate terminals, shared memory and queues."""
     return [
         "mount -t tmpfs -o mode=755,size=64k tmpfs dev",
         f"set --; for node in $(cd /dev && echo {_DEVICES}); do",
@@ -149,14 +150,14 @@ def _device_lines() -> list[str]:
     ]
 
 
-def _kernel_lines() -> list[str]:
-    """Return shell lines that mount proc and sys, read-only except for parts that belong to the host."""
+def _make_kernel_lines() -> list[str]:
+    """Return shell lines that mount proc and sys. Kernel parameters are read-only except the host's own."""
     return [
         "mount -t proc -o nosuid,nodev,noexec proc proc",
         "mount --bind proc/sys proc/sys",
         f"(cd proc/sys; for own in {_OWN_SYSCTLS}; do if [ -e $own ]; then mount --bind $own $own; fi; done)",
         "mount -o remount,bind,ro proc/sys",
-        f"(cd proc; for path in {_READ_ONLY}; do if [ -e $path ]; then mount -o bind,ro $path $path; fi; done)",
+        f"(cd proc; for path in {_READ_ONLY_PATHS}; do if [ -e $path ]; then mount -o bind,ro $path $path; fi; done)",
         "mount -t sysfs -o nosuid,nodev,noexec sysfs sys",
         "if [ -d sys/devices/virtual/net ]; then",
         "  mount --bind sys/devices/virtual/net sys/devices/virtual/net",
@@ -166,15 +167,15 @@ def _kernel_lines() -> list[str]:
 
 
 def check_device_nodes(folder: Path = Path("/dev")) -> None:
-    """Raise `KernelFault` if a device node of the machine is not the device of its name, as hosts get copies of it."""
-    for name, (major, minor) in _NUMBERS.items():
+    """Raise `KernelFault` if a device node of the machine is not the device of its name. Hosts get copies of nodes."""
+    for name, (major, minor) in _DEVICE_NUMBERS.items():
         try:
             status = (folder / name).stat()
         except FileNotFoundError:
             continue
         allowed = [os.makedev(major, minor)] + [os.makedev(1, 9)] * (
             name == "random"
-        )  # some containers have urandom as random
+        )  # in some containers, random is the device urandom
         if not stat.S_ISCHR(status.st_mode) or status.st_rdev not in allowed:
             node = folder / name
             raise KernelFault(
@@ -184,11 +185,11 @@ def check_device_nodes(folder: Path = Path("/dev")) -> None:
 
 
 def probe_own_root(mounts: Sequence[MachineMount], tools: Mapping[str, str]) -> str:
-    """Try to build a separate root; return the error, or an empty text if the kernel supports it."""
-    fresh = ["--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    """Try to build a separate root. Return the error, or an empty text if the kernel supports it."""
+    new_namespaces = ["--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
     try:
         process = subprocess.run(
-            [tools["unshare"], *fresh, "--propagation", "private", "/bin/sh", "-eus"],
+            [tools["unshare"], *new_namespaces, "--propagation", "private", "/bin/sh", "-eus"],
             input="\n".join((*own_root_script(mounts), "")),
             capture_output=True,
             text=True,

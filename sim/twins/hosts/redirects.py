@@ -1,13 +1,13 @@
 """The optical fabric in the kernel: far ends of the hosts' NICs, and one-way redirects between them.
 
-Each host NIC is one end of a veth pair; the other end, its *far end*, is in the fabric namespace. Light from the
-transmitter of NIC x to the receiver of NIC y becomes one traffic-control filter, which sends all packets that enter at
-the far end of x out of the far end of y, whatever their ethertype. The far end of a dark receiver is set down,
-so that the host sees NO-CARRIER.
+Each host NIC is one end of a veth pair. The other end, its *far end*, is in the fabric namespace. A traffic-control
+filter replaces the light from the transmitter of NIC x to the receiver of NIC y. The filter redirects all packets that
+enter at the far end of x to the far end of y, whatever their ethertype. The far end of a dark receiver is set down, so
+that the host sees NO-CARRIER.
 
-Difference from fibres: a veth pair loses carrier in both directions at once, so a NIC whose receiver is dark cannot
-transmit either, even if its own light still arrives somewhere. Ethernet NICs usually behave in the same way: a loss of
-receive light takes the link down (local fault), and the MAC stops sending.
+There is a difference from fibres: a veth pair loses carrier in both directions at once. A NIC with a dark receiver
+therefore cannot transmit, even if its own light still arrives somewhere. Ethernet NICs usually behave in the same way:
+a loss of receive light takes the link down (local fault), and the MAC stops sending.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from sim.twins.hosts import netns
 
-# Interface numbers are separate for each namespace. If a NIC and its far end have the same number, the kernel treats
-# the pair as a plain device and reports a loss of carrier up to a second late. Therefore far ends get high numbers.
+# Each namespace numbers its interfaces separately. If a NIC and its far end have the same number, the kernel treats the
+# pair as a plain device, and reports a loss of carrier up to a second late. High numbers of far ends prevent this.
 _FIRST_INDEX = 1001
 _FILTER = "ingress protocol all pref 1"
 
@@ -27,10 +27,10 @@ _FILTER = "ingress protocol all pref 1"
 class LinkShape:
     """Traffic shaping of a NIC: a token bucket with rate, burst (in units of 1024 bytes) and latency, and fair queues.
 
-    Queues behave like `fq_codel`, the default of hosts: connections take turns, so that each gets its share of a link.
-    Acknowledgements without data, and pings, overtake waiting packets, because they would otherwise slow down
-    connections whose own links are free. The source port of a packet selects its queue; data packets of a connection
-    stay in order.
+    Queues behave like `fq_codel`, the default of hosts: connections take turns, and each gets its share of a link. The
+    source port of a packet selects its queue, so data packets of a connection stay in order. Acknowledgements without
+    data, and pings, overtake waiting packets. Otherwise a congested link would slow down connections that send over
+    free links.
     """
 
     rate_mbps: float
@@ -52,46 +52,46 @@ class LinkShape:
 
     @property
     def queue_bytes(self) -> int:
-        """Size of each queue in bytes: four times the sum of the bytes sent during the latency and the burst.
+        """Size of each queue in bytes: four times the sum of the burst and the bytes sent during the latency.
 
-        A connection over several hops fills the queue of a shared hop; a smaller queue loses packets there. (Measured:
-        8 MiB in groups of four over two hops reach 83 % of the link limit with a smaller queue, and 96 % with this.)
+        A connection over several hops fills the queue of a shared hop, where a smaller queue loses packets. Measured:
+        8 MiB in groups of four over two hops reach 83 % of the link limit with a smaller queue, and 96 % with this.
         """
         return 4 * (round(self.rate_mbps * 1e3 / 8 * self.latency_ms) + self.burst_kb * 1024)
 
     def queues(self, nic: str) -> tuple[str, ...]:
-        """Return the `tc` commands that shape a NIC; `testbed/node/queues.py` has a copy, which its tests compare."""
-        own = f"dev {nic} parent 2:"
+        """Return the `tc` commands that shape a NIC. Tests compare them with a copy in `testbed/node/queues.py`."""
+        tree = f"dev {nic} parent 2:"
         classes = range(1, 2 + TURNS)
         return (
             f"qdisc add dev {nic} root handle 1: {self.token_bucket}",
             f"qdisc add dev {nic} parent 1:1 handle 2: htb default 2",
             *(
-                f"class add {own} classid 2:{number:x} htb rate 32gbit prio {int(number > 1)} quantum {QUANTUM}"
+                f"class add {tree} classid 2:{number:x} htb rate 32gbit prio {int(number > 1)} quantum {QUANTUM}"
                 for number in classes
             ),
             *(
-                f"qdisc add {own}{number:x} handle {number + 2:x}: bfifo limit {self.queue_bytes}"
+                f"qdisc add {tree}{number:x} handle {number + 2:x}: bfifo limit {self.queue_bytes}"
                 for number in classes
             ),
-            *(f"filter add {own} protocol ip prio 1 u32 {match} flowid 2:1" for match in _PASSING),
-            f"filter add {own} protocol ip prio 1 handle {_TABLE} u32 divisor {TURNS}",
+            *(f"filter add {tree} protocol ip prio 1 u32 {match} flowid 2:1" for match in _PRIORITY_MATCHES),
+            f"filter add {tree} protocol ip prio 1 handle {_HASH_TABLE} u32 divisor {TURNS}",
             *(
-                f"filter add {own} protocol ip prio 1 u32 ht {_TABLE}{turn:x}: match u32 0 0 flowid 2:{turn + 2:x}"
+                f"filter add {tree} protocol ip prio 1 u32 ht {_HASH_TABLE}{turn:x}: match u32 0 0 flowid 2:{turn + 2:x}"
                 for turn in range(TURNS)
             ),
-            f"filter add {own} protocol ip prio 1 u32 ht 800: {_HAS_PORTS} {_SOURCE_PORT} link {_TABLE}",
+            f"filter add {tree} protocol ip prio 1 u32 ht 800: {_TCP_MATCH} {_SOURCE_PORT} link {_HASH_TABLE}",
         )
 
 
 TURNS, QUANTUM = 16, 18_000
-"""Number of classes for connections, and bytes that each class sends in its turn: two packets of 9000 bytes."""
-_TABLE = "9:"
-_HAS_PORTS = "match u8 0x45 0xff at 0 match u8 6 0xff at 9"
+"""Number of classes for connections. Number of bytes that a class sends in its turn: two packets of 9000 bytes."""
+_HASH_TABLE = "9:"
+_TCP_MATCH = "match u8 0x45 0xff at 0 match u8 6 0xff at 9"
 _SOURCE_PORT = (
     "hashkey mask 0x001e0000 at 20"  # without the lowest bit, which is the same for all ports of one side
 )
-_PASSING = (
+_PRIORITY_MATCHES = (
     "match u8 1 0xff at 9 match u16 0 0xff00 at 2",  # ICMP of less than 256 bytes
     *(  # TCP with only the flag ACK and no data: the packet ends after a header of `words` 32-bit words
         f"match u16 {20 + 4 * words} 0xffff at 2 match u8 0x45 0xff at 0 match u8 6 0xff at 9"
@@ -99,12 +99,16 @@ _PASSING = (
         for words in range(5, 16)
     ),
 )
-"""`u32` matches of packets that overtake others. None carries data, so the data of a connection stay in order."""
+"""`u32` matches of packets that overtake others. These packets have no data, so data packets stay in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class FarEnd:
-    """The fabric's end of a host NIC: `nic` is its label `host/name`; `link` and `index` are its interface there."""
+    """The far end of a host NIC.
+
+    `nic` is the label `host/name` of the NIC, and `host_link` its interface in `host_namespace`. `link` and `index` are
+    the interface of the far end in the fabric namespace.
+    """
 
     nic: str
     link: str
@@ -115,30 +119,30 @@ class FarEnd:
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """A change of light as kernel commands, in order of execution: far ends down, filters, far ends up."""
+    """Kernel commands for a change of light, in order of execution: far ends down, filters, far ends up."""
 
     down: tuple[str, ...]
     filters: tuple[str, ...]
     up: tuple[str, ...]
 
 
-def make_far_ends(nics_of: Mapping[str, tuple[str, Sequence[str]]]) -> tuple[FarEnd, ...]:
-    """Return the far ends of all NICs; `nics_of` maps a host to its namespace and NICs. Names are short and stable."""
+def make_far_ends(nics_by_host: Mapping[str, tuple[str, Sequence[str]]]) -> tuple[FarEnd, ...]:
+    """Return the far ends of all NICs. `nics_by_host` maps a host to its namespace and its NICs."""
     pairs = [
-        (host, host_at, namespace, nic, nic_at)
-        for host_at, (host, (namespace, nics)) in enumerate(nics_of.items())
-        for nic_at, nic in enumerate(nics)
+        (host, host_number, namespace, nic, nic_number)
+        for host_number, (host, (namespace, nics)) in enumerate(nics_by_host.items())
+        for nic_number, nic in enumerate(nics)
     ]
     return tuple(
-        FarEnd(f"{host}/{nic}", f"h{host_at}n{nic_at}", _FIRST_INDEX + at, namespace, nic)
-        for at, (host, host_at, namespace, nic, nic_at) in enumerate(pairs)
+        FarEnd(f"{host}/{nic}", f"h{host_number}n{nic_number}", _FIRST_INDEX + at, namespace, nic)
+        for at, (host, host_number, namespace, nic, nic_number) in enumerate(pairs)
     )
 
 
 def render_changes(
-    before: Mapping[str, str], after: Mapping[str, str], link_of: Mapping[str, str]
+    before: Mapping[str, str], after: Mapping[str, str], links_by_nic: Mapping[str, str]
 ) -> Rendering:
-    """Return the difference between two states of light (receiver NIC -> transmitter NIC) as kernel commands.
+    """Return the kernel commands that change the light (receiver NIC -> transmitter NIC) from `before` to `after`.
 
     >>> links = {"a/nic1": "h0n0", "b/nic1": "h1n0"}
     >>> render_changes({}, {"b/nic1": "a/nic1"}, links).up
@@ -148,16 +152,16 @@ def render_changes(
     """
     old_target = {transmitter: receiver for receiver, transmitter in before.items()}
     new_target = {transmitter: receiver for receiver, transmitter in after.items()}
-    removed = [_format_removal(link_of[end]) for end in old_target if end not in new_target]
-    placed = [
-        _format_redirect(link_of[end], link_of[target])
+    removed = [_format_removal(links_by_nic[end]) for end in old_target if end not in new_target]
+    new_redirects = [
+        _format_redirect(links_by_nic[end], links_by_nic[target])
         for end, target in new_target.items()
         if old_target.get(end) != target
     ]
     return Rendering(
-        down=tuple(f"link set {link_of[end]} down" for end in before if end not in after),
-        filters=(*removed, *placed),
-        up=tuple(f"link set {link_of[end]} up" for end in after if end not in before),
+        down=tuple(f"link set {links_by_nic[end]} down" for end in before if end not in after),
+        filters=(*removed, *new_redirects),
+        up=tuple(f"link set {links_by_nic[end]} up" for end in after if end not in before),
     )
 
 
@@ -168,7 +172,7 @@ def _format_removal(source: str) -> str:
 def _format_redirect(source: str, target: str) -> str:
     """Return the command that redirects all packets that enter at `source` to `target`.
 
-    The fixed handle makes this the only filter of the far end: `replace` without a handle would add a second filter.
+    The fixed handle makes this the only filter of the far end. Without a handle, `replace` would add a second filter.
     """
     return (
         f"filter replace dev {source} {_FILTER} handle 800::800 u32 match u32 0 0"
@@ -177,21 +181,21 @@ def _format_redirect(source: str, target: str) -> str:
 
 
 class Fabric:
-    """The fabric namespace of one lab: a renderer of the plant, which turns light into redirects."""
+    """The fabric namespace of one lab. It renders the light of the plant as redirects."""
 
     def __init__(self, namespace: str, ends: Iterable[FarEnd]) -> None:
         self.namespace = namespace
         self.ends = tuple(ends)
-        self._link_of = {end.nic: end.link for end in self.ends}
+        self._links_by_nic = {end.nic: end.link for end in self.ends}
 
     def build(self, shape: LinkShape) -> None:
-        """Create the veth pairs, dark: far ends in the fabric, set down, and host ends in the namespaces of hosts.
+        """Create the veth pairs, with host ends in the namespaces of hosts. Far ends are down, so all NICs are dark.
 
-        IPv6 is disabled before any link exists, because the kernel would otherwise give the far ends addresses and
-        announce them.
+        Disable IPv6 before any link exists, because the kernel would otherwise give the far ends addresses and announce
+        them. Raise `KernelFault` if that fails.
         """
-        off = {f"ipv6/conf/{scope}/disable_ipv6": 1 for scope in ("all", "default")}
-        netns.set_sysctls(self.namespace, off)
+        settings = {f"ipv6/conf/{scope}/disable_ipv6": 1 for scope in ("all", "default")}
+        netns.set_sysctls(self.namespace, settings)
         pairs = [
             f"link add {end.link} index {end.index} mtu {shape.mtu} type veth"
             f" peer name {end.host_link} mtu {shape.mtu} netns {end.host_namespace}"
@@ -201,7 +205,7 @@ class Fabric:
         self._prepare_redirects()
 
     def _prepare_redirects(self) -> None:
-        """Prepare all far ends, and try one redirect, so that a missing kernel feature is reported now."""
+        """Prepare all far ends, and try one redirect. Raise `KernelFault` if the kernel lacks a feature."""
         trial = [
             line
             for end in self.ends[:1]
@@ -218,18 +222,19 @@ class Fabric:
             raise netns.KernelFault(error.what, hint=hint, code="no_redirects") from error
 
     def render(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        """Make the kernel forward packets along the light paths, and return when this is complete.
+        """Make the kernel forward packets along the light paths of `after`, and wait until NICs can send.
 
-        A receiver loses its carrier before its redirect changes, and regains it afterwards.
+        A receiver that loses its light loses the carrier before the redirects change. A receiver that gains light gets
+        the carrier after they have changed.
         """
-        rendering = render_changes(before, after, self._link_of)
+        rendering = render_changes(before, after, self._links_by_nic)
         netns.batch("ip", rendering.down, self.namespace)
         netns.batch("tc", rendering.filters, self.namespace)
         netns.batch("ip", rendering.up, self.namespace)
         self._await_ready(after.keys() - before.keys())
 
     def _await_ready(self, receivers: Collection[str]) -> None:
-        """Wait until NICs that have just got a carrier can send."""
+        """Wait until NICs with a new carrier can send."""
         links: dict[str, list[str]] = {}
         for end in self.ends:
             if end.nic in receivers:

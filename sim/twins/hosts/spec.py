@@ -17,7 +17,7 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class HostSpec:
     """Specification of a host: name, network namespace, management address with prefix length, SSH port and NICs.
 
-    `fabric` holds (address, name) pairs for the optical fabric; no NIC has one before a topology is applied.
+    `fabric` holds the host's (address, name) pairs in the optical fabric. NICs get these addresses with a topology.
     """
 
     name: str
@@ -29,7 +29,7 @@ class HostSpec:
 
 
 def hosts_file(hosts: Iterable[HostSpec]) -> str:
-    """Return the content of /etc/hosts, with the names of the management network and of the fabric."""
+    """Return the content of /etc/hosts, with the host names in the management network and in the fabric."""
     lines = ["127.0.0.1 localhost"]
     for host in hosts:
         lines.append(f"{host.address.ip} {host.name}")

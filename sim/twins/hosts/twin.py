@@ -1,12 +1,12 @@
 """Simulated hosts as sets of kernel namespaces, each with an OpenSSH server.
 
-A host has its own network, hostname, processes, /run, /dev/shm, home directory, and /etc/hostname, hosts, passwd
-and shadow. If the kernel supports overlays, it also has its own root file system (`own_root`). Otherwise the host uses
-the machine's root, writable, and TMPDIR is a directory of its own.
+A host has its own network, hostname, processes, /run, /dev/shm and home directory. In /etc it has its own files
+hostname, hosts, passwd and shadow. If the kernel supports overlays, the host also has its own root file system
+(`own_root`). Otherwise it can write to the machine's root, and TMPDIR is a directory of its own.
 
-Nothing is written on the machine: a shell script on the standard input of the host's first process does the whole
-set-up, in memory file systems that end with the process. When the supervisor ends for any reason, the kernel kills
-the first process of each host, and with it all other processes of the host.
+Booting a host writes nothing on the machine. The host's first process reads a shell script from its standard input. The
+script sets the host up in memory file systems, which disappear with the process. When the supervisor ends for any
+reason, the kernel kills the first process of each host, and with it all other processes of the host.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from sim.twins.hosts.spec import COMMANDS, ETC, HOME, SEARCH_PATH, HostSpec, hos
 MANAGEMENT_LINK = "mgmt"
 _START_TIMEOUT_S = 20.0
 # All hosts share a few processors, and these settings save a fifth of the processor time of a collective. The machine's
-# congestion control may be BBR, which paces each flow with a timer although the NIC's queue limits the rate already.
-# Without a minimum number of segments, TCP splits the data that a slow link carries in a millisecond into single
-# packets; seven packets of 9000 bytes, the MTU of labs, are the 64 KiB that the kernel passes on at once.
+# congestion control may be BBR, which uses a timer for each flow, although the NIC's queue already limits the rate.
+# TCP sends the data of a millisecond at once. On a slow link, that would be a single packet, so set a minimum: seven
+# packets of 9000 bytes (the MTU of labs) are the 64 KiB that the kernel can send at once.
 _TCP = {"ipv4/tcp_congestion_control": "reno", "ipv4/tcp_min_tso_segs": 7}
 _TOOLS = {
     "sshd": "openssh-server",
@@ -47,12 +47,12 @@ _TOOLS = {
 def find_tools(search_path: str = SEARCH_PATH) -> dict[str, str]:
     """Return the paths of the programs that a host needs, by name.
 
-    Raise `KernelFault` with the missing programs, and the apt command that installs them as hint.
+    Raise `KernelFault` if programs are missing. Its hint is the apt command that installs them.
     """
     paths: dict[str, str] = {}
     for tool in _TOOLS:
-        places = (Path(folder, tool) for folder in search_path.split(":"))
-        path = next((str(place) for place in places if os.access(place, os.X_OK)), None)
+        candidates = (Path(folder, tool) for folder in search_path.split(":"))
+        path = next((str(place) for place in candidates if os.access(place, os.X_OK)), None)
         if path:
             paths[tool] = path
     missing = [tool for tool in _TOOLS if tool not in paths]
@@ -67,7 +67,7 @@ def find_tools(search_path: str = SEARCH_PATH) -> dict[str, str]:
 
 
 def build_network(spec: HostSpec, shape: LinkShape) -> None:
-    """Configure loopback, the management address and the NICs, and set all up; NICs get a rate but no address."""
+    """Configure and set up the loopback, the management link and the NICs. NICs get a rate but no address."""
     set_sysctls(spec.namespace, _TCP)
     batch(
         "ip",
@@ -83,7 +83,7 @@ def build_network(spec: HostSpec, shape: LinkShape) -> None:
 
 
 def sshd_config(spec: HostSpec) -> str:
-    """Return the configuration of the SSH server: login of root by key only, and up to 200 sessions at once."""
+    """Return the configuration of the SSH server. Only root can log in, with a key, in up to 200 sessions at once."""
     return f"""\
 Port {spec.ssh_port}
 ListenAddress {spec.address.ip}
@@ -118,7 +118,7 @@ def etc_files(
         "hostname": f"{spec.name}\n",
         "hosts": hosts_file(hosts),
         "passwd": "\n".join([f"root:x:0:0:root:{HOME}:{shell}", *accounts]) + "\n",
-        # A locked root ("!") is refused by sshd even with a key; "*" only means that no password fits.
+        # sshd refuses a locked root ("!") even with a key. "*" only means that no password is valid.
         "shadow": "root:*:19000:0:99999:7:::\n",
     }
 
@@ -133,8 +133,8 @@ def boot_script(
 ) -> str:
     """Return the shell script that sets up a host in new namespaces, and then becomes its SSH server.
 
-    `etc` holds files of /etc by name, `ssh` other files by path, and `commands` programs by name. Without `own_root`
-    (shell lines), the host has the machine's root.
+    `etc` maps names to files of /etc, `ssh` maps paths to other files, and `commands` maps names to programs.
+    `own_root` holds the shell lines that build a separate root. Without them, the host has the machine's root.
     """
     files = {
         **{f"{ETC}/{name}": text for name, text in etc.items()},
@@ -155,52 +155,52 @@ def boot_script(
             "umask 077",
             *(f"printf %s {shlex.quote(text)} >{path}" for path, text in files.items()),
             f"chmod 644 {ETC}/hostname {ETC}/hosts {ETC}/passwd",
-            *(_etc_lines(etc, is_own=bool(own_root))),
-            *_command_lines(commands or (), is_own=bool(own_root)),
+            *(_make_etc_lines(etc, is_own=bool(own_root))),
+            *_make_command_lines(commands or (), is_own=bool(own_root)),
             "umask 022",
             f"cd {HOME}",
-            *(_server_lines(server, tools) if own_root else [f"exec {server} </dev/null"]),
+            *(_make_server_lines(server, tools) if own_root else [f"exec {server} </dev/null"]),
             "",
         ]
     )
 
 
-def _etc_lines(names: Iterable[str], *, is_own: bool) -> list[str]:
-    """Return shell lines that install files in /etc: copies in an own root, otherwise bind mounts."""
+def _make_etc_lines(names: Iterable[str], *, is_own: bool) -> list[str]:
+    """Return shell lines that install files in /etc: as copies if the host has its own root, else as bind mounts."""
     if is_own:
         return [f"cp -p --remove-destination {' '.join(f'{ETC}/{name}' for name in names)} /etc/"]
     return [f"[ ! -e /etc/{name} ] || mount --bind {ETC}/{name} /etc/{name}" for name in names]
 
 
-def _command_lines(names: Iterable[str], *, is_own: bool) -> list[str]:
-    """Return shell lines that make programs executable and, in an own root, link them into /usr/local/sbin.
+def _make_command_lines(names: Iterable[str], *, is_own: bool) -> list[str]:
+    """Return shell lines that make programs executable. If the host has its own root, link them in /usr/local/sbin.
 
-    The links let programs be found without the PATH of SSH sessions.
+    Through the links, the shell finds the programs without the PATH of SSH sessions.
     """
     paths = [f"{COMMANDS}/{name}" for name in names]
     links = [f"ln -sf {' '.join(paths)} /usr/local/sbin/"] if paths and is_own else []
     return [f"chmod 755 {' '.join(paths)}", *links] if paths else []
 
 
-def _server_lines(server: str, tools: Mapping[str, str]) -> list[str]:
-    """Return shell lines that become the SSH server, if possible without the capabilities that affect the machine."""
-    less = f"{tools['setpriv']} --bounding-set {DROPPED_CAPABILITIES}"
-    return [f"less='{less}'; $less true 2>/dev/null || less=", f"exec $less {server} </dev/null"]
+def _make_server_lines(server: str, tools: Mapping[str, str]) -> list[str]:
+    """Return shell lines that become the SSH server. Drop capabilities that affect the machine, if possible."""
+    drop_prefix = f"{tools['setpriv']} --bounding-set {DROPPED_CAPABILITIES}"
+    return [f"less='{drop_prefix}'; $less true 2>/dev/null || less=", f"exec $less {server} </dev/null"]
 
 
-def _command(spec: HostSpec, tools: Mapping[str, str]) -> list[str]:
-    """Return the command that enters the network namespace, creates the others, and runs a shell for the boot script.
+def _make_command(spec: HostSpec, tools: Mapping[str, str]) -> list[str]:
+    """Return the command that runs a shell for the boot script in the namespaces of the host.
 
-    The end of the supervisor kills `unshare` (by `setpriv --pdeathsig`), and its end kills process 1 of the host
-    (`--kill-child`).
+    It enters the network namespace and creates the others. When the supervisor ends, the kernel kills `unshare`
+    (`setpriv --pdeathsig`), and then process 1 of the host (`--kill-child`).
     """
     enter = [tools["setpriv"], "--pdeathsig", "KILL", tools["nsenter"], f"--net=/run/netns/{spec.namespace}"]
-    fresh = ["--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    return [*enter, tools["unshare"], *fresh, "--propagation", "private", "/bin/sh", "-s"]
+    new_namespaces = ["--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return [*enter, tools["unshare"], *new_namespaces, "--propagation", "private", "/bin/sh", "-s"]
 
 
 class HostTwin:
-    """A running host. Start it from the main thread: the kernel kills the host when the starting thread ends."""
+    """A running host. Start it from the main thread, because the kernel kills the host when that thread ends."""
 
     def __init__(self, spec: HostSpec, process: Process) -> None:
         self.spec = spec
@@ -213,7 +213,7 @@ class HostTwin:
     async def start(cls, spec: HostSpec, script: str, tools: Mapping[str, str]) -> HostTwin:
         """Boot a host, and return when its SSH server listens. Raise `KernelFault` with the output of the host."""
         process = await asyncio.create_subprocess_exec(
-            *_command(spec, tools),
+            *_make_command(spec, tools),
             stdin=PIPE,
             stdout=DEVNULL,
             stderr=PIPE,
@@ -244,7 +244,7 @@ class HostTwin:
             raise KernelFault(f"host {self.spec.name} did not start; it printed: {output}", code="host")
 
     async def _read_log(self) -> None:
-        """Store the last lines of the server's log, and set `_listening` when the server listens."""
+        """Store the last lines of the host's log, and set `_listening` when the SSH server listens."""
         assert self._process.stderr is not None
         async for line in self._process.stderr:
             text = line.decode(errors="replace").strip()

@@ -1,1 +1,1 @@
-"""Optical modules of simulated NICs: their memory as the standards define it, and `ethtool -m`, which reads it."""
+"""Optical modules of simulated NICs: their memory as standards define it, and the command `ethtool -m`."""

@@ -1,6 +1,6 @@
 """QSFP-DD modules (200 to 800 Gbit/s): CMIS 4.0, with pages 00h identity, 01h advertisement, 02h thresholds, 11h lanes.
 
-Four of the eight lanes of page 11h carry light, as in FR4 modules, which use four wavelengths on one fibre.
+Page 11h has eight lanes. Four of them carry light, as in FR4 modules: four wavelengths on one fibre.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from sim.twins.hosts.transceivers.memory import (
     ModuleMemory,
     Quantity,
     VendorFields,
-    ascii_field,
-    check_sum,
-    page,
+    compute_checksum,
+    encode_ascii,
+    make_page,
 )
 
 LANES = 4
@@ -25,52 +25,58 @@ _SHOWN_LANES = 8
 _TECHNOLOGIES = {0x06: "1310 nm EML"}
 _VENDOR = VendorFields(name=129, oui=145, part=148, revision=164, serial=166, date=182)
 _STATES = {0x03: "ModuleReady"}
-_ADVERTISED, _THRESHOLDS, _LANE_PAGE = 0x01, 0x02, 0x11
-# For each quantity: offsets of values and first of four flag bytes on page 11h, and of thresholds on page 02h.
+_ADVERTISEMENT_PAGE, _THRESHOLD_PAGE, _LANE_PAGE = 0x01, 0x02, 0x11
+# Three offsets of each quantity: values on page 11h, the first of four flag bytes on page 11h, thresholds on page 02h.
 _TRANSMIT, _BIAS, _RECEIVE = (154, 139, 176), (170, 143, 184), (186, 149, 192)
 _TEMPERATURE_LIMITS, _VOLTAGE_LIMITS = 128, 136
 
 
-def memory(nic: str, measured: Diagnostics) -> ModuleMemory:
+def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
     """Return the memory of the module in a NIC."""
-    of_lanes = {_TRANSMIT: measured.transmit, _BIAS: measured.bias, _RECEIVE: measured.receive}
-    lower = page(
+    lane_quantities = {
+        _TRANSMIT: measurements.transmit,
+        _BIAS: measurements.bias,
+        _RECEIVE: measurements.receive,
+    }
+    lower = make_page(
         {0: bytes([0x18, 0x40, 0x00, 0x06]), 85: 0x02}, base=0
     )  # CMIS 4.0, paged, ModuleReady; single mode
-    (temperature,), (voltage,) = measured.temperature.flags, measured.voltage.flags
-    # low four bits for the temperature, high four for the voltage, each from high alarm to low warning
+    (temperature,), (voltage,) = measurements.temperature.flags, measurements.voltage.flags
+    # Low four bits are the temperature flags, high four bits the voltage flags, each from high alarm to low warning.
     lower[9] = sum(on << at for at, on in enumerate((*temperature, *voltage)))
-    lower[14:18] = measured.temperature.memory + measured.voltage.memory
-    lanes = {value_at: quantity.memory for (value_at, _, _), quantity in of_lanes.items()}
-    lanes |= {flags_at: _lane_flags(quantity) for (_, flags_at, _), quantity in of_lanes.items()}
+    lower[14:18] = measurements.temperature.memory + measurements.voltage.memory
+    lanes = {value_at: quantity.memory for (value_at, _, _), quantity in lane_quantities.items()}
+    lanes |= {
+        flags_at: _encode_lane_flags(quantity) for (_, flags_at, _), quantity in lane_quantities.items()
+    }
     pages = {
         (FIRST_ADDRESS, 0, LOWER): bytes(lower),
-        (FIRST_ADDRESS, 0, 0): bytes(_identity(nic)),
-        (FIRST_ADDRESS, 0, _ADVERTISED): bytes(_make_advertisement()),
-        (FIRST_ADDRESS, 0, _THRESHOLDS): bytes(_thresholds(measured)),
+        (FIRST_ADDRESS, 0, 0): bytes(_make_identity(nic)),
+        (FIRST_ADDRESS, 0, _ADVERTISEMENT_PAGE): bytes(_make_advertisement()),
+        (FIRST_ADDRESS, 0, _THRESHOLD_PAGE): bytes(_make_thresholds(measurements)),
         (FIRST_ADDRESS, 0, 0x10): bytes(128),
-        (FIRST_ADDRESS, 0, _LANE_PAGE): bytes(page(lanes)),
+        (FIRST_ADDRESS, 0, _LANE_PAGE): bytes(make_page(lanes)),
     }
     return ModuleMemory(pages, tuple(pages))
 
 
-def _identity(nic: str) -> bytearray:
-    identity = page(
+def _make_identity(nic: str) -> bytearray:
+    identity = make_page(
         _VENDOR.content("LB-400G-FR4", nic)
         | {
             128: 0x18,
-            190: ascii_field("", 10),
+            190: encode_ascii("", 10),
             200: bytes([0xA0, 48]),  # power class 6, 12 W
             203: 0x07,
             212: 0x06,
         }
     )
-    identity[222 - 128] = check_sum(identity[: 222 - 128])
+    identity[222 - 128] = compute_checksum(identity[: 222 - 128])
     return identity
 
 
 def _make_advertisement() -> bytearray:
-    content = page(
+    content = make_page(
         {
             132: 0x42,  # 2 km
             138: (1311 * 20).to_bytes(2, "big"),
@@ -81,25 +87,27 @@ def _make_advertisement() -> bytearray:
             161: bytes([0x01, 0x01]),
         }
     )
-    content[-1] = check_sum(content[2:-1])  # the sum excludes the first two bytes, the firmware version
+    content[-1] = compute_checksum(
+        content[2:-1]
+    )  # the sum excludes the first two bytes, the firmware version
     return content
 
 
-def _thresholds(measured: Diagnostics) -> bytearray:
+def _make_thresholds(measurements: Diagnostics) -> bytearray:
     limits = {
-        _TEMPERATURE_LIMITS: measured.temperature.limits,
-        _VOLTAGE_LIMITS: measured.voltage.limits,
-        _TRANSMIT[2]: measured.transmit.limits,
-        _BIAS[2]: measured.bias.limits,
-        _RECEIVE[2]: measured.receive.limits,
+        _TEMPERATURE_LIMITS: measurements.temperature.limits,
+        _VOLTAGE_LIMITS: measurements.voltage.limits,
+        _TRANSMIT[2]: measurements.transmit.limits,
+        _BIAS[2]: measurements.bias.limits,
+        _RECEIVE[2]: measurements.receive.limits,
     }
-    content = page({place: each.memory for place, each in limits.items()})
-    content[-1] = check_sum(content[:-1])
+    content = make_page({place: each.memory for place, each in limits.items()})
+    content[-1] = compute_checksum(content[:-1])
     return content
 
 
-def _lane_flags(quantity: Quantity) -> bytes:
-    """Return one byte for each threshold, with one bit for each lane."""
+def _encode_lane_flags(quantity: Quantity) -> bytes:
+    """Return one flag byte for each threshold, with one bit for each lane."""
     return bytes(
         sum(flags[level] << lane for lane, flags in enumerate(quantity.flags))
         for level in range(len(text.LEVELS))
@@ -109,50 +117,50 @@ def _lane_flags(quantity: Quantity) -> bytes:
 def describe(module: ModuleMemory) -> Iterator[str]:
     """Yield the lines that ethtool prints for a module."""
     yield text.format_code("Identifier", module.byte(0), text.IDENTIFIERS)
-    yield text.line("Power class", str((module.byte(200) >> 5) + 1))
-    yield text.line("Max power", f"{module.byte(201) * 0.25:.2f}W")
+    yield text.format_line("Power class", str((module.byte(200) >> 5) + 1))
+    yield text.format_line("Max power", f"{module.byte(201) * 0.25:.2f}W")
     yield text.format_code("Connector", module.byte(203), text.CONNECTORS)
-    yield text.line("Cable assembly length", "0.00m")
+    yield text.format_line("Cable assembly length", "0.00m")
     for bit, name in ((1, "CDR bypass control"), (0, "CDR")):
-        for at, way in enumerate(("Tx", "Rx")):
-            is_there = module.byte(161 + at, _ADVERTISED) >> bit & 1
-            yield text.line(f"{way} {name}", "Yes" if is_there else "No")
+        for at, direction in enumerate(("Tx", "Rx")):
+            is_supported = module.byte(161 + at, _ADVERTISEMENT_PAGE) >> bit & 1
+            yield text.format_line(f"{direction} {name}", "Yes" if is_supported else "No")
     yield text.format_code("Transmitter technology", module.byte(212), _TECHNOLOGIES)
-    yield from text.wavelength(module, 138, _ADVERTISED)
-    yield text.line("Length (SMF)", f"{module.byte(132, _ADVERTISED) & 0x3F:.2f}km")
+    yield from text.format_wavelength(module, 138, _ADVERTISEMENT_PAGE)
+    yield text.format_line("Length (SMF)", f"{module.byte(132, _ADVERTISEMENT_PAGE) & 0x3F:.2f}km")
     for at, (fibre, unit) in enumerate((("OM5", 2), ("OM4", 2), ("OM3 50/125um", 2), ("OM2 50/125um", 1))):
-        yield text.line(f"Length ({fibre})", f"{module.byte(133 + at, _ADVERTISED) * unit}m")
-    yield from text.vendor(module, _VENDOR)
-    yield text.line("Revision compliance", f"Rev. {module.byte(1) >> 4}.{module.byte(1) & 0xF}")
+        yield text.format_line(f"Length ({fibre})", f"{module.byte(133 + at, _ADVERTISEMENT_PAGE) * unit}m")
+    yield from text.format_vendor(module, _VENDOR)
+    yield text.format_line("Revision compliance", f"Rev. {module.byte(1) >> 4}.{module.byte(1) & 0xF}")
     yield text.format_code("Module State", module.byte(3) >> 1 & 7, _STATES)
-    yield text.line("LowPwrAllowRequestHW", "Off")
-    yield text.line("LowPwrRequestSW", "Off")
+    yield text.format_line("LowPwrAllowRequestHW", "Off")
+    yield text.format_line("LowPwrRequestSW", "Off")
     yield from _describe_diagnostics(module)
 
 
 def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
-    yield text.temperature("Module temperature", module.word(14))
-    yield text.voltage("Module voltage", module.word(16))
+    yield text.format_temperature("Module temperature", module.word(14))
+    yield text.format_voltage("Module voltage", module.word(16))
     quantities = (
-        ("Laser tx bias current ", text.bias, _BIAS),
-        ("Transmit avg optical power ", text.power, _TRANSMIT),
-        ("Rcvr signal avg optical power ", text.power, _RECEIVE),
+        ("Laser tx bias current ", text.format_bias, _BIAS),
+        ("Transmit avg optical power ", text.format_power, _TRANSMIT),
+        ("Rcvr signal avg optical power ", text.format_power, _RECEIVE),
     )
     for name, format_value, (value_at, _, _) in quantities:
-        yield from text.lanes(module, name, format_value, value_at, _SHOWN_LANES, _LANE_PAGE)
+        yield from text.format_lanes(module, name, format_value, value_at, _SHOWN_LANES, _LANE_PAGE)
     for at, name in enumerate(("Module temperature", "Module voltage")):
         for level, label in enumerate(text.LEVELS):
-            yield text.flag(name, label, on=bool(module.byte(9) >> 4 * at + level & 1))
+            yield text.format_flag(name, label, on=bool(module.byte(9) >> 4 * at + level & 1))
     for lane in range(_SHOWN_LANES):
         yield from _describe_lane(module, lane)
-    yield from text.thresholds(
+    yield from text.format_thresholds(
         module,
         bias_at=_BIAS[2],
         transmit_at=_TRANSMIT[2],
         temperature_at=_TEMPERATURE_LIMITS,
         voltage_at=_VOLTAGE_LIMITS,
         receive_at=_RECEIVE[2],
-        page=_THRESHOLDS,
+        page=_THRESHOLD_PAGE,
     )
 
 
@@ -165,4 +173,4 @@ def _describe_lane(module: ModuleMemory, lane: int) -> Iterator[str]:
     for name, (_, flags_at, _), lane_name in rows:
         for level, label in enumerate(text.LEVELS):
             is_on = module.byte(flags_at + level, _LANE_PAGE) >> lane & 1
-            yield text.flag(name, label, on=bool(is_on), lane=f"{lane_name} {lane + 1}")
+            yield text.format_flag(name, label, on=bool(is_on), lane=f"{lane_name} {lane + 1}")

@@ -1,6 +1,6 @@
-"""`ethtool -m` of a simulated NIC: its arguments, and its output from the module's memory.
+"""The command `ethtool -m` for a simulated NIC: its arguments, and its output.
 
-The command on the host sends its arguments to the control socket of the plant, and prints the reply.
+On the host, a script sends the arguments to the control socket of the plant, and prints the reply.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from sim.twins.wire.control import Reply, Request, Verb, VerbError
 
 _NUMBERS = ("offset", "length", "page", "bank", "i2c")
 _SWITCHES = ("hex", "raw")
-_BAD_ARGUMENTS = 1
-_FAILED = 95  # EOPNOTSUPP, which the kernel returns too
+_USAGE_STATUS = 1
+_NOT_SUPPORTED_STATUS = 95  # EOPNOTSUPP, as the kernel returns it
 _QSFP_GBPS, _CMIS_GBPS, _SFP56_GBPS = 40.0, 200.0, 50.0
 
 
@@ -45,14 +45,14 @@ class UsageError(ValueError):
 
 
 class Standard(Protocol):
-    """Interface of the Python modules of this package that implement a standard of optical modules."""
+    """Interface of a Python module that implements a standard of optical modules, such as `cmis`."""
 
     @property
     def LANES(self) -> int:  # noqa: N802  a constant of the Python module
         """Number of lanes that carry light."""
         ...
 
-    def memory(self, nic: str, measured: Diagnostics) -> ModuleMemory:
+    def memory(self, nic: str, measurements: Diagnostics) -> ModuleMemory:
         """Return the memory of the optical module in a NIC."""
         ...
 
@@ -62,7 +62,7 @@ class Standard(Protocol):
 
 
 def select_standard(rate_gbps: float) -> Standard:
-    """Return the Python module that implements the standard of optical modules at a rate.
+    """Return the Python module that implements the standard of optical modules for a rate.
 
     >>> [
     ...     select_standard(rate) is each
@@ -76,12 +76,12 @@ def select_standard(rate_gbps: float) -> Standard:
 
 
 def make_module(plant: Plant, nic: str, rate_gbps: float) -> ModuleMemory:
-    """Return the memory of the optical module in a NIC, with its current measurements. Raise `FibreError`."""
+    """Return the memory of the optical module in a NIC, with current measurements. Raise `FibreError` if unknown."""
     standard = select_standard(rate_gbps)
-    measured = measure(
+    measurements = measure(
         standard.LANES, plant.transmit_power_dbm, plant.transmit_dbm(nic), plant.receive_dbm(nic)
     )
-    return standard.memory(nic, measured)
+    return standard.memory(nic, measurements)
 
 
 def print_module(module: ModuleMemory, standard: Standard, words: Sequence[str]) -> CommandOutput:
@@ -89,24 +89,25 @@ def print_module(module: ModuleMemory, standard: Standard, words: Sequence[str])
     try:
         arguments = parse(words)
     except UsageError as error:
-        return CommandOutput(b"", f"ethtool: {error}\n", _BAD_ARGUMENTS)
+        return CommandOutput(b"", f"ethtool: {error}\n", _USAGE_STATUS)
     is_hex, is_raw = arguments.get("hex", 0), arguments.get("raw", 0)
     numbers = {name: arguments[name] for name in _NUMBERS if arguments.get(name)}
     if is_hex and is_raw:
-        return CommandOutput(b"", "Hex and raw dump cannot be specified together\n", _FAILED)
+        return CommandOutput(b"", "Hex and raw dump cannot be specified together\n", _NOT_SUPPORTED_STATUS)
     if not numbers and not is_hex and not is_raw:
         return CommandOutput("".join(f"{line}\n" for line in standard.describe(module)).encode())
     try:
         offset, data = _select_bytes(module, numbers, complete=bool(is_hex or is_raw))
     except NoSuchPageError:
-        return CommandOutput(b"", "netlink error: Invalid argument\n", _FAILED)
+        return CommandOutput(b"", "netlink error: Invalid argument\n", _NOT_SUPPORTED_STATUS)
     return CommandOutput(data if is_raw else hex_dump(data, offset))
 
 
 def _select_bytes(module: ModuleMemory, numbers: Mapping[str, int], *, complete: bool) -> tuple[int, bytes]:
     """Return the offset of the first selected byte, and the selected bytes. Raise `NoSuchPageError`.
 
-    With `complete`, and without page, bank and address, the offset counts in the complete dump, otherwise in the page.
+    The offset counts from the start of the complete dump if `complete`, and page, bank and address are not given.
+    Otherwise it counts in the memory that is visible with the page.
     """
     offset = numbers.get("offset", 0)
     if complete and not numbers.keys() & {"page", "bank", "i2c"}:
@@ -149,18 +150,18 @@ def _parse_number(text: str) -> int | None:
 
 
 def hex_dump(data: bytes, offset: int) -> bytes:
-    """Return a hexadecimal dump, with 16 bytes on each line; `offset` is the address of the first byte."""
+    """Return a hexadecimal dump with 16 bytes on each line. `offset` is the address of the first byte."""
     lines = ["Offset\t\tValues", "------\t\t------"]
     lines += [f"0x{offset + at:04x}:\t\t{data[at : at + 16].hex(' ')} " for at in range(0, len(data), 16)]
     return ("\n".join(lines) + "\n").encode()
 
 
 def transceiver_verb(plant: Plant, rate_gbps: float) -> Mapping[str, Verb]:
-    """Return the verb `ethtool` of the control socket, which answers `ethtool -m` of the hosts."""
+    """Return the verb `ethtool` of the control socket. It executes `ethtool -m` for the hosts."""
     standard = select_standard(rate_gbps)
 
     def answer(request: Request) -> Reply:
-        """Execute `ethtool -m` for the field `nic`; `words` (one argument on each line) and outputs are in base64."""
+        """Execute `ethtool -m` for `nic`. The field `words` has one argument on each line. Texts are in base64."""
         words = base64.b64decode(request.text("words")).decode(errors="replace").splitlines()
         try:
             module = make_module(plant, request.text("nic"), rate_gbps)
@@ -205,7 +206,7 @@ exit 127
 
 
 def ethtool_script(host: str, nics: Sequence[str], address: str, port: int) -> str:
-    """Return the `ethtool` script of a host, which connects to the plant's control socket at `address` and `port`."""
+    """Return the `ethtool` script of a host. It connects to the plant's control socket at `address` and `port`."""
     values = {"NICS": shlex.join(nics), "HOST": shlex.quote(host), "ADDRESS": address, "PORT": str(port)}
     text = _SCRIPT
     for name, value in values.items():

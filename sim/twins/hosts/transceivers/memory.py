@@ -1,7 +1,7 @@
-"""The memory of an optical module: pages of 128 bytes at one or two I2C addresses, and measurements in memory units.
+"""The memory of an optical module: pages of 128 bytes at one or two I2C addresses, with measurements in memory units.
 
-All standards use the same units, at different offsets: power in 0.1 uW, bias current in 2 uA, voltage in 0.1 mV,
-temperature in 1/256 degree Celsius, in two bytes each.
+All standards use the same units, but at different offsets. A measurement has two bytes: power in 0.1 uW, bias current
+in 2 uA, voltage in 0.1 mV, temperature in 1/256 degree Celsius.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ TEMPERATURE_C = 38.5
 VOLTAGE_V = 3.3
 BIAS_MA = 45.0
 _MAX_WORD = 0xFFFF
-# High and low alarm, high and low warning, relative to the laser power of the lab, so that a healthy lab raises none of
-# them. As in long-reach modules, a receiver accepts 3 dB more than the laser sends, and as little as 14 dB less.
+# Thresholds (high and low alarm, high and low warning) relative to the laser power of the lab. A healthy lab crosses
+# none of them. As in long-reach modules, a receiver accepts up to 3 dB more and 14 dB less than the laser power.
 _TRANSMIT_DB = (3.0, -4.0, 2.0, -3.0)
 _RECEIVE_DB = (3.0, -14.0, 2.0, -11.0)
 
@@ -38,7 +38,7 @@ class NoSuchPageError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class ModuleMemory:
-    """The pages of one module; `dump` lists those of a complete dump, in order."""
+    """The pages of one module. `dump` lists the pages of a complete dump, in order."""
 
     pages: Mapping[Place, bytes]
     dump: tuple[Place, ...]
@@ -46,7 +46,10 @@ class ModuleMemory:
     def read(
         self, *, address: int = FIRST_ADDRESS, bank: int = 0, page: int = 0, offset: int, length: int
     ) -> bytes:
-        """Return bytes of the 256 that are visible while a page is selected. Raise `NoSuchPageError`."""
+        """Return some of the 256 bytes that are visible while a page is selected: the lower half, then the page.
+
+        Raise `NoSuchPageError` if the page does not exist or the range exceeds 256 bytes.
+        """
         lower, upper = self.pages.get((address, 0, LOWER)), self.pages.get((address, bank, page))
         if lower is None or upper is None or offset < 0 or length < 1 or offset + length > 2 * PAGE_BYTES:
             raise NoSuchPageError
@@ -57,21 +60,21 @@ class ModuleMemory:
         return b"".join(self.pages[place] for place in self.dump)
 
     def byte(self, offset: int, page: int = 0, *, address: int = FIRST_ADDRESS) -> int:
-        """Return one byte."""
+        """Return one byte as a number. Raise `NoSuchPageError`."""
         return self.read(address=address, page=page, offset=offset, length=1)[0]
 
     def word(self, offset: int, page: int = 0, *, address: int = FIRST_ADDRESS) -> int:
-        """Return two bytes as an unsigned number, most significant byte first."""
+        """Return two bytes as an unsigned number, most significant byte first. Raise `NoSuchPageError`."""
         return int.from_bytes(self.read(address=address, page=page, offset=offset, length=2), "big")
 
     def text(self, first: int, length: int, page: int = 0) -> str:
-        """Return a text field without trailing spaces; characters that are not printable ASCII become `_`."""
+        """Return a text field without trailing spaces. Characters that are not printable ASCII become `_`."""
         data = self.read(page=page, offset=first, length=length).rstrip(b" ")
         return "".join(chr(value) if 32 <= value <= 126 else "_" for value in data)
 
 
-def page(fields: Mapping[int, bytes | int], *, base: int = PAGE_BYTES) -> bytearray:
-    """Return a page with bytes at the offsets of the standard, of which the first is `base`; other bytes are 0."""
+def make_page(fields: Mapping[int, bytes | int], *, base: int = PAGE_BYTES) -> bytearray:
+    """Return a page with the bytes of `fields` at their offsets. The first byte has offset `base`. Others are 0."""
     memory = bytearray(PAGE_BYTES)
     for offset, content in fields.items():
         data = bytes([content]) if isinstance(content, int) else content
@@ -79,7 +82,7 @@ def page(fields: Mapping[int, bytes | int], *, base: int = PAGE_BYTES) -> bytear
     return memory
 
 
-def ascii_field(text: str, length: int) -> bytes:
+def encode_ascii(text: str, length: int) -> bytes:
     """Return an ASCII field, truncated or filled with spaces to `length` bytes."""
     return text[:length].ljust(length).encode("ascii")
 
@@ -101,17 +104,17 @@ class VendorFields:
     date: int
 
     def content(self, part: str, nic: str) -> dict[int, bytes | int]:
-        """Return the vendor fields of the simulated module in a NIC, for `page`."""
+        """Return the vendor fields of the simulated module in a NIC, for `make_page`."""
         return {
-            self.name: ascii_field(VENDOR, 16),
-            self.part: ascii_field(part, 16),
-            self.revision: ascii_field("1", 2),
-            self.serial: ascii_field(serial_number(nic), 16),
-            self.date: ascii_field(DATE_CODE, 8),
+            self.name: encode_ascii(VENDOR, 16),
+            self.part: encode_ascii(part, 16),
+            self.revision: encode_ascii("1", 2),
+            self.serial: encode_ascii(serial_number(nic), 16),
+            self.date: encode_ascii(DATE_CODE, 8),
         }
 
 
-def check_sum(data: bytes | bytearray) -> int:
+def compute_checksum(data: bytes | bytearray) -> int:
     """Return the checksum of the standards: the low byte of the sum of all bytes."""
     return sum(data) & 0xFF
 
@@ -125,17 +128,17 @@ class Limits:
     @property
     def memory(self) -> bytes:
         """The thresholds as eight bytes."""
-        return b"".join(word(value) for value in self.values)
+        return b"".join(encode_word(value) for value in self.values)
 
     def flags(self, value: int) -> tuple[bool, bool, bool, bool]:
-        """Return, for each threshold in the same order, True if a value crosses it."""
+        """Return whether a value crosses each threshold, in the order of `values`."""
         high_alarm, low_alarm, high_warning, low_warning = self.values
         return value > high_alarm, value < low_alarm, value > high_warning, value < low_warning
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A measured quantity, as a single value or one value for each lane, with its thresholds."""
+    """A measured quantity with its thresholds. It has a single value, or one value for each lane."""
 
     values: tuple[int, ...]
     limits: Limits
@@ -143,17 +146,17 @@ class Quantity:
     @property
     def memory(self) -> bytes:
         """The values as two bytes each."""
-        return b"".join(word(value) for value in self.values)
+        return b"".join(encode_word(value) for value in self.values)
 
     @property
     def flags(self) -> tuple[tuple[bool, bool, bool, bool], ...]:
-        """For each value, which thresholds it crosses."""
+        """The flags of each value, as `Limits.flags` returns them."""
         return tuple(self.limits.flags(value) for value in self.values)
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """All measurements of a module; bias and powers have one value for each lane."""
+    """All measurements of a module. Bias current and powers have one value for each lane."""
 
     temperature: Quantity
     voltage: Quantity
@@ -163,10 +166,11 @@ class Diagnostics:
 
 
 def measure(lanes: int, laser_dbm: float, transmitted_dbm: float, received_dbm: float) -> Diagnostics:
-    """Return the measurements of a module with a number of lanes.
+    """Return the measurements of a module.
 
-    Lanes are wavelengths on one fibre, with equal shares of its power. `laser_dbm` is the nominal laser power of a
-    lab, the base of the thresholds. `transmitted_dbm` is the current power of this laser, minus infinity if it is off.
+    Lanes are wavelengths on one fibre, with equal shares of its power. `laser_dbm` is the nominal laser power of the
+    lab, to which thresholds are relative. `transmitted_dbm` is the current power of this laser, or minus infinity if it
+    is off.
     """
     share_db = 10 * math.log10(lanes)
     lane_dbm = laser_dbm - share_db
@@ -195,7 +199,7 @@ def _make_power(dbm: float, lanes: int, laser_dbm: float, limits_db: Sequence[fl
 
 
 def scale_to_memory(value: float, scale: float) -> int:
-    """Return a value in memory units, limited to the maximum of two bytes.
+    """Return a value in memory units, limited to the maximum of two bytes. There are `scale` units in 1.
 
     >>> scale_to_memory(milliwatt(-3.0), 10_000), scale_to_memory(milliwatt(float("-inf")), 10_000)
     (5012, 0)
@@ -203,10 +207,10 @@ def scale_to_memory(value: float, scale: float) -> int:
     return min(round(value * scale), _MAX_WORD)
 
 
-def word(value: int) -> bytes:
-    """Return two bytes, most significant byte first, with negative values in two's complement.
+def encode_word(value: int) -> bytes:
+    """Return a value as two bytes, most significant byte first. Negative values are in two's complement.
 
-    >>> word(-1280).hex()
+    >>> encode_word(-1280).hex()
     'fb00'
     """
     return (value & _MAX_WORD).to_bytes(2, "big")

@@ -13,9 +13,9 @@ from sim.twins.hosts.transceivers.memory import (
     VENDOR,
     Diagnostics,
     ModuleMemory,
-    ascii_field,
-    check_sum,
-    page,
+    compute_checksum,
+    encode_ascii,
+    make_page,
     serial_number,
 )
 
@@ -26,7 +26,7 @@ _ENCODINGS = {0x06: "64B/66B"}
 # Address A2h has thresholds from offset 0 and values from offset 96, both in this order.
 _ORDER = ("temperature", "voltage", "bias", "transmit", "receive")
 _VALUES, _ALARMS, _WARNINGS = 96, 112, 116
-# ethtool prints the flags in another order than the memory has them; the numbers are indices of _ORDER.
+# ethtool prints flags in another order than the memory. The numbers are indices of _ORDER.
 _FLAGS = (
     ("Laser bias current", 2),
     ("Laser output power", 3),
@@ -36,34 +36,34 @@ _FLAGS = (
 )
 
 
-def memory(nic: str, measured: Diagnostics) -> ModuleMemory:
+def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
     """Return the memory of the module in a NIC."""
-    identity = page(
+    identity = make_page(
         {
             0: bytes([0x03, 0x04, 0x07]),
             11: 0x06,
             12: bytes([0xFF]),  # 0xFF: the nominal rate is in byte 66, in units of 250 MBd
             14: bytes([10, 100]),
-            20: ascii_field(VENDOR, 16),
+            20: encode_ascii(VENDOR, 16),
             36: _LR,
-            40: ascii_field("LB-25G-LR", 16),
-            56: ascii_field("1", 4),
+            40: encode_ascii("LB-25G-LR", 16),
+            56: encode_ascii("1", 4),
             60: (1310).to_bytes(2, "big"),
             64: bytes([0x00, 0x1A]),
             66: 103,
-            68: ascii_field(serial_number(nic), 16),
-            84: ascii_field(DATE_CODE, 8),
+            68: encode_ascii(serial_number(nic), 16),
+            84: encode_ascii(DATE_CODE, 8),
             92: bytes(
                 [0x68, 0xF0, 0x08]
             ),  # internal calibration, average power; flags implemented; revision 12.3
         },
         base=0,
     )
-    identity[63], identity[95] = check_sum(identity[:63]), check_sum(identity[64:95])
-    quantities = [getattr(measured, name) for name in _ORDER]
-    diagnostics = page({0: b"".join(each.limits.memory for each in quantities)}, base=0)
+    identity[63], identity[95] = compute_checksum(identity[:63]), compute_checksum(identity[64:95])
+    quantities = [getattr(measurements, name) for name in _ORDER]
+    diagnostics = make_page({0: b"".join(each.limits.memory for each in quantities)}, base=0)
     diagnostics[_VALUES : _VALUES + 10] = b"".join(each.memory for each in quantities)
-    diagnostics[95] = check_sum(diagnostics[:95])
+    diagnostics[95] = compute_checksum(diagnostics[:95])
     for place, (high, low) in ((_ALARMS, (0, 1)), (_WARNINGS, (2, 3))):
         bits = "".join(f"{each.flags[0][high]:d}{each.flags[0][low]:d}" for each in quantities)
         diagnostics[place : place + 2] = int(bits.ljust(16, "0"), 2).to_bytes(2, "big")
@@ -80,31 +80,33 @@ def memory(nic: str, measured: Diagnostics) -> ModuleMemory:
 def describe(module: ModuleMemory) -> Iterator[str]:
     """Yield the lines that ethtool prints for a module."""
     yield text.format_code("Identifier", module.byte(0), text.IDENTIFIERS)
-    yield text.line("Extended identifier", "0x04 (GBIC/SFP defined by 2-wire interface ID)")
+    yield text.format_line("Extended identifier", "0x04 (GBIC/SFP defined by 2-wire interface ID)")
     yield text.format_code("Connector", module.byte(2), text.CONNECTORS)
     codes = [*module.read(offset=3, length=8), module.byte(36)]
-    yield text.line("Transceiver codes", " ".join(f"0x{code:02x}" for code in codes))
-    yield text.line("Transceiver type", f"Extended: {_TYPES[module.byte(36)]}")
+    yield text.format_line("Transceiver codes", " ".join(f"0x{code:02x}" for code in codes))
+    yield text.format_line("Transceiver type", f"Extended: {_TYPES[module.byte(36)]}")
     yield text.format_code("Encoding", module.byte(11), _ENCODINGS)
-    yield text.line("BR, Nominal", f"{module.byte(66) * 250}MBd")
+    yield text.format_line("BR, Nominal", f"{module.byte(66) * 250}MBd")
     yield text.format_code("Rate identifier", module.byte(13), {0: "unspecified"})
     lengths = (("SMF,km", 1, "km"), ("SMF", 100, "m"), ("50um", 10, "m"), ("62.5um", 10, "m"))
     for at, (fibre, unit, name) in enumerate((*lengths, ("Copper", 1, "m"), ("OM3", 10, "m"))):
-        yield text.line(f"Length ({fibre})", f"{module.byte(14 + at) * unit}{name}")
-    yield text.line("Laser wavelength", f"{module.word(60)}nm")
-    yield text.line("Vendor name", module.text(20, 16))
-    yield text.oui(module.read(offset=37, length=3))
-    yield text.line("Vendor PN", module.text(40, 16))
-    yield text.line("Vendor rev", module.text(56, 4))
-    yield text.line("Option values", " ".join(f"0x{value:02x}" for value in module.read(offset=64, length=2)))
+        yield text.format_line(f"Length ({fibre})", f"{module.byte(14 + at) * unit}{name}")
+    yield text.format_line("Laser wavelength", f"{module.word(60)}nm")
+    yield text.format_line("Vendor name", module.text(20, 16))
+    yield text.format_oui(module.read(offset=37, length=3))
+    yield text.format_line("Vendor PN", module.text(40, 16))
+    yield text.format_line("Vendor rev", module.text(56, 4))
+    yield text.format_line(
+        "Option values", " ".join(f"0x{value:02x}" for value in module.read(offset=64, length=2))
+    )
     for bit, option in ((1, "RX_LOS"), (3, "TX_FAULT"), (4, "TX_DISABLE")):
         if module.byte(65) & 1 << bit:
-            yield text.line("Option", f"{option} implemented")
+            yield text.format_line("Option", f"{option} implemented")
     for margin in ("max", "min"):
-        yield text.line(f"BR margin, {margin}", f"{module.byte(67)}%")
-    yield text.line("Vendor SN", module.text(68, 16))
-    yield text.line("Date code", module.text(84, 8))
-    yield text.line("Optical diagnostics support", "Yes")
+        yield text.format_line(f"BR margin, {margin}", f"{module.byte(67)}%")
+    yield text.format_line("Vendor SN", module.text(68, 16))
+    yield text.format_line("Date code", module.text(84, 8))
+    yield text.format_line("Optical diagnostics support", "Yes")
     yield from _describe_diagnostics(module)
 
 
@@ -112,15 +114,15 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
     celsius, volt, ampere, transmit, receive = (
         module.word(_VALUES + 2 * at, address=SECOND_ADDRESS) for at in range(len(_ORDER))
     )
-    yield text.bias("Laser bias current", ampere)
-    yield text.power("Laser output power", transmit)
-    yield text.power("Receiver signal average optical power", receive)
-    yield text.temperature("Module temperature", celsius)
-    yield text.voltage("Module voltage", volt)
-    yield text.line("Alarm/warning flags implemented", "Yes")
+    yield text.format_bias("Laser bias current", ampere)
+    yield text.format_power("Laser output power", transmit)
+    yield text.format_power("Receiver signal average optical power", receive)
+    yield text.format_temperature("Module temperature", celsius)
+    yield text.format_voltage("Module voltage", volt)
+    yield text.format_line("Alarm/warning flags implemented", "Yes")
     for name, at in _FLAGS:
         for level, label in enumerate(text.LEVELS):
             flags = module.word(_ALARMS if level < 2 else _WARNINGS, address=SECOND_ADDRESS)
-            yield text.flag(name, label, on=bool(flags & 1 << 15 - 2 * at - level % 2))
+            yield text.format_flag(name, label, on=bool(flags & 1 << 15 - 2 * at - level % 2))
     places = {f"{name}_at": 8 * at for at, name in enumerate(_ORDER)}
-    yield from text.thresholds(module, **places, address=SECOND_ADDRESS)
+    yield from text.format_thresholds(module, **places, address=SECOND_ADDRESS)

@@ -12,8 +12,8 @@ from sim.twins.hosts.transceivers.memory import (
     ModuleMemory,
     Quantity,
     VendorFields,
-    check_sum,
-    page,
+    compute_checksum,
+    make_page,
 )
 
 LANES = 4
@@ -23,40 +23,42 @@ _ENCODINGS = {0x03: "NRZ"}
 _TECHNOLOGIES = {0x40: "1310 nm DFB"}
 _REVISIONS = {0x07: "SFF-8636 Rev 2.5/2.6/2.7"}
 _DESCRIPTION = "Extended identifier description"
-_THRESHOLDS = 0x03
+_THRESHOLD_PAGE = 0x03
 _VENDOR = VendorFields(name=148, oui=165, part=168, revision=184, serial=196, date=212)
-# Offsets of values and of flags in the lower half, and of thresholds on page 03h.
+# Three offsets of each quantity: values in the lower half, flags in the lower half, thresholds on page 03h.
 _TEMPERATURE, _VOLTAGE = (22, 6, 128), (26, 7, 144)
 _RECEIVE, _BIAS, _TRANSMIT = (34, 9, 176), (42, 11, 184), (50, 13, 192)
 
 
-def memory(nic: str, measured: Diagnostics) -> ModuleMemory:
+def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
     """Return the memory of the module in a NIC."""
     quantities = {
-        _TEMPERATURE: measured.temperature,
-        _VOLTAGE: measured.voltage,
-        _RECEIVE: measured.receive,
-        _BIAS: measured.bias,
-        _TRANSMIT: measured.transmit,
+        _TEMPERATURE: measurements.temperature,
+        _VOLTAGE: measurements.voltage,
+        _RECEIVE: measurements.receive,
+        _BIAS: measurements.bias,
+        _TRANSMIT: measurements.transmit,
     }
-    lower = page({0: bytes([0x11, 0x07])}, base=0)
+    lower = make_page({0: bytes([0x11, 0x07])}, base=0)
     for (value_at, flags_at, _), quantity in quantities.items():
         lower[value_at : value_at + len(quantity.memory)] = quantity.memory
-        flags = _flags(quantity)
+        flags = _encode_flags(quantity)
         lower[flags_at : flags_at + len(flags)] = flags
-    limits = page({limit_at: quantity.limits.memory for (_, _, limit_at), quantity in quantities.items()})
+    limits = make_page(
+        {limit_at: quantity.limits.memory for (_, _, limit_at), quantity in quantities.items()}
+    )
     pages = {
         (FIRST_ADDRESS, 0, LOWER): bytes(lower),
-        (FIRST_ADDRESS, 0, 0): bytes(_identity(nic)),
+        (FIRST_ADDRESS, 0, 0): bytes(_make_identity(nic)),
         (FIRST_ADDRESS, 0, 1): bytes(128),
         (FIRST_ADDRESS, 0, 2): bytes(128),
-        (FIRST_ADDRESS, 0, _THRESHOLDS): bytes(limits),
+        (FIRST_ADDRESS, 0, _THRESHOLD_PAGE): bytes(limits),
     }
     return ModuleMemory(pages, tuple(pages))
 
 
-def _identity(nic: str) -> bytearray:
-    identity = page(
+def _make_identity(nic: str) -> bytearray:
+    identity = make_page(
         _VENDOR.content("LB-100G-CWDM4", nic)
         | {
             128: bytes([0x11, 0xCC, 0x07, 0x80]),
@@ -72,13 +74,13 @@ def _identity(nic: str) -> bytearray:
             222: 103,
         }
     )
-    identity[191 - 128] = check_sum(identity[: 191 - 128])
-    identity[223 - 128] = check_sum(identity[192 - 128 : 223 - 128])
+    identity[191 - 128] = compute_checksum(identity[: 191 - 128])
+    identity[223 - 128] = compute_checksum(identity[192 - 128 : 223 - 128])
     return identity
 
 
-def _flags(quantity: Quantity) -> bytes:
-    """Return four flag bits for each value, with two values in each byte."""
+def _encode_flags(quantity: Quantity) -> bytes:
+    """Return the flag bytes of a quantity: four bits for each value, two values in each byte."""
     bits = "".join("".join(f"{on:d}" for on in flags) for flags in quantity.flags)
     width = -(-len(bits) // 8) * 8
     return int(bits.ljust(width, "0"), 2).to_bytes(width // 8, "big")
@@ -87,49 +89,53 @@ def _flags(quantity: Quantity) -> bytes:
 def describe(module: ModuleMemory) -> Iterator[str]:
     """Yield the lines that ethtool prints for a module."""
     yield text.format_code("Identifier", module.byte(0), text.IDENTIFIERS)
-    yield text.line("Extended identifier", f"0x{module.byte(129):02x}")
-    yield text.line(_DESCRIPTION, "3.5W max. Power consumption")
-    yield text.line(_DESCRIPTION, "CDR present in TX, CDR present in RX")
-    yield text.line(_DESCRIPTION, "High Power Class (> 3.5 W) not enabled")
-    yield text.line("Power set", "Off")
-    yield text.line("Power override", "Off")
+    yield text.format_line("Extended identifier", f"0x{module.byte(129):02x}")
+    yield text.format_line(_DESCRIPTION, "3.5W max. Power consumption")
+    yield text.format_line(_DESCRIPTION, "CDR present in TX, CDR present in RX")
+    yield text.format_line(_DESCRIPTION, "High Power Class (> 3.5 W) not enabled")
+    yield text.format_line("Power set", "Off")
+    yield text.format_line("Power override", "Off")
     yield text.format_code("Connector", module.byte(130), text.CONNECTORS)
     codes = module.read(offset=131, length=8)
-    yield text.line("Transceiver codes", " ".join(f"0x{code:02x}" for code in codes))
-    yield text.line("Transceiver type", f"100G Ethernet: {_TYPES[module.byte(192)]}")
+    yield text.format_line("Transceiver codes", " ".join(f"0x{code:02x}" for code in codes))
+    yield text.format_line("Transceiver type", f"100G Ethernet: {_TYPES[module.byte(192)]}")
     yield text.format_code("Encoding", module.byte(139), _ENCODINGS)
-    yield text.line("BR, Nominal", f"{module.byte(140) * 100}Mbps")
-    yield text.line("Rate identifier", f"0x{module.byte(141):02x}")
+    yield text.format_line("BR, Nominal", f"{module.byte(140) * 100}Mbps")
+    yield text.format_line("Rate identifier", f"0x{module.byte(141):02x}")
     lengths = (("SMF,km", 1, "km"), ("OM3 50um", 2, "m"), ("OM2 50um", 1, "m"), ("OM1 62.5um", 1, "m"))
     for at, (fibre, unit, name) in enumerate((*lengths, ("Copper or Active cable", 1, "m"))):
-        yield text.line(f"Length ({fibre})", f"{module.byte(142 + at) * unit}{name}")
+        yield text.format_line(f"Length ({fibre})", f"{module.byte(142 + at) * unit}{name}")
     yield text.format_code("Transmitter technology", module.byte(147) & 0xF0, _TECHNOLOGIES)
-    yield from text.wavelength(module, 186)
-    yield from text.vendor(module, _VENDOR)
-    yield text.line("Revision Compliance", _REVISIONS[module.byte(1)])
+    yield from text.format_wavelength(module, 186)
+    yield from text.format_vendor(module, _VENDOR)
+    yield text.format_line("Revision Compliance", _REVISIONS[module.byte(1)])
     yield from _describe_diagnostics(module)
 
 
 def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
-    yield text.temperature("Module temperature", module.word(_TEMPERATURE[0]))
-    yield text.voltage("Module voltage", module.word(_VOLTAGE[0]))
-    yield text.line("Alarm/warning flags implemented", "Yes")
-    yield from text.lanes(module, "Laser tx bias current ", text.bias, _BIAS[0], LANES)
-    yield from text.lanes(module, "Transmit avg optical power ", text.power, _TRANSMIT[0], LANES)
-    yield from text.lanes(module, "Rcvr signal avg optical power", text.power, _RECEIVE[0], LANES)
+    yield text.format_temperature("Module temperature", module.word(_TEMPERATURE[0]))
+    yield text.format_voltage("Module voltage", module.word(_VOLTAGE[0]))
+    yield text.format_line("Alarm/warning flags implemented", "Yes")
+    yield from text.format_lanes(module, "Laser tx bias current ", text.format_bias, _BIAS[0], LANES)
+    yield from text.format_lanes(
+        module, "Transmit avg optical power ", text.format_power, _TRANSMIT[0], LANES
+    )
+    yield from text.format_lanes(
+        module, "Rcvr signal avg optical power", text.format_power, _RECEIVE[0], LANES
+    )
     yield from _describe_flags(module, "Laser bias current", _BIAS[1], "Chan", LANES)
     yield from _describe_flags(module, "Module temperature", _TEMPERATURE[1])
     yield from _describe_flags(module, "Module voltage", _VOLTAGE[1])
     yield from _describe_flags(module, "Laser tx power", _TRANSMIT[1], "Channel", LANES)
     yield from _describe_flags(module, "Laser rx power", _RECEIVE[1], "Channel", LANES)
-    yield from text.thresholds(
+    yield from text.format_thresholds(
         module,
         bias_at=_BIAS[2],
         transmit_at=_TRANSMIT[2],
         temperature_at=_TEMPERATURE[2],
         voltage_at=_VOLTAGE[2],
         receive_at=_RECEIVE[2],
-        page=_THRESHOLDS,
+        page=_THRESHOLD_PAGE,
     )
 
 
@@ -140,4 +146,4 @@ def _describe_flags(
         half = module.byte(at + lane // 2) >> (4 if lane % 2 == 0 else 0)
         for level, label in enumerate(text.LEVELS):
             where = f"{lane_name} {lane + 1}" if lane_name else ""
-            yield text.flag(name, label, on=bool(half & 8 >> level), lane=where)
+            yield text.format_flag(name, label, on=bool(half & 8 >> level), lane=where)

@@ -1,4 +1,4 @@
-"""Output lines of `ethtool -m`, in the format of version 6.1: a padded name and a value."""
+"""Output lines of `ethtool -m` in the format of version 6.1. A line has a padded name and a value."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LEVELS = ("high alarm", "low alarm", "high warning", "low warning")
 _UNKNOWN = "reserved or unknown"
 
 
-def line(name: str, value: str) -> str:
+def format_line(name: str, value: str) -> str:
     r"""Return one output line.
 
-    >>> line("Vendor rev", "A")
+    >>> format_line("Vendor rev", "A")
     '\tVendor rev                                : A'
     """
     return f"\t{name:<41} : {value}"
@@ -28,71 +28,71 @@ def line(name: str, value: str) -> str:
 
 def format_code(name: str, value: int, meanings: Mapping[int, str]) -> str:
     """Return a line with a code and its meaning."""
-    return line(name, f"0x{value:02x} ({meanings.get(value, _UNKNOWN)})")
+    return format_line(name, f"0x{value:02x} ({meanings.get(value, _UNKNOWN)})")
 
 
-def oui(data: bytes) -> str:
-    """Return the line of the vendor OUI, from three bytes."""
-    return line("Vendor OUI", data.hex(":"))
+def format_oui(data: bytes) -> str:
+    """Return the line of the vendor OUI. `data` has three bytes."""
+    return format_line("Vendor OUI", data.hex(":"))
 
 
-def vendor(module: ModuleMemory, fields: VendorFields) -> Iterator[str]:
+def format_vendor(module: ModuleMemory, fields: VendorFields) -> Iterator[str]:
     """Yield the lines of vendor, part, revision, serial number and date."""
-    yield line("Vendor name", module.text(fields.name, 16))
-    yield oui(module.read(offset=fields.oui, length=3))
-    yield line("Vendor PN", module.text(fields.part, 16))
-    yield line("Vendor rev", module.text(fields.revision, 2))
-    yield line("Vendor SN", module.text(fields.serial, 16))
-    yield line("Date code", module.text(fields.date, 8))
+    yield format_line("Vendor name", module.text(fields.name, 16))
+    yield format_oui(module.read(offset=fields.oui, length=3))
+    yield format_line("Vendor PN", module.text(fields.part, 16))
+    yield format_line("Vendor rev", module.text(fields.revision, 2))
+    yield format_line("Vendor SN", module.text(fields.serial, 16))
+    yield format_line("Date code", module.text(fields.date, 8))
 
 
-def wavelength(module: ModuleMemory, at: int, page: int = 0) -> Iterator[str]:
-    """Yield the lines of the wavelength (0.05 nm units at offset `at`) and its tolerance (0.005 nm units, at + 2)."""
-    yield line("Laser wavelength", f"{module.word(at, page) * 0.05:.3f}nm")
-    yield line("Laser wavelength tolerance", f"{module.word(at + 2, page) * 0.005:.3f}nm")
+def format_wavelength(module: ModuleMemory, at: int, page: int = 0) -> Iterator[str]:
+    """Yield the lines of the wavelength (0.05 nm units, at offset `at`) and tolerance (0.005 nm units, at + 2)."""
+    yield format_line("Laser wavelength", f"{module.word(at, page) * 0.05:.3f}nm")
+    yield format_line("Laser wavelength tolerance", f"{module.word(at + 2, page) * 0.005:.3f}nm")
 
 
-def power(name: str, value: int) -> str:
+def format_power(name: str, value: int) -> str:
     """Return a line with a power, from a value in units of 0.1 uW.
 
-    >>> power("Laser output power", 5012).split(" : ")[1]
+    >>> format_power("Laser output power", 5012).split(" : ")[1]
     '0.5012 mW / -3.00 dBm'
     """
     milliwatts = value / 10_000
     dbm = f"{10 * math.log10(milliwatts):.2f}" if value else "-inf"
-    return line(name, f"{milliwatts:.4f} mW / {dbm} dBm")
+    return format_line(name, f"{milliwatts:.4f} mW / {dbm} dBm")
 
 
-def bias(name: str, value: int) -> str:
+def format_bias(name: str, value: int) -> str:
     """Return a line with a bias current, from a value in units of 2 uA."""
-    return line(name, f"{value / 500:.3f} mA")
+    return format_line(name, f"{value / 500:.3f} mA")
 
 
-def temperature(name: str, value: int) -> str:
-    """Return a line with a temperature, from an unsigned word in units of 1/256 degree Celsius, two's complement.
+def format_temperature(name: str, value: int) -> str:
+    """Return a line with a temperature, from a word in two's complement, in units of 1/256 degree Celsius.
 
-    >>> temperature("Module temperature", 0xFB00).split(" : ")[1]
+    >>> format_temperature("Module temperature", 0xFB00).split(" : ")[1]
     '-5.00 degrees C / 23.00 degrees F'
     """
     celsius = (value - 0x10000 if value & 0x8000 else value) / 256
-    return line(name, f"{celsius:.2f} degrees C / {celsius * 1.8 + 32:.2f} degrees F")
+    return format_line(name, f"{celsius:.2f} degrees C / {celsius * 1.8 + 32:.2f} degrees F")
 
 
-def voltage(name: str, value: int) -> str:
+def format_voltage(name: str, value: int) -> str:
     """Return a line with a voltage, from a value in units of 0.1 mV."""
-    return line(name, f"{value / 10_000:.4f} V")
+    return format_line(name, f"{value / 10_000:.4f} V")
 
 
-def flag(name: str, level: str, *, on: bool, lane: str = "") -> str:
-    r"""Return the line of an alarm or warning flag; `lane` is the text in parentheses, empty for none.
+def format_flag(name: str, level: str, *, on: bool, lane: str = "") -> str:
+    r"""Return the line of an alarm or warning flag. `lane` is a text in parentheses; an empty text is left out.
 
-    >>> flag("Laser rx power", "low alarm", on=True, lane="Channel 2")
+    >>> format_flag("Laser rx power", "low alarm", on=True, lane="Channel 2")
     '\tLaser rx power low alarm    (Channel 2)   : On'
     """
-    return line(f"{name} {level:<12} ({lane})" if lane else f"{name} {level}", "On" if on else "Off")
+    return format_line(f"{name} {level:<12} ({lane})" if lane else f"{name} {level}", "On" if on else "Off")
 
 
-def lanes(
+def format_lanes(
     module: ModuleMemory,
     name: str,
     format_value: Callable[[str, int], str],
@@ -100,12 +100,12 @@ def lanes(
     count: int,
     page: int = 0,
 ) -> Iterator[str]:
-    """Yield one line for each of `count` lanes, whose words are adjacent from offset `at`."""
+    """Yield one line for each of `count` lanes. The words of the lanes are adjacent and start at offset `at`."""
     for lane in range(count):
         yield format_value(f"{name}(Channel {lane + 1})", module.word(at + 2 * lane, page))
 
 
-def thresholds(
+def format_thresholds(
     module: ModuleMemory,
     *,
     bias_at: int,
@@ -116,13 +116,13 @@ def thresholds(
     page: int = 0,
     address: int = FIRST_ADDRESS,
 ) -> Iterable[str]:
-    """Yield the lines of all thresholds; each quantity has eight bytes from its offset."""
+    """Yield the lines of all thresholds. The thresholds of a quantity are eight bytes at its offset."""
     quantities = (
-        ("Laser bias current", bias, bias_at),
-        ("Laser output power", power, transmit_at),
-        ("Module temperature", temperature, temperature_at),
-        ("Module voltage", voltage, voltage_at),
-        ("Laser rx power", power, receive_at),
+        ("Laser bias current", format_bias, bias_at),
+        ("Laser output power", format_power, transmit_at),
+        ("Module temperature", format_temperature, temperature_at),
+        ("Module voltage", format_voltage, voltage_at),
+        ("Laser rx power", format_power, receive_at),
     )
     for name, format_value, offset in quantities:
         for at, level in enumerate(LEVELS):
