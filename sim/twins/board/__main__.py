@@ -1,6 +1,6 @@
 """Run a simulated PYNQ board in its own process: `python -m sim.twins.board FILE`.
 
-FILE is a datapath: a representation (`.json`, as `countaction build` writes it) or source text. The program prints one
+FILE is a datapath: source text, or the `.json` representation that `countaction build` writes. The program prints one
 JSON line when it accepts clients, and ends when its standard input closes.
 """
 
@@ -36,7 +36,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Serve until standard input closes, or Ctrl-C. Exit with status 1 if the board cannot be served."""
+    """Serve until standard input closes or Ctrl-C is pressed. Exit with status 1 if the board cannot be served."""
     parser = make_parser()
     options = parser.parse_args(words)
     try:

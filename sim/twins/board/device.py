@@ -18,14 +18,14 @@ class SimulatedDevice(Device):  # type: ignore[misc]  # pynq has no types
         self.space = AddressSpace(slot)
 
     def read_registers(self, address: int, length: int) -> bytes:
-        """Return `length` bytes from a physical address; words are little-endian."""
-        words = (self.space.read32(address + place) for place in range(0, length, 4))
+        """Return `length` bytes from a physical address. Words are little-endian."""
+        words = (self.space.read32(address + offset) for offset in range(0, length, 4))
         return b"".join(word.to_bytes(4, "little") for word in words)[:length]
 
     def write_registers(self, address: int, data: bytes) -> None:
-        """Write bytes from a physical address; words are little-endian."""
-        for place in range(0, len(data), 4):
-            self.space.write32(address + place, int.from_bytes(data[place : place + 4], "little"))
+        """Write bytes from a physical address on. Words are little-endian."""
+        for offset in range(0, len(data), 4):
+            self.space.write32(address + offset, int.from_bytes(data[offset : offset + 4], "little"))
 
     def close(self) -> None:
         """Release the datapath."""

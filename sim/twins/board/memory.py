@@ -1,6 +1,6 @@
 """State of the simulated board: registers by address, buffers that clients allocate, and files.
 
-Registers of the programmable logic are those of a datapath; registers of the processor are plain memory.
+The programmable logic has the registers of a datapath. Registers of the processor are plain memory.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _MANAGER = "/sys/class/fpga_manager/fpga0/"
 
 
 class NoRegister(Exception):
-    """An address without a register. A real board would stop responding; the twin reports the error."""
+    """An access to an address without a register. A real board would stop responding; the twin reports the error."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Address range of a datapath, and the factory that makes the datapath when the logic is loaded."""
+    """Address range of a datapath, and the factory that makes the datapath each time the logic is loaded."""
 
     make: Callable[[], RegisterBus]
     base: int = DEFAULT_BASE
@@ -52,7 +52,7 @@ class AddressSpace:
         self._bus = slot.make()
 
     def read32(self, address: int) -> int:
-        """Return the word at `address`. Raise `NoRegister` or `BusError`."""
+        """Return the word at `address`. Raise `NoRegister` if there is none, or `BusError` if the datapath fails."""
         with self._lock:
             if address in self.slot.addresses:
                 return self._bus.read32(address - self.slot.base)
@@ -61,7 +61,7 @@ class AddressSpace:
         raise self._make_error(address)
 
     def write32(self, address: int, value: int) -> None:
-        """Write a word at `address`. Raise `NoRegister` or `BusError`."""
+        """Write a word at `address`. Raise `NoRegister` if there is none, or `BusError` if the datapath fails."""
         with self._lock:
             if address in self.slot.addresses:
                 self._bus.write32(address - self.slot.base, value)
@@ -104,12 +104,12 @@ class Buffers:
     def __init__(self) -> None:
         self._buffers: dict[str, _Buffer] = {}
         self._numbers = itertools.count(1)
-        self._next = _FIRST_BUFFER
+        self._next_address = _FIRST_BUFFER
 
     def allocate(self, size: int, *, cacheable: bool) -> str:
-        """Allocate `size` bytes, all 0, and return the buffer's identifier.
+        """Allocate a buffer of `size` zero bytes, and return its identifier.
 
-        Raise `BufferRequestError` if they exceed the available memory.
+        Raise `BufferRequestError` if `size` exceeds the available memory.
         """
         allocated = sum(len(each.data) for each in self._buffers.values())
         if allocated + size > _LIMIT_BYTES:
@@ -117,8 +117,8 @@ class Buffers:
                 f"cannot allocate {size} bytes: {allocated} of {_LIMIT_BYTES} bytes are allocated already"
             )
         name = f"buffer-{next(self._numbers)}"
-        self._buffers[name] = _Buffer(self._next, cacheable, bytearray(size))
-        self._next += -(-size // _PAGE) * _PAGE or _PAGE
+        self._buffers[name] = _Buffer(self._next_address, cacheable, bytearray(size))
+        self._next_address += -(-size // _PAGE) * _PAGE or _PAGE
         return name
 
     def write(self, name: str, start: int, data: bytes) -> None:
@@ -126,7 +126,7 @@ class Buffers:
 
         Raise `BufferRequestError` if the buffer does not exist or the bytes do not fit.
         """
-        buffer = self._find(name)
+        buffer = self._find_buffer(name)
         if start + len(data) > len(buffer.data):
             raise BufferRequestError(
                 f"{name} has {len(buffer.data)} bytes; a write of {len(data)} bytes at offset {start} does not fit"
@@ -135,29 +135,32 @@ class Buffers:
 
     def read(self, name: str) -> bytes:
         """Return all bytes of a buffer. Raise `BufferRequestError` if it does not exist."""
-        return bytes(self._find(name).data)
+        return bytes(self._find_buffer(name).data)
 
     def address_of(self, name: str) -> int:
         """Return the physical address of a buffer. Raise `BufferRequestError` if it does not exist."""
-        return self._find(name).address
+        return self._find_buffer(name).address
 
     def is_cacheable(self, name: str) -> bool:
         """Return whether a buffer was allocated as cacheable. Raise `BufferRequestError` if it does not exist."""
-        return self._find(name).cacheable
+        return self._find_buffer(name).cacheable
 
     def free(self, name: str) -> None:
         """Free a buffer. Raise `BufferRequestError` if it does not exist."""
-        self._find(name)
+        self._find_buffer(name)
         del self._buffers[name]
 
-    def _find(self, name: str) -> _Buffer:
+    def _find_buffer(self, name: str) -> _Buffer:
         if name not in self._buffers:
             raise BufferRequestError(f"no buffer {name!r}: it was freed, or belongs to another board")
         return self._buffers[name]
 
 
 class BoardFiles:
-    """A file system in memory. Writing the name of a file of `/lib/firmware` to the FPGA manager loads the file."""
+    """A file system in memory.
+
+    To load a bitstream, write its file to `/lib/firmware`, then its name to the file `firmware` of the FPGA manager.
+    """
 
     def __init__(self, board: str, on_load: Callable[[], None]) -> None:
         self._on_load = on_load
@@ -174,11 +177,11 @@ class BoardFiles:
         return path in self._files
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file, empty if it does not exist."""
+        """Return the content of a file, or empty bytes if it does not exist."""
         return self._files.get(path, b"")
 
     def write(self, path: str, content: bytes) -> None:
-        """Create or replace a file; writing the manager's `firmware` file loads the named bitstream."""
+        """Create or replace a file. A write to the manager's file `firmware` loads the bitstream that it names."""
         self._files[path] = content
         if path == f"{_MANAGER}firmware":
             if self.read(FIRMWARE + content.decode(errors="replace").strip()):

@@ -1,6 +1,6 @@
 """The board as a server: the gRPC services of PYNQ.remote for registers, buffers and files.
 
-Messages are those of pynq's modules. A nonempty field `msg` is an error, which the client raises.
+The modules of pynq define the messages. A nonempty field `msg` is an error, which the client raises.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CHUNK = 2 * 1024 * 1024
 
 
 class BoardServer:
-    """Server of a simulated board, from `start` to `close`; also a context manager. Needs pynq 4 and its gRPC."""
+    """Server of a simulated board, and a context manager that starts and closes it. Needs pynq 4 and its gRPC."""
 
     def __init__(self, slot: Slot, *, host: str = "127.0.0.1", port: int = 0, board: str = BOARD) -> None:
         self.space = AddressSpace(slot)
@@ -78,7 +78,7 @@ class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has
         return mmio_pb2.GetMmioResponse(status=True, mmio_id=name)
 
     def read(self, request: Any, context: Any) -> Any:
-        """Read up to 4 bytes of one word, which is all that the response message can hold."""
+        """Read up to 4 bytes of one word. The response message cannot hold more."""
         try:
             address = self._address(request.mmio_id, request.offset, request.length)
             word = self._space.read32(address)
@@ -87,17 +87,17 @@ class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has
         return mmio_pb2.ReadResponse(status=True, data=word & ((1 << 8 * request.length) - 1))
 
     def write(self, request: Any, context: Any) -> Any:
-        """Write words in order of their addresses."""
+        """Write words at consecutive addresses."""
         try:
             address = self._address(request.mmio_id, request.offset, 4)
-            size, room = len(request.data), self._mappings[request.mmio_id][1] - request.offset
-            if size % 4 or size > room:
+            size, free_bytes = len(request.data), self._mappings[request.mmio_id][1] - request.offset
+            if size % 4 or size > free_bytes:
                 raise ValueError(
-                    f"{size} bytes at offset {request.offset:#x}: only whole words, and at most {room} bytes"
+                    f"{size} bytes at offset {request.offset:#x}: only whole words, and at most {free_bytes} bytes"
                 )
-            for place in range(0, len(request.data), 4):
-                word = int.from_bytes(request.data[place : place + 4], "little")
-                self._space.write32(address + place, word)
+            for offset_in_data in range(0, len(request.data), 4):
+                word = int.from_bytes(request.data[offset_in_data : offset_in_data + 4], "little")
+                self._space.write32(address + offset_in_data, word)
         except (BusError, NoRegister, ValueError) as error:
             return mmio_pb2.WriteResponse(status=False, msg=str(error))
         return mmio_pb2.WriteResponse(status=True)
@@ -112,7 +112,7 @@ class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has
 
 
 class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]  # pynq has no types
-    """Service for buffers, of which the client keeps copies."""
+    """Service for buffers. The client keeps a copy of each buffer."""
 
     def __init__(self, buffers: Buffers) -> None:
         self._buffers = buffers
@@ -143,8 +143,8 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
         except BufferRequestError as error:
             yield buffer_pb2.BufferReadResponse(msg=str(error))
             return
-        for place in range(0, len(data), _CHUNK):
-            yield buffer_pb2.BufferReadResponse(data=data[place : place + _CHUNK])
+        for offset_in_data in range(0, len(data), _CHUNK):
+            yield buffer_pb2.BufferReadResponse(data=data[offset_in_data : offset_in_data + _CHUNK])
 
     def freebuffer(self, request: Any, context: Any) -> Any:
         """Free a buffer."""
@@ -155,11 +155,11 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
         return buffer_pb2.FreeBufferResponse()
 
     def flush(self, request: Any, context: Any) -> Any:
-        """Check only that the buffer exists: the simulation has no cache."""
+        """Check that the buffer exists. There is nothing to flush, because the simulation has no cache."""
         return buffer_pb2.FlushResponse(msg=self._check_buffer(request.buffer_id))
 
     def invalidate(self, request: Any, context: Any) -> Any:
-        """Check only that the buffer exists, as `flush` does."""
+        """Check that the buffer exists, like `flush`."""
         return buffer_pb2.InvalidateResponse(msg=self._check_buffer(request.buffer_id))
 
     def physical_address(self, request: Any, context: Any) -> Any:
@@ -189,7 +189,7 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
 
 
 class DeviceService(remote_device_pb2_grpc.RemoteDeviceServicer):  # type: ignore[misc]  # pynq has no types
-    """Service for files of the board, through which clients also load a bitstream."""
+    """Service for files of the board. Clients load a bitstream by writing files."""
 
     def __init__(self, files: BoardFiles) -> None:
         self._files = files
@@ -199,10 +199,10 @@ class DeviceService(remote_device_pb2_grpc.RemoteDeviceServicer):  # type: ignor
         return remote_device_pb2.ExistsFileResponse(exists=self._files.exists(request.file_path))
 
     def readfile(self, request: Any, context: Any) -> Iterator[Any]:
-        """Yield the content of a file in chunks; empty if it does not exist."""
+        """Yield the content of a file in chunks, or nothing if the file does not exist."""
         data = self._files.read(request.file_path)
-        for place in range(0, len(data), _CHUNK):
-            yield remote_device_pb2.ReadFileResponse(data=data[place : place + _CHUNK])
+        for offset_in_data in range(0, len(data), _CHUNK):
+            yield remote_device_pb2.ReadFileResponse(data=data[offset_in_data : offset_in_data + _CHUNK])
 
     def writefile(self, request_iterator: Iterator[Any], context: Any) -> Any:
         """Write a file from a stream of chunks."""
@@ -214,13 +214,13 @@ class DeviceService(remote_device_pb2_grpc.RemoteDeviceServicer):  # type: ignor
         return remote_device_pb2.WriteFileResponse()
 
     def set_bitstream_attrs(self, request: Any, context: Any) -> Any:
-        """Accept and ignore the attributes of a bitstream: the files that follow contain the same information."""
+        """Accept and ignore the attributes of a bitstream. The files that follow contain the same information."""
         return remote_device_pb2.SetBitstreamAttrsResponse(status=True)
 
     def set_pl_clk(self, request: Any, context: Any) -> Any:
-        """Accept and ignore a clock frequency: the simulated logic has none."""
+        """Accept and ignore a clock frequency. The simulated logic has no clock frequency."""
         return remote_device_pb2.SetPlClkResponse(status=True)
 
     def shutdown(self, request: Any, context: Any) -> Any:
-        """Accept the request and do nothing: there is nothing to stop."""
+        """Accept the request, and do nothing."""
         return remote_device_pb2.ShutdownResponse(status=True)

@@ -165,7 +165,7 @@ class GlimmerglassTl1(Tl1Frontend):
         """Return the faults `wrong_tag` (the next answers have a wrong ctag) and `report_noise`, by name."""
         return {
             "wrong_tag": Fault(self._set_wrong_tags, lambda _: self._set_wrong_tags(None)),
-            "report_noise": self.noise_fault(),
+            "report_noise": self.make_noise_fault(),
         }
 
     def _set_wrong_tags(self, request: Request | None) -> None:

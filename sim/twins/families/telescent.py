@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sim.twins.frontends.cli import CliFaults, CliFrontend, CliStyle, CommandError, Handler, Typed
+from sim.twins.frontends.cli import CliFaults, CliFrontend, CliStyle, CommandError, Handler, TypedCommand
 from sim.twins.switch.device import Change, SwitchDevice
 from sim.twins.switch.matrix import Pair, Refused
 from sim.twins.switch.robot import Event, Job, Robot
@@ -342,10 +342,10 @@ class Commands:
             rf"unallocate{force}{side}\s+(?P<port>\d+)": self._make_change(self._unallocate),
         }
 
-    def _make_query(self, answer: Callable[[Typed], str]) -> Handler:
+    def _make_query(self, answer: Callable[[TypedCommand], str]) -> Handler:
         """Return the handler of a query. It returns a refusal in the device's format."""
 
-        def handler(typed: Typed) -> str:
+        def handler(typed: TypedCommand) -> str:
             try:
                 return answer(typed)
             except CommandError as error:
@@ -354,11 +354,13 @@ class Commands:
         return handler
 
     def _make_change(
-        self, execute: Callable[[Typed], None], has_effect: Callable[[Typed], bool] = lambda _: True
+        self,
+        execute: Callable[[TypedCommand], None],
+        has_effect: Callable[[TypedCommand], bool] = lambda _: True,
     ) -> Handler:
         """Return the handler of a change. The fault `drop_command` discards the change if `has_effect` is true."""
 
-        def answer(typed: Typed) -> str:
+        def answer(typed: TypedCommand) -> str:
             if has_effect(typed) and self._frame.device.faults.take_dropped_command():
                 return ""
             execute(typed)
@@ -366,15 +368,15 @@ class Commands:
 
         return self._make_query(answer)
 
-    def _names_locked_port(self, typed: Typed) -> bool:
+    def _names_locked_port(self, typed: TypedCommand) -> bool:
         """Return True if an unlock command names a locked input or output."""
         return any(map(self._frame.is_locked, self._find_ports(typed)))
 
-    def _connect(self, typed: Typed) -> None:
+    def _connect(self, typed: TypedCommand) -> None:
         pair = self._frame.source(int(typed.match["source"])), self._frame.output(int(typed.match["output"]))
         self._frame.connect(pair, typed.user)
 
-    def _connect_both_ways(self, typed: Typed) -> None:
+    def _connect_both_ways(self, typed: TypedCommand) -> None:
         """Queue two circuits: from the input of each port to the output of the other."""
         self._connect(typed)
         target_number, source_number = int(typed.match["output"]), int(typed.match["source"])
@@ -382,11 +384,11 @@ class Commands:
             (self._frame.source(target_number), self._frame.output(source_number)), typed.user
         )
 
-    def _unallocate(self, typed: Typed) -> None:
+    def _unallocate(self, typed: TypedCommand) -> None:
         for port in self._find_ports(typed):
             self._frame.unallocate(port, typed.user)
 
-    def _find_ports(self, typed: Typed) -> tuple[int, ...]:
+    def _find_ports(self, typed: TypedCommand) -> tuple[int, ...]:
         """Return the input, the output, or both, of the port that a command names."""
         source, output = self._frame.sides(int(typed.match["port"]))
         return {"in": (source,), "out": (output,)}.get(typed.match["side"] or "", (source, output))

@@ -1,7 +1,7 @@
-"""An interactive command line of a device: login, prompt, echo, pages, and one command at a time.
+"""An interactive command line of a device, with login, prompt, echo and pages.
 
-A session reads and writes plain bytes on a `Line`: over SSH, in memory, or over telnet (wrapped by
-`sim.twins.frontends.telnet`). A family supplies a table that maps regular expressions to command handlers.
+A session reads and writes plain bytes on a `Line`: over SSH, in memory, or over telnet (`sim.twins.frontends.telnet`).
+A family supplies a table that maps regular expressions to command handlers.
 """
 
 from __future__ import annotations
@@ -19,47 +19,47 @@ from sim.twins.wire.line import LineFaults
 
 MAX_COMMAND_CHARACTERS = 1 << 16
 
-_BLUE, _PLAIN = "\x1b[1;34m", "\x1b[0m"
+_BLUE, _RESET = "\x1b[1;34m", "\x1b[0m"
 _PAGER = "--More--"
-_TABLE_ROWS = 3
-"""Smallest number of lines of a reply that counts as a table, to which the faults of tables apply."""
+_MIN_TABLE_ROWS = 3
+"""Minimum number of lines of a reply that counts as a table. Faults of tables apply only to such replies."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandOutput:
-    """Output of a command and its exit status. LF separates the lines; the last line has no LF.
+    """Output of a command, and its exit status. LF separates the lines. The last line needs no LF.
 
-    `leaves` is True if the command ends the session.
+    `ends_session` is True if the command ends the session.
     """
 
     text: str
     status: int = 0
-    leaves: bool = False
+    ends_session: bool = False
 
 
 class SessionEnded(Exception):
-    """Raised by a command that ends the session; the argument is its output."""
+    """The end of a session by a command. The argument is the output of the command."""
 
 
 Execute = Callable[[str], Awaitable[CommandOutput]]
 Interpreter = Callable[[str, int, Execute], Awaitable[CommandOutput]]
-"""Executes a line, which may hold several commands; the second argument is the previous exit status."""
+"""Executes a line of one or several commands. The second argument is the previous exit status."""
 
 
 async def run_one_command(line: str, status: int, execute: Execute) -> CommandOutput:
-    """Execute a line as one command; an empty line keeps the exit status."""
+    """Execute a line as one command. An empty line keeps the exit status."""
     return await execute(line) if line else CommandOutput("", status)
 
 
 class CommandError(Exception):
-    """A command that the device refuses; the message is the text that the device prints."""
+    """A command that the device refuses. The message is the text that the device prints."""
 
 
 class Terminal(Protocol):
     """Connection to a client: `sim.twins.wire.line.Line` or `sim.twins.frontends.telnet.TelnetLine`."""
 
     async def read(self) -> bytes:
-        """Return the next bytes that the client typed; empty at the end."""
+        """Return the next bytes that the client typed, or empty bytes at the end."""
         ...
 
     def send(self, data: bytes) -> None:
@@ -70,15 +70,15 @@ class Terminal(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
-    """A command that a handler receives: the match of its pattern, the user, and the name of the frontend."""
+class TypedCommand:
+    """A command for a handler: the match of the handler's pattern, the user, and the name of the frontend."""
 
     match: re.Match[str]
     user: str
     frontend: str
 
 
-Handler = Callable[[Typed], str | CommandOutput | Awaitable[str | CommandOutput]]
+Handler = Callable[[TypedCommand], str | CommandOutput | Awaitable[str | CommandOutput]]
 """Executes a command and returns its output. Plain text means exit status 0."""
 
 
@@ -86,13 +86,15 @@ Handler = Callable[[Typed], str | CommandOutput | Awaitable[str | CommandOutput]
 class CliStyle:
     """Texts and behaviour of a command line.
 
-    - `prompt` is printed unchanged, in blue if `colour`.
-    - `account` is the user name and password of the login on the command line (with the prompt `login`), as over
-      telnet. It is None if the wire has its own login (SSH); `user` is then the user.
-    - `page_rows` is the number of lines of a page; 0 disables paging.
-    - `unknown` and `unknown_status` are the output and exit status of an unknown command.
-    - `noise` is the line that the fault `noise` inserts into a table.
-    - `leave` holds the commands that end the session.
+    - `prompt`: printed unchanged, in blue if `colour`.
+    - `account`: user name and password of a login on the command line, as over telnet. None if the connection has its
+      own login (SSH).
+    - `user`: the user if `account` is None.
+    - `login`, `login_failure`: prompt of the login, and text after a wrong login.
+    - `page_rows`: number of lines of a page; 0 disables paging.
+    - `unknown`, `unknown_status`: output and exit status of an unknown command.
+    - `noise`: line that the fault `noise` inserts into a table.
+    - `exit_commands`: commands that end the session.
     """
 
     prompt: str
@@ -105,21 +107,21 @@ class CliStyle:
     page_rows: int = 0
     unknown: str = "unknown command"
     unknown_status: int = 0
-    rejected: str = "Login incorrect"
+    login_failure: str = "Login incorrect"
     noise: str = "%% LOG: temperature of the shelf is 31 C"
-    leave: frozenset[str] = frozenset({"exit", "quit", "logout"})
+    exit_commands: frozenset[str] = frozenset({"exit", "quit", "logout"})
 
 
 @dataclass(slots=True)
 class CliFaults:
-    """Faults of tables on a command line: how many of the next tables are truncated or contain noise."""
+    """Faults of tables on a command line: numbers of next tables that will be truncated or contain noise."""
 
     device: LineFaults
     truncated_tables: int = 0
     noisy_tables: int = 0
 
     def table(self) -> Mapping[str, Fault]:
-        """Return the faults by name, for `SwitchTwin`."""
+        """Return the faults `truncate_table` and `noise`, by name."""
         return {
             "truncate_table": self._make_counter("truncated_tables"),
             "noise": self._make_counter("noisy_tables"),
@@ -133,8 +135,8 @@ class CliFaults:
         )
 
     def apply_table_faults(self, rows: list[str], noise: str) -> list[str]:
-        """Return the lines of a reply after the active faults: truncated in the middle of a line, or with noise."""
-        if len(rows) < _TABLE_ROWS:
+        """Return the lines of a reply as active faults change them: truncated within a line, or with noise."""
+        if len(rows) < _MIN_TABLE_ROWS:
             return rows
         if self.truncated_tables:
             self.truncated_tables -= 1
@@ -151,9 +153,9 @@ class CliFaults:
 class CliFrontend:
     """State that all sessions of one command line share.
 
-    The patterns of `commands` are tried in order and must match the whole command. A session ends after
-    `idle_timeout_s` of `clock` without input; None disables this. `name` tells handlers which of several command
-    lines of a device a command came from. `interpreter` splits a line into commands if it can hold several.
+    The first pattern of `commands` that matches the whole command selects the handler. A session ends after
+    `idle_timeout_s` without input on `clock`; None disables this. `name` tells handlers on which command line of the
+    device a user typed a command. `interpreter` executes a line, which may contain several commands.
     """
 
     def __init__(
@@ -178,11 +180,11 @@ class CliFrontend:
 
     @property
     def sessions(self) -> int:
-        """Number of sessions that are logged in."""
+        """Number of logged-in sessions."""
         return sum(bool(session.user) for session in self._sessions)
 
     async def serve(self, line: Terminal, echoes: Callable[[], bool] | None = None) -> None:
-        """Serve one client until it leaves or the idle timeout passes; `echoes` takes precedence over `style.echo`."""
+        """Serve one client until its session ends. `echoes` takes precedence over `style.echo`."""
         session = _Session(self, line, echoes or (lambda: self.style.echo))
         self._sessions.append(session)
         try:
@@ -191,19 +193,19 @@ class CliFrontend:
             self._sessions.remove(session)
 
     def announce(self, *lines: str) -> None:
-        """Print unsolicited lines to every session, directly after the prompt, as captures of a ROME show them."""
+        """Print unsolicited lines to every logged-in session, directly after the prompt, as in captures of a ROME."""
         for session in self._sessions:
             if session.user:
                 session.print("".join(f"{line}\r\n" for line in lines))
 
     def expire(self) -> int:
-        """End all sessions; return their number."""
+        """End all sessions, and return their number."""
         for session in self._sessions:
             session.end()
         return len(self._sessions)
 
     async def execute(self, line: Terminal, command: str) -> int:
-        """Execute one command that comes without a shell: no greeting, echo or prompt. Return its exit status."""
+        """Execute one command without a shell, so without greeting, echo and prompt. Return its exit status."""
         status = self.style.unknown_status
 
         async def answer() -> bytes:
@@ -216,18 +218,18 @@ class CliFrontend:
         return status
 
     async def run(self, line: str, user: str, status: int = 0) -> CommandOutput:
-        """Execute a line and return its output. `status` is the exit status of the previous command."""
-        return await self._interpreter(line, status, lambda command: self._do(command, user))
+        """Execute a line, and return its output. `status` is the exit status of the previous command."""
+        return await self._interpreter(line, status, lambda command: self._execute_command(command, user))
 
     def rows(self, output: CommandOutput) -> list[str]:
-        """Return the lines of an output, after the faults of tables."""
+        """Return the lines of an output, with active faults of tables."""
         return self.faults.apply_table_faults(output.text.splitlines(), self.style.noise)
 
-    async def _do(self, command: str, user: str) -> CommandOutput:
+    async def _execute_command(self, command: str, user: str) -> CommandOutput:
         for pattern, handler in self._commands:
             match = pattern.fullmatch(command)
             if match:
-                result = handler(Typed(match, user, self.name))
+                result = handler(TypedCommand(match, user, self.name))
                 output = result if isinstance(result, str | CommandOutput) else await result
                 return CommandOutput(output) if isinstance(output, str) else output
         return CommandOutput(self.style.unknown, self.style.unknown_status)
@@ -238,7 +240,7 @@ class _Session:
 
     def __init__(self, frontend: CliFrontend, line: Terminal, echoes: Callable[[], bool]) -> None:
         self.user = ""
-        self._status = 0
+        self._last_status = 0
         self._frontend = frontend
         self._style = frontend.style
         self._line = line
@@ -254,26 +256,26 @@ class _Session:
         self._line.send(text.encode())
 
     def end(self) -> None:
-        """End the session from the device's side."""
+        """End the session, as the device does."""
         self._ended.set()
         if self._reading is not None:
             self._reading.cancel()
 
     async def run(self) -> None:
         """Run the session: login, greeting and commands, until it ends."""
-        idle_watch = asyncio.get_running_loop().create_task(self._watch())
+        idle_watch = asyncio.get_running_loop().create_task(self._end_when_idle())
         try:
             self.user = self._style.user if self._style.account is None else await self._login()
             if self.user:
-                await self._serve()
+                await self._execute_lines()
         finally:
             idle_watch.cancel()
 
-    async def _watch(self) -> None:
+    async def _end_when_idle(self) -> None:
         """End the session after `idle_timeout_s` without input."""
         limit_s, clock = self._frontend.idle_timeout_s, self._frontend.clock
         while limit_s is not None:
-            if self._reading is None:  # a command is running: not idle
+            if self._reading is None:  # a command is running, so the session is not idle
                 self._last_activity_s = clock.now()
             remaining_s = self._last_activity_s + limit_s - clock.now()
             if remaining_s <= 0:
@@ -281,10 +283,10 @@ class _Session:
                 return
             await clock.sleep(remaining_s)
 
-    async def _serve(self) -> None:
+    async def _execute_lines(self) -> None:
         self.print(_format_rows([self._style.greeting] if self._style.greeting else []) + self._prompt())
         while (command := await self._read_line()) is not None:
-            if command.strip() in self._style.leave:
+            if command.strip() in self._style.exit_commands:
                 return
             prompt = self._prompt().encode()
             try:
@@ -294,7 +296,7 @@ class _Session:
                 return
 
     async def _login(self) -> str:
-        """Return the user who has logged in; empty if the client left or failed three times."""
+        """Return the user who logged in. The name is empty if the client disconnected, or failed three times."""
         for _ in range(3):
             self.print(self._style.login)
             user = await self._read_line()
@@ -304,25 +306,25 @@ class _Session:
                 return ""
             if (user, password) == self._style.account:
                 return user
-            self.print(f"{self._style.rejected}\r\n")
+            self.print(f"{self._style.login_failure}\r\n")
         return ""
 
     def _prompt(self) -> str:
         prompt = self._style.prompt
-        return f"{_BLUE}{prompt}{_PLAIN}" if self._style.colour else prompt
+        return f"{_BLUE}{prompt}{_RESET}" if self._style.colour else prompt
 
     async def _answer(self, command: str) -> bytes:
-        output = await self._frontend.run(command.strip(), self.user, self._status)
-        self._status = output.status
+        output = await self._frontend.run(command.strip(), self.user, self._last_status)
+        self._last_status = output.status
         text = _format_rows(await self._show_pages(self._frontend.rows(output)))
-        if output.leaves:
+        if output.ends_session:
             raise SessionEnded(text)
         return text.encode()
 
     async def _show_pages(self, rows: Sequence[str]) -> Sequence[str]:
-        """Print all pages except the last, waiting for a key after each; return the rows that remain to be printed.
+        """Print all pages except the last, and wait for a key after each. Return the rows of the last page.
 
-        The result is empty if the client leaves, or quits with q or Ctrl-C.
+        Return no rows if the client disconnects, or quits with q or Ctrl-C.
         """
         length = self._style.page_rows
         while length and len(rows) > length:
@@ -335,18 +337,18 @@ class _Session:
         return rows
 
     async def _read_line(self, *, secret: bool = False) -> str | None:
-        """Return the next line that the client typed; None if the client left or the session has ended."""
+        """Return the next line that the client typed, or None if the client disconnected or the session has ended."""
         while not self._lines:
             data = await self._read()
             if not data:
                 return None
-            shown = "".join(self._accept_input(data, secret=secret))
+            echo_text = "".join(self._accept_input(data, secret=secret))
             if self._echoes() or secret:
-                self.print(shown)
+                self.print(echo_text)
         return self._lines.pop(0)
 
     def _accept_input(self, data: bytes, *, secret: bool) -> Iterator[str]:
-        """Store the lines that `data` completes, and yield the echo; of a secret, only the echo of the line end."""
+        """Store the lines that `data` completes, and yield the echo. Of a secret line, echo only the line end."""
         for echo, line in self._keyboard.feed(data):
             if line is not None:
                 self._lines.append(line)
@@ -354,7 +356,7 @@ class _Session:
                 yield echo
 
     async def _read(self) -> bytes:
-        """Return the next input; empty if the client left, or the session was ended (`end`, idle timeout)."""
+        """Return the next input, or empty bytes if the client disconnected or the session has ended."""
         if self._ended.is_set():
             return b""
         self._reading = asyncio.get_running_loop().create_task(self._line.read())
@@ -374,7 +376,7 @@ def _format_rows(rows: Sequence[str]) -> str:
 
 
 class Keyboard:
-    """Converter of typed bytes to lines and their echo, with the backspace, Ctrl-C and UTF-8 rules of a terminal."""
+    """Converts typed bytes to lines and their echo, as a terminal does: with backspace, Ctrl-C and UTF-8."""
 
     def __init__(self) -> None:
         self._buffer = ""
@@ -382,7 +384,7 @@ class Keyboard:
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, data: bytes) -> Iterator[tuple[str, str | None]]:
-        """Yield, for each character, its echo, and the line if the character ends one (otherwise None)."""
+        """Yield the echo of each character, with the complete line if the character ends a line, otherwise None."""
         for character in self._utf8.decode(data):
             after_return, self._after_return = self._after_return, character == "\r"
             if character in "\n\x00" and after_return:

@@ -6,7 +6,7 @@ r"""HTTP/1.1 server of a simulated switch, over a `Line`, with `h11` (extra `sim
     )
     Frontend("calient+rest", server.serve)
 
-One server serves all clients of a frontend. Every fault of `Line` applies: a connection may break within an answer.
+One server serves all clients of a frontend. All faults of `Line` apply, so a connection may break within an answer.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES = 1 << 22
 
-_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request as a handler receives it: `captured` holds the decoded groups of the route's pattern."""
+    """A request for a handler. `captured` holds the decoded groups of the route's pattern."""
 
     method: str
     path: str
@@ -61,7 +61,7 @@ class HttpAnswer:
 
 
 class HttpRefusal(Exception):
-    """Refusal by a handler: a status, a text or JSON document that explains it, and headers."""
+    """Refusal by a handler: a status, an explanation `why` (text or JSON document), and headers."""
 
     def __init__(self, status: int, why: Any = "", headers: Iterable[tuple[str, str]] = ()) -> None:
         super().__init__(f"{status}: {why}")
@@ -83,7 +83,7 @@ def json_answer(
     content_type: str = "application/json",
     headers: Iterable[tuple[str, str]] = (),
 ) -> HttpAnswer:
-    """Return a JSON document as an answer.
+    """Return an answer with a JSON document.
 
     >>> json_answer({"port": 1}).body
     b'{"port": 1}'
@@ -96,7 +96,7 @@ Handler = Callable[[HttpRequest], HttpAnswer | Awaitable[HttpAnswer]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method, a regular expression for the whole path, and the handler that answers."""
+    """A method, a regular expression for the whole path, and the handler of matching requests."""
 
     method: str
     pattern: str
@@ -104,12 +104,12 @@ class Route:
 
 
 class HttpServer:
-    """A server that authenticates each request and answers it from a table of routes.
+    """A server that authenticates each request, and answers it with the handler of its route.
 
     `accounts` maps users to passwords for Basic authentication; None disables authentication. Users in `read_only`
-    get 403 for other methods than GET, HEAD and OPTIONS. With a `cookie` name, a login returns a session cookie,
-    which replaces the password in later requests. After `expire_sessions`, old cookies are answered with 401 even
-    beside a valid password (assumption: vendors do not document this, and it is the hardest case for a client).
+    get status 403 for methods other than GET, HEAD and OPTIONS. With a `cookie` name, a login returns a session cookie,
+    which replaces the password in later requests. After `expire_sessions`, a request with an old cookie gets status
+    401, even if it has a valid password. Vendors do not document this; the assumption is the hardest case for a client.
     """
 
     def __init__(
@@ -129,13 +129,13 @@ class HttpServer:
         self._sessions: dict[str, str] = {}
 
     def expire_sessions(self) -> int:
-        """Invalidate all session cookies; return their number."""
+        """Invalidate all session cookies, and return their number."""
         count = len(self._sessions)
         self._sessions.clear()
         return count
 
     async def serve(self, line: Line) -> None:
-        """Serve one client until it leaves, asks to close the connection, or violates HTTP."""
+        """Serve one client until it disconnects, asks to close the connection, or violates HTTP."""
         connection = _ServerConnection()
         while (request := await connection.next_request(line)) is not None:
             await line.respond(lambda request=request: connection.answer(request, self.answer))  # type: ignore[misc]
@@ -143,10 +143,10 @@ class HttpServer:
                 break
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
-        """Return the answer to one request; a refusal of the handler is an answer too."""
+        """Return the answer to one request. A refusal by the handler becomes an answer."""
         try:
             user, headers = self._authenticate(request)
-            if request.method not in _READS and user in self._read_only:
+            if request.method not in _READ_METHODS and user in self._read_only:
                 raise HttpRefusal(403, f"user {user} may only read")
             handler, captured = self._find_route(request)
             decoded = tuple(unquote(group or "") for group in captured)
@@ -168,7 +168,10 @@ class HttpServer:
         raise HttpRefusal(404, f"nothing at {request.path}")
 
     def _authenticate(self, request: HttpRequest) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """Return the user, and the headers that a new login adds to the answer. Raise `HttpRefusal` (401)."""
+        """Return the user, and the headers that a new login adds to the answer.
+
+        Raise `HttpRefusal` (401) for an expired cookie or a wrong password.
+        """
         if self._accounts is None:
             return "", ()
         cookie = self._read_cookie(request)
@@ -206,7 +209,7 @@ class HttpServer:
 
 
 class _ServerConnection:
-    """HTTP state of one client's connection: converts bytes to requests, and answers to bytes."""
+    """The HTTP connection of one client. It converts bytes to requests, and answers to bytes."""
 
     def __init__(self) -> None:
         import h11
@@ -216,9 +219,9 @@ class _ServerConnection:
         self._rejection: HttpAnswer | None = None
 
     async def next_request(self, line: Line) -> HttpRequest | None:
-        """Return the next complete request, or None if the client has left.
+        """Return the next complete request, or None if the client has disconnected.
 
-        For invalid HTTP or too long a body, return a placeholder that `answer` refuses.
+        If the HTTP is invalid or the body too long, return a placeholder that `answer` refuses.
         """
         head: Any = None
         body = bytearray()
@@ -241,14 +244,14 @@ class _ServerConnection:
                     return self._make_refusal(413, "too much")
 
     def _make_refusal(self, status: int, why: str) -> HttpRequest:
-        """Store a refusal for `answer`, and return an empty request; the connection closes afterwards."""
+        """Store a refusal for `answer`, and return an empty request. The connection closes after the answer."""
         self._rejection = HttpRefusal(status, why, [("Connection", "close")]).answer()
         return HttpRequest("", "")
 
     async def answer(
         self, request: HttpRequest, respond: Callable[[HttpRequest], Awaitable[HttpAnswer]]
     ) -> bytes:
-        """Return the encoded answer to one request: from `respond`, or the stored refusal."""
+        """Return the encoded answer to one request: the stored refusal, or else the answer of `respond`."""
         answer = self._rejection or await respond(request)
         h11 = self._h11
         headers = list(answer.headers)
@@ -264,7 +267,7 @@ class _ServerConnection:
         return b"".join(self._connection.send(event) or b"" for event in events)
 
     def may_continue(self) -> bool:
-        """Prepare the connection for the next request; return False if it must close instead."""
+        """Prepare the connection for the next request. Return False if the connection must close."""
         try:
             self._connection.start_next_cycle()
         except self._h11.LocalProtocolError:

@@ -1,8 +1,9 @@
 """A small SCPI instrument: command grammar, error queue, command table and client sessions.
 
-Keywords are accepted in short form (the capitals of `SWITch`) or in full, in any case, some with a numeric suffix
-(`ROUT6`); `;` separates commands of a line. Commands that set a value send no answer; their errors go to the error
-queue, which all clients share. Sources: SCPI-99 volume 1, chapter 6 (grammar); volume 2, chapter 21 (error queue).
+A keyword is accepted in short form (the capitals of `SWITch`) or in full, in upper or lower case. Some keywords have a
+numeric suffix (`ROUT6`). A `;` separates commands of a line. A command that sets a value sends no answer; its errors go
+to the error queue, which all clients share. Sources: SCPI-99 volume 1, chapter 6 (grammar), and volume 2, chapter 21
+(error queue).
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ MAX_LINE_BYTES = 1 << 16
 NO_ERROR = '0, "No error"'
 
 _PIECE = re.compile(r"[A-Za-z]+|\W")
-_PIECES = {"[": "(?:", "]": ")?", "#": r"(\d{0,4})"}
+_PIECE_PATTERNS = {"[": "(?:", "]": ")?", "#": r"(\d{0,4})"}
 _QUEUE_LENGTH = 16
-_NUMBER_OF: Mapping[Reason, int] = {
+_ERROR_NUMBERS: Mapping[Reason, int] = {
     Reason.NO_SUCH_PORT: -222,
     Reason.WRONG_SIDE: -222,
     Reason.REPEATED: -224,
     Reason.UNEQUAL: -224,
     Reason.FAILED: -240,
 }
-"""SCPI error numbers of `Refused` reasons; all others are -221, settings conflict."""
+"""SCPI error numbers, by reason of a refusal. The number of any other reason is -221, settings conflict."""
 
 
 class ScpiError(Exception):
-    """An error for the queue: SCPI-99 number and text, and optional details (`about`)."""
+    """An error for the queue: SCPI-99 number and text, with optional details (`about`)."""
 
     TEXTS: Mapping[int, str] = {
         -102: "Syntax error",
@@ -62,11 +63,11 @@ class ScpiError(Exception):
 
 def make_error(refusal: Refused) -> ScpiError:
     """Return the SCPI error for a command that the switch refuses."""
-    return ScpiError(_NUMBER_OF.get(refusal.reason, -221), str(refusal))
+    return ScpiError(_ERROR_NUMBERS.get(refusal.reason, -221), str(refusal))
 
 
 class ErrorQueue:
-    """First-in, first-out queue of errors. In a full queue, a new error changes the last entry to -350 (overflow)."""
+    """First-in, first-out queue of errors. If the queue is full, a new error changes the last entry to -350."""
 
     def __init__(self, length: int = _QUEUE_LENGTH) -> None:
         self._length = length
@@ -83,11 +84,11 @@ class ErrorQueue:
             self._errors[-1] = ScpiError(-350)
 
     def pop(self) -> str:
-        """Remove the oldest error and return its text, or that of "No error"."""
+        """Remove the oldest error and return its text, or return "No error" if there is none."""
         return str(self._errors.popleft()) if self._errors else NO_ERROR
 
     def pop_all(self) -> str:
-        """Remove all errors and return their texts, separated by commas, or "No error" if there are none."""
+        """Remove all errors and return their texts, separated by commas, or return "No error" if there are none."""
         texts = [self.pop() for _ in range(max(1, len(self._errors)))]
         return ",".join(texts)
 
@@ -97,7 +98,7 @@ class ErrorQueue:
 
 
 class LineReader:
-    """Splitter of a byte stream, received in chunks of any size, into lines that end with any of the bytes `ends`."""
+    """Splits a byte stream into lines. Any of the bytes `ends` ends a line. Chunks of the stream may have any size."""
 
     def __init__(self, ends: bytes) -> None:
         self._end = re.compile(b"[" + re.escape(ends) + b"]")
@@ -106,7 +107,7 @@ class LineReader:
     def feed(self, data: bytes) -> list[str]:
         """Return the nonempty lines that `data` completes, stripped of white space.
 
-        An unfinished line of more than `MAX_LINE_BYTES` is dropped.
+        Drop an unfinished line of more than `MAX_LINE_BYTES`.
         """
         *lines, self._rest = self._end.split(self._rest + data)
         if len(self._rest) > MAX_LINE_BYTES:
@@ -137,8 +138,8 @@ def _parse_unit(text: str) -> Unit:
 
 
 @lru_cache(maxsize=256)
-def header_pattern(definition: str) -> re.Pattern[str]:
-    """Return the regular expression of a header; `#` in `definition` is an optional number, which becomes a group.
+def compile_header(definition: str) -> re.Pattern[str]:
+    """Return the regular expression of a header. A `#` in `definition` matches an optional number as a group.
 
     >>> header_pattern("ROUTe#:SCAN?").fullmatch("rout6:scan?")[1]
     '6'
@@ -148,7 +149,7 @@ def header_pattern(definition: str) -> re.Pattern[str]:
     True
     """
     pieces = _PIECE.findall(definition)
-    pattern = "".join(_PIECES.get(piece) or _match_either_form(piece) for piece in pieces)
+    pattern = "".join(_PIECE_PATTERNS.get(piece) or _match_either_form(piece) for piece in pieces)
     return re.compile(pattern, re.IGNORECASE)
 
 
@@ -159,15 +160,15 @@ def _match_either_form(piece: str) -> str:
 
 
 Handler = Callable[[Sequence[int], Sequence[str]], str | None]
-"""Executes a command, given the numbers in its header (default 1) and its parameters; returns the answer, if any."""
+"""Executes a command and returns its answer or None. Arguments: numbers in the header (default 1), and parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
     """Line endings and separators of an instrument.
 
-    A line of commands ends with any of the bytes `ends`, an answer with `answer_end`. `separator` joins the answers
-    to several queries of a line. With `remembers_path`, the path of the last header also applies to the next line.
+    Any of the bytes `ends` ends a line of commands, and `answer_end` ends an answer. `separator` joins the answers to
+    several queries of one line. With `remembers_path`, the path of the last header also applies to the next line.
     """
 
     ends: bytes = b"\n"
@@ -177,15 +178,15 @@ class Style:
 
 
 class Instrument:
-    """An SCPI instrument: executes the lines of all clients with one table of commands and one error queue."""
+    """An SCPI instrument with one command table and one error queue for all clients."""
 
     def __init__(self, table: Mapping[str, Handler], style: Style, errors: ErrorQueue | None = None) -> None:
         self.errors = ErrorQueue() if errors is None else errors
         self.style = style
-        self._table = {header_pattern(definition): handler for definition, handler in table.items()}
+        self._table = {compile_header(definition): handler for definition, handler in table.items()}
 
     async def serve(self, line: Line) -> None:
-        """Serve one client until it leaves."""
+        """Serve one client until it disconnects."""
         reader, session = LineReader(self.style.ends), _Session(self)
         while data := await line.read():
             for text in reader.feed(data):
@@ -194,11 +195,11 @@ class Instrument:
     def find(self, unit: Unit, path: str) -> tuple[Handler, tuple[int, ...], str]:
         """Return the handler, the numbers in the header, and the path that the next header may omit.
 
-        A header is looked up below `path` first, then from the root. Raise `ScpiError` (-113) if it is unknown.
+        Look a header up below `path` first, then from the root. Raise `ScpiError` (-113) if the header is unknown.
         """
-        rooted = unit.header.removeprefix(":")
+        from_root = unit.header.removeprefix(":")
         relative = not unit.header.startswith((":", "*"))
-        for candidate in [path + rooted, rooted] if relative else [rooted]:
+        for candidate in [path + from_root, from_root] if relative else [from_root]:
             for pattern, handler in self._table.items():
                 match = pattern.fullmatch(candidate)
                 if match:
@@ -215,14 +216,14 @@ class _Session:
         self._path = ""
 
     async def execute(self, line: str) -> bytes:
-        """Execute one line and return its encoded answer, empty if no command answers."""
+        """Execute one line, and return its encoded answer. The answer is empty if no command of the line has one."""
         style = self._instrument.style
         if not style.remembers_path:
             self._path = ""
-        answers = [answer for unit in split_units(line) if (answer := self._run(unit)) is not None]
+        answers = [answer for unit in split_units(line) if (answer := self._run_command(unit)) is not None]
         return (style.separator.join(answers) + style.answer_end).encode() if answers else b""
 
-    def _run(self, unit: Unit) -> str | None:
+    def _run_command(self, unit: Unit) -> str | None:
         errors = self._instrument.errors
         try:
             handler, numbers, path = self._instrument.find(unit, self._path)
@@ -239,7 +240,7 @@ class _Session:
 
 
 def parse_whole_numbers(texts: Sequence[str], count: int) -> list[int]:
-    """Return exactly `count` parameters as nonnegative integers of up to six digits. Raise `ScpiError`."""
+    """Return `count` parameters as nonnegative integers of up to six digits. Raise `ScpiError` if they are invalid."""
     if len(texts) != count:
         raise ScpiError(-109 if len(texts) < count else -108)
     for text in texts:

@@ -1,7 +1,7 @@
-"""Server side of telnet (RFC 854): removes protocol bytes from the input, and answers option requests.
+"""Server side of telnet (RFC 854). It removes protocol bytes from the input, and answers option requests.
 
-Like a login server, the twin begins by offering to echo and to suppress go-ahead, and by asking for the terminal
-type and window size; it accepts any answer.
+Like a login server, the twin first offers to echo and to suppress go-ahead, and asks for terminal type and window size.
+It accepts any answer.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class TelnetLine:
         self._line.send(GREETING)
 
     async def read(self) -> bytes:
-        """Return the next bytes that the client typed; empty at the end, or after too long a telnet command."""
+        """Return the next bytes that the client typed, or empty bytes at the end or if a telnet command is too long."""
         while raw := await self._line.read():
-            text, answer = self._parse(raw)
+            text, answer = self._parse_input(raw)
             if answer:
                 self._line.send(answer)
             if text:
@@ -53,13 +53,13 @@ class TelnetLine:
 
     def send(self, data: bytes) -> None:
         """Send bytes to the client at once."""
-        self._line.send(data)  # no escaping needed: UTF-8 text never contains the byte 0xFF (IAC)
+        self._line.send(data)  # needs no escapes, because UTF-8 text never contains the byte 0xFF (IAC)
 
     async def respond(self, execute: Callable[[], Awaitable[bytes]], ending: bytes = b"") -> None:
         """Execute one command, and send its output followed by `ending`."""
         await self._line.respond(execute, ending)
 
-    def _parse(self, raw: bytes) -> tuple[bytes, bytes]:
+    def _parse_input(self, raw: bytes) -> tuple[bytes, bytes]:
         text, answer, end = b"", b"", 0
         buffered = self._rest + raw
         while piece := _PIECE.match(buffered, end):
@@ -71,10 +71,10 @@ class TelnetLine:
         return text, answer
 
     def _answer(self, verb: int, option: int) -> bytes:
-        # Acknowledge only a change of the echo: otherwise both ends could answer each other for ever (RFC 854).
+        # Acknowledge only a change of the echo. Otherwise both ends could answer each other forever (RFC 854).
         if option == ECHO and verb in {DO, DONT}:
-            before, self.echo = self.echo, verb == DO
-            return b"" if before == self.echo else bytes([IAC, WILL if self.echo else WONT, ECHO])
+            previous_echo, self.echo = self.echo, verb == DO
+            return b"" if previous_echo == self.echo else bytes([IAC, WILL if self.echo else WONT, ECHO])
         if verb == DO and option != SUPPRESS_GO_AHEAD:
             return bytes([IAC, WONT, option])
         if verb == WILL and option not in {TERMINAL_TYPE, WINDOW_SIZE}:
@@ -83,7 +83,7 @@ class TelnetLine:
 
 
 def make_telnet_server(frontend: CliFrontend) -> Callable[[Line], Awaitable[None]]:
-    """Return a function that serves a command line to one telnet client, for `Frontend(wire="telnet")`."""
+    """Return a function for `Frontend.serve` that serves a command line to one telnet client."""
 
     async def serve(line: Line) -> None:
         telnet = TelnetLine(line)

@@ -2,15 +2,15 @@
 
 A family derives its frontend from `Tl1Frontend` and supplies a command table, its framing and its texts.
 
-Input is `VERB:[tid]:[aid]:ctag:[general]:[positional]:[keyword];`, where `;` and `:` inside quotes are text.
-An answer has one or more blocks; a block that ends with `>` instead of `;` is continued in the next block:
+Input is `VERB:[tid]:[aid]:ctag:[general]:[positional]:[keyword];`, where `;` and `:` inside quotes are text. An answer
+has one or more blocks. The last block ends with `;`, all others end with `>`:
 
        ocs1 26-01-31 12:00:00
     M  4 COMPLD
        "1.1.1>1.1.2:SRCPORT=1.1.1,DSTPORT=1.1.2,GRPNAME=SYSTEM,..."
     ;
 
-Sources: Telcordia GR-831 (frames), GR-833 (codes), the frames of `RTRV-PATCH` captures.
+Sources: Telcordia GR-831 (frames), GR-833 (codes), and captures of `RTRV-PATCH` (frames).
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from sim.twins.wire.line import Line
 MAX_COMMAND_CHARACTERS = 1 << 16
 
 _FIELDS = 7
-_CODE_OF: Mapping[Reason, str] = {
+_ERROR_CODES: Mapping[Reason, str] = {
     Reason.NO_SUCH_PORT: "IIAC",
     Reason.WRONG_SIDE: "IIAC",
     Reason.REPEATED: "IIAC",
     Reason.UNEQUAL: "IIAC",
     Reason.FAILED: "SROF",
 }
-"""GR-833 error codes of `Refused` reasons; all others are SNVS, status not valid."""
+"""GR-833 error codes, by reason of a refusal. The code of any other reason is SNVS, status not valid."""
 
 
 class Denied(Exception):
-    """A refused command, with its four-letter error code; the text is sent as a comment."""
+    """A refused command, with its four-letter error code. The answer contains the text as a comment."""
 
     def __init__(self, code: str, text: str) -> None:
         self.code = code
@@ -51,7 +51,7 @@ class Denied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One parsed command. Values have no quotes around them; names of `keywords` are in upper case."""
+    """One parsed command. Values are without quotes. Names of `keywords` are in upper case."""
 
     verb: str
     tid: str
@@ -68,22 +68,22 @@ class Command:
 
 
 class CommandReader:
-    """Splitter of a byte stream, received in chunks of any size, into commands."""
+    """Splits a byte stream into commands. Chunks of the stream may have any size."""
 
     def __init__(self) -> None:
         self._text = ""
-        self._quoted = False
+        self._is_quoted = False
 
     def feed(self, data: bytes) -> list[str]:
         """Return the nonempty commands that `data` completes, without terminator and surrounding white space.
 
-        A command is truncated after `MAX_COMMAND_CHARACTERS`.
+        Truncate a command after `MAX_COMMAND_CHARACTERS`.
         """
         commands = []
         for character in data.decode("latin-1"):
             if character == '"':
-                self._quoted = not self._quoted
-            if character == ";" and not self._quoted:
+                self._is_quoted = not self._is_quoted
+            if character == ";" and not self._is_quoted:
                 commands.append(self._text.strip())
                 self._text = ""
             elif len(self._text) < MAX_COMMAND_CHARACTERS:
@@ -98,7 +98,7 @@ def parse(text: str) -> Command:
     >>> command.verb, command.tid, command.aid, command.ctag
     ('ENT-PATCH', 'ocs1', '1&2,17&18', '7')
 
-    A missing ctag becomes 0. Surplus fields become part of the keywords, where no command looks them up.
+    A missing ctag becomes 0. Surplus fields become keywords, which commands ignore.
     """
     fields = [field.strip() for field in split_outside_quotes(text, ":")]
     fields += [""] * (_FIELDS - len(fields))
@@ -119,10 +119,10 @@ def split_outside_quotes(text: str, separator: str) -> list[str]:
     >>> split_outside_quotes('LABEL="a,b",X=1', ",")
     ['LABEL="a,b"', 'X=1']
     """
-    parts, quoted = [""], False
+    parts, is_quoted = [""], False
     for character in text:
-        quoted ^= character == '"'
-        if character == separator and not quoted:
+        is_quoted ^= character == '"'
+        if character == separator and not is_quoted:
             parts.append("")
         else:
             parts[-1] += character
@@ -136,7 +136,7 @@ def unquote(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """Text before the name of the device and after the terminator of each block, which depends on the family."""
+    """Texts that a family sends before the device name, and after the terminator, of each block or report."""
 
     before: str = "\r\n   "
     after: str = ""
@@ -146,7 +146,7 @@ class Framing:
     def answer(
         self, name: str, tag: str, pages: Sequence[Sequence[str]], now: datetime, *, note: str = ""
     ) -> bytes:
-        """Return the frame of a completed command: one block for each page, with `note` in the last block."""
+        """Return the frame of a completed command: a block for each page. The last block contains `note`."""
         bodies = [_quote_rows(page) for page in pages]
         bodies[-1] += [note] if note else []
         ends = [">"] * (len(bodies) - 1) + [";"]
@@ -190,11 +190,11 @@ def local_time() -> datetime:
 
 
 class Tl1Frontend(ABC):
-    """State that all TL1 sessions of one switch share: account, idle limit, numbering of reports.
+    """State that all TL1 sessions of one switch share: account, idle timeout, and numbering of reports.
 
-    `account` is (user, password). `idle_timeout_s` is measured on the device's clock; 0 disables it. Answers of more
-    than `page_rows` lines are split into pages; 0 disables this. Without `own_reports`, a session gets no reports of
-    its own changes.
+    `account` is (user, password). `idle_timeout_s` is a time on the device's clock; 0 disables it. Answers of more than
+    `page_rows` lines are split into pages; 0 disables pages. With `own_reports`, a session also gets reports of its own
+    changes.
     """
 
     framing: ClassVar[Framing] = Framing()
@@ -218,7 +218,7 @@ class Tl1Frontend(ABC):
         self.idle_timeout_s = 0.0
         self.sessions: list[Tl1Session] = []
         self._account = account
-        self._reports = 0
+        self._report_count = 0
         self._noisy_commands = 0
 
     # -- for families
@@ -228,11 +228,11 @@ class Tl1Frontend(ABC):
         """Return the command handlers of a logged-in session, by verb."""
 
     def canonical_verb(self, verb: str) -> str:
-        """Return the verb as the table spells it."""
+        """Return the key of `verb` in `table`."""
         return verb
 
     def check_target(self, command: Command) -> None:
-        """Raise `Denied` if a command names another device; most families accept any name."""
+        """Raise `Denied` if a command names another device. By default, accept any name."""
         del command
 
     def welcome(self, session: Tl1Session) -> Lines:
@@ -241,7 +241,7 @@ class Tl1Frontend(ABC):
         return ()
 
     def answer_comment(self, command: Command) -> str:
-        """Return the comment of the answer to a command; empty for none."""
+        """Return the comment of the answer to a command. The default has no comment."""
         del command
         return ""
 
@@ -258,7 +258,7 @@ class Tl1Frontend(ABC):
     async def serve(
         self, line: Line, *, greeting: bytes = b"", prompt: bytes = b"", echo: bool = False
     ) -> None:
-        """Serve one client until it leaves; with `echo`, send each command back before its answer."""
+        """Serve one client until it disconnects. With `echo`, send each command back before its answer."""
         session = Tl1Session(self, line.send)
         self.sessions.append(session)
         if greeting:
@@ -274,7 +274,7 @@ class Tl1Frontend(ABC):
             self.sessions.remove(session)
 
     def expire(self) -> int:
-        """Log all sessions out, keeping their connections; return the number of logins."""
+        """Log all sessions out, without closing their connections. Return the number of sessions logged out."""
         logged_in = [session for session in self.sessions if session.user]
         for session in logged_in:
             session.user = ""
@@ -294,7 +294,7 @@ class Tl1Frontend(ABC):
     # -- frames
 
     def pages(self, lines: Lines) -> list[Lines]:
-        """Split the lines of an answer into blocks of `page_rows` lines, or one block if it is 0."""
+        """Split the lines of an answer into blocks of `page_rows` lines. If that is 0, return one block."""
         size = self.page_rows or max(len(lines), 1)
         return [lines[start : start + size] for start in range(0, len(lines), size)] or [()]
 
@@ -310,24 +310,27 @@ class Tl1Frontend(ABC):
 
     def make_denial(self, refusal: Refused) -> Denied:
         """Return the TL1 denial for a command that the switch refuses."""
-        return Denied(_CODE_OF.get(refusal.reason, "SNVS"), self.describe(refusal))
+        return Denied(_ERROR_CODES.get(refusal.reason, "SNVS"), self.describe(refusal))
 
     # -- autonomous reports
 
     def report_changes(self, change: Change, verbs: tuple[str, str], event: str = "REPT DBCHG") -> None:
-        """Report a change to all listening sessions; `verbs` are the commands that remove and add a circuit."""
+        """Report a change to all logged-in sessions that are not silenced.
+
+        `verbs` are the commands that remove and add a circuit. Without `own_reports`, skip the author of the change.
+        """
         author = None if self._own_reports else _author.get()
         listening = (session for session in self.sessions if session.user and not session.silenced)
         listeners = [session.send for session in listening if session is not author]
-        if not listeners:  # count the reports, but save the time to format them
-            self._reports += len(change.removed) + len(change.added)
+        if not listeners:  # only count the reports, to save the time of formatting them
+            self._report_count += len(change.removed) + len(change.added)
             return
         for verb, pairs in zip(verbs, (change.removed, change.added), strict=True):
             for pair in pairs:
-                self.report(listeners, event, self.change_row(self._reports + 1, verb, pair))
+                self.report(listeners, event, self.format_change(self._report_count + 1, verb, pair))
 
-    def change_row(self, number: int, verb: str, pair: tuple[int, int]) -> str:
-        """Return the line that reports one circuit."""
+    def format_change(self, number: int, verb: str, pair: tuple[int, int]) -> str:
+        """Return the line that reports the change of one circuit."""
         return f"DBCHGSEQ={number}:{verb}:{self.pair_name(pair)}"
 
     def pair_name(self, pair: tuple[int, int]) -> str:
@@ -336,15 +339,15 @@ class Tl1Frontend(ABC):
 
     def report(self, listeners: Sequence[Send], event: str, line: str) -> None:
         """Send an autonomous message, with the next report number, to each listener."""
-        self._reports += 1
-        data = self.framing.report(self.device.name, self._reports, event, [line], local_time())
+        self._report_count += 1
+        data = self.framing.report(self.device.name, self._report_count, event, [line], local_time())
         for send in listeners:
             send(data)
 
     # -- a fault that several families have
 
-    def noise_fault(self) -> Fault:
-        """Return the fault `report_noise`, for the fault board: unrelated reports between a command and its answer."""
+    def make_noise_fault(self) -> Fault:
+        """Return the fault `report_noise`. It sends unrelated reports between a command and its answer."""
         return Fault(self._set_noise, lambda _: self._set_noise(None))
 
     def _set_noise(self, request: Request | None) -> None:
@@ -359,7 +362,7 @@ class Tl1Frontend(ABC):
 
 
 _author: ContextVar[Tl1Session | None] = ContextVar("author", default=None)
-"""Session whose command is being executed: the author of the changes it causes."""
+"""Session whose command is running. It is the author of the changes that the command makes."""
 
 
 class Tl1Session:
@@ -375,11 +378,11 @@ class Tl1Session:
         self._table = frontend.table(self)
 
     async def execute(self, text: str) -> bytes:
-        """Execute one command and return its answer."""
+        """Execute one command, and return its encoded answer."""
         command = parse(text)
         author = _author.set(self)
         try:
-            lines = await self._run(command)
+            lines = await self._run_command(command)
         except Refused as refusal:
             return self._frontend.denial(command, self._frontend.make_denial(refusal))
         except Denied as denied:
@@ -394,7 +397,7 @@ class Tl1Session:
         self.silenced = silenced
         return ()
 
-    async def _run(self, command: Command) -> Lines:
+    async def _run_command(self, command: Command) -> Lines:
         self._frontend.check_target(command)
         if command.verb == "ACT-USER":
             self.user = self._frontend.check_account(self, command)

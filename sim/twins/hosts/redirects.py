@@ -75,18 +75,18 @@ class LinkShape:
                 for number in classes
             ),
             *(f"filter add {tree} protocol ip prio 1 u32 {match} flowid 2:1" for match in _PRIORITY_MATCHES),
-            f"filter add {tree} protocol ip prio 1 handle {_HASH_TABLE} u32 divisor {TURNS}",
+            f"filter add {tree} protocol ip prio 1 handle {_TABLE_ID} u32 divisor {TURNS}",
             *(
-                f"filter add {tree} protocol ip prio 1 u32 ht {_HASH_TABLE}{turn:x}: match u32 0 0 flowid 2:{turn + 2:x}"
+                f"filter add {tree} protocol ip prio 1 u32 ht {_TABLE_ID}{turn:x}: match u32 0 0 flowid 2:{turn + 2:x}"
                 for turn in range(TURNS)
             ),
-            f"filter add {tree} protocol ip prio 1 u32 ht 800: {_TCP_MATCH} {_SOURCE_PORT} link {_HASH_TABLE}",
+            f"filter add {tree} protocol ip prio 1 u32 ht 800: {_TCP_MATCH} {_SOURCE_PORT} link {_TABLE_ID}",
         )
 
 
 TURNS, QUANTUM = 16, 18_000
 """Number of classes for connections. Number of bytes that a class sends in its turn: two packets of 9000 bytes."""
-_HASH_TABLE = "9:"
+_TABLE_ID = "9:"
 _TCP_MATCH = "match u8 0x45 0xff at 0 match u8 6 0xff at 9"
 _SOURCE_PORT = (
     "hashkey mask 0x001e0000 at 20"  # without the lowest bit, which is the same for all ports of one side

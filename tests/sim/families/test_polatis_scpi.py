@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from needs import needs
 
 from sim.twins.families.polatis.scpi_frontend import LineReader, parse_port_list, show_ports, split_units
-from sim.twins.frontends.scpi import ErrorQueue, ScpiError, header_pattern
+from sim.twins.frontends.scpi import ErrorQueue, ScpiError, compile_header
 
 NO_ERROR = '0, "No error"'
 
@@ -251,14 +251,14 @@ def test_short_and_long_forms_in_any_case():
     @given(written_headers(), st.data())
     def check(written, data):
         definition, header = written
-        assert header_pattern(definition).fullmatch(header)
+        assert compile_header(definition).fullmatch(header)
         position = data.draw(st.integers(0, len(header) - 1))
         mutilated = header[:position] + header[position + 1 :]
         full = definition.replace("[", "").replace("]", "").upper()
         seen["short" if len(header) < len(full) else "long"] += 1
         # Leaving out a letter is right only where it turns a keyword of one letter more than its
         # short form into that short form; our keywords have such a one in none of these places.
-        accepted = header_pattern(definition).fullmatch(mutilated)
+        accepted = compile_header(definition).fullmatch(mutilated)
         seen["mutilated"] += not accepted
         assert not accepted or any(_is_short_of(header, mutilated, word) for word in definition.split(":"))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sim.models.clock import VirtualClock
 from sim.twins.families import make_twin
-from sim.twins.frontends.scpi import MAX_LINE_BYTES, LineReader, header_pattern, split_units
+from sim.twins.frontends.scpi import MAX_LINE_BYTES, LineReader, compile_header, split_units
 from sim.twins.plant import Plant
 from sim.twins.switch.settings import SettingError, TwinSettings
 
@@ -191,6 +191,6 @@ def test_a_line_without_end_is_dropped():
 
 
 def test_a_number_in_a_header_may_be_left_out():
-    pattern = header_pattern("ROUTe#:SCAN?")
+    pattern = compile_header("ROUTe#:SCAN?")
     assert [pattern.fullmatch(text)[1] for text in ("ROUT:SCAN?", "route12:scan?")] == ["", "12"]
     assert pattern.fullmatch("ROUT12345:SCAN?") is None

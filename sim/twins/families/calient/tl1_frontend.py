@@ -111,7 +111,7 @@ class CalientTl1(Tl1Frontend):
                 lambda request: setattr(self, "page_rows", request.whole("count")),
                 lambda _: setattr(self, "page_rows", default),
             ),
-            "report_noise": self.noise_fault(),
+            "report_noise": self.make_noise_fault(),
         }
 
     # -- reads

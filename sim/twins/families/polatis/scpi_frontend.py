@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from sim.twins.frontends.scpi import ErrorQueue, ScpiError, Unit, header_pattern, make_error
+from sim.twins.frontends.scpi import ErrorQueue, ScpiError, Unit, compile_header, make_error
 from sim.twins.switch.device import BOOT_MODES, SwitchDevice
 from sim.twins.switch.matrix import Refused
 
@@ -48,7 +48,7 @@ class ScpiFrontend:
         self._network = network
         self._separator = "\r\n" if separate_lines else ";"
         self._event_status = 0
-        self._commands = {header_pattern(name): handler for name, handler in self._table().items()}
+        self._commands = {compile_header(name): handler for name, handler in self._table().items()}
 
     async def execute(self, line: str) -> bytes:
         """Execute one line, and return its encoded answer. The answer is empty if no command of the line has one."""
@@ -201,7 +201,7 @@ class ScpiFrontend:
     def _set_boot_mode(self, texts: Sequence[str]) -> None:
         text = _get_single(texts)
         for mode, form in zip(BOOT_MODES, ("DARK", "RESTore", "AUTosave"), strict=True):
-            if header_pattern(form).fullmatch(text):
+            if compile_header(form).fullmatch(text):
                 self._apply(lambda: self._device.set_boot_mode(mode))  # noqa: B023 - called at once
                 return
         raise ScpiError(-224, text[:40])

@@ -68,10 +68,10 @@ class PolatisTl1(Tl1Frontend):
         if command.tid not in {"", self.device.name}:
             raise Denied("IITA", f"this is {self.device.name}")
 
-    def change_row(self, number: int, verb: str, pair: tuple[int, int]) -> str:
-        """Return the line that reports one circuit, with date and time."""
+    def format_change(self, number: int, verb: str, pair: tuple[int, int]) -> str:
+        """Return the line that reports the change of one circuit, with date and time."""
         now = local_time()
-        return f"DATE={now:%y-%m-%d},TIME={now:%H-%M-%S},{super().change_row(number, verb, pair)}"
+        return f"DATE={now:%y-%m-%d},TIME={now:%H-%M-%S},{super().format_change(number, verb, pair)}"
 
     # -- inventory
 

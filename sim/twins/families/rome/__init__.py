@@ -31,7 +31,7 @@ from typing import cast
 
 from sim.twins.families.rome.cabinet import Cabinet, Quirks, Scheme
 from sim.twins.families.rome.syntax import Printer, Product
-from sim.twins.frontends.cli import CliFaults, CliFrontend, CliStyle, CommandError, Handler, Typed
+from sim.twins.frontends.cli import CliFaults, CliFrontend, CliStyle, CommandError, Handler, TypedCommand
 from sim.twins.frontends.telnet import make_telnet_server
 from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.robot import Kind, Robot
@@ -123,7 +123,7 @@ def _make_twin(settings: TwinSettings, product: Product) -> SwitchTwin:
         login="login: " if product == "ROME" else "Login:",
         colour=settings.flag("colour"),
         unknown="Error: unknown command",
-        rejected="username or password invalid",
+        login_failure="username or password invalid",
         noise="%% LOG: temperature of the robot is 31 C",
     )
     ssh = _make_command_line(settings, commands, cli_faults, style)
@@ -246,10 +246,10 @@ class Commands:
             commands[r"connection\s+show\s+pending"] = lambda _: printer.format_queue(cabinet)
         return commands
 
-    def _make_change(self, execute: Callable[[Typed], str]) -> Handler:
+    def _make_change(self, execute: Callable[[TypedCommand], str]) -> Handler:
         """Return the handler of a change. The fault `drop_command` discards the change silently."""
 
-        def handler(typed: Typed) -> str:
+        def handler(typed: TypedCommand) -> str:
             if self.cabinet.device.faults.take_dropped_command():
                 return ""
             try:
@@ -264,14 +264,14 @@ class Commands:
             lambda typed: self.cabinet.request(kind, typed.match["one"], typed.match["other"], typed.user)
         )
 
-    async def _home(self, typed: Typed) -> str:
+    async def _home(self, typed: TypedCommand) -> str:
         del typed
         run = self.cabinet.robot.home()
         if self.holds_prompt:
             await run
         return ""
 
-    def _set_execution(self, typed: Typed) -> str:
+    def _set_execution(self, typed: TypedCommand) -> str:
         robot = self.cabinet.robot
         if typed.match["what"] == "enable":
             robot.enable()

@@ -65,7 +65,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
             greeting="Linux sonic (SIMULATED)",
             unknown="command not found",
             unknown_status=UNKNOWN_STATUS,
-            leave=frozenset({"logout"}),
+            exit_commands=frozenset({"logout"}),
             noise=NOISE,
         ),
         clock=settings.clock,
@@ -87,7 +87,7 @@ async def interpret(line: str, status: int, execute: Execute) -> CommandOutput:
     if any(match["token"] for pattern in (_UNSUPPORTED, _SUBSTITUTION) for match in pattern.finditer(line)):
         return CommandOutput(_NOT_SIMULATED, _SYNTAX_STATUS)
     output: list[str] = []
-    operator, leaves = ";", False
+    operator, ends_session = ";", False
     for part in _COMMAND_OR_OPERATOR.finditer(line):
         if part["operator"]:
             operator = part["operator"]
@@ -99,10 +99,10 @@ async def interpret(line: str, status: int, execute: Execute) -> CommandOutput:
         text = _STATUS.sub(lambda match, status=status: match["literal"] or str(status), command)
         result = await _run_command(text, status, execute)
         output += result.text.splitlines()
-        status, leaves = result.status, result.leaves
-        if leaves:
+        status, ends_session = result.status, result.ends_session
+        if ends_session:
             break
-    return CommandOutput("".join(f"{row}\n" for row in output), status, leaves)
+    return CommandOutput("".join(f"{row}\n" for row in output), status, ends_session)
 
 
 async def _run_command(command: str, status: int, execute: Execute) -> CommandOutput:
@@ -123,14 +123,14 @@ async def _run_command(command: str, status: int, execute: Execute) -> CommandOu
 def _exit_shell(arguments: Sequence[str], status: int) -> CommandOutput:
     """Return the result of `exit`. The exit status of the shell is the argument, or else the previous status."""
     if not arguments:
-        return CommandOutput("", status, leaves=True)
+        return CommandOutput("", status, ends_session=True)
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", arguments[0]):
         return CommandOutput(
-            f"-bash: exit: {arguments[0]}: numeric argument required", _SYNTAX_STATUS, leaves=True
+            f"-bash: exit: {arguments[0]}: numeric argument required", _SYNTAX_STATUS, ends_session=True
         )
     if len(arguments) > 1:
         return CommandOutput("-bash: exit: too many arguments", 1)
-    return CommandOutput("", int(arguments[0]) % 256, leaves=True)
+    return CommandOutput("", int(arguments[0]) % 256, ends_session=True)
 
 
 def _report_unknown(words: Sequence[str]) -> CommandOutput:

@@ -19,7 +19,7 @@ from sim.twins.families.sonic.configuration import (
     parse_pairs,
     port_name,
 )
-from sim.twins.frontends.cli import CommandError, CommandOutput, Handler, Typed
+from sim.twins.frontends.cli import CommandError, CommandOutput, Handler, TypedCommand
 from sim.twins.switch.matrix import Refused
 from sim.twins.switch.settings import serial_number
 
@@ -64,14 +64,14 @@ class Commands:
 
     def table(self) -> Mapping[str, Handler]:
         """Return the command handlers by regular expression."""
-        changes: Mapping[str, Callable[[Typed], str | CommandOutput]] = {
+        changes: Mapping[str, Callable[[TypedCommand], str | CommandOutput]] = {
             r"cross-connect add (?P<pairs>\S+)(?: (?P<mode>safe|update|overwrite))?": self._add,
             r"cross-connect delete (?P<pairs>\S+)": self._delete,
             r"port state (?P<port>\S+) (?P<state>normal|force_blocked)": self._set_port_state,
             r"port label (?P<port>\S+) +(?P<label>\S*)": self._set_label,
         }
 
-        def unknown(typed: Typed) -> CommandOutput:
+        def unknown(typed: TypedCommand) -> CommandOutput:
             return explain_usage_error(typed.match["words"].split())
 
         return {
@@ -88,8 +88,8 @@ class Commands:
             r"(?:sudo )?(?P<words>show(?: .*)?)": unknown,
         }
 
-    def _require_privilege(self, change: Callable[[Typed], str | CommandOutput]) -> Handler:
-        def run(typed: Typed) -> str | CommandOutput:
+    def _require_privilege(self, change: Callable[[TypedCommand], str | CommandOutput]) -> Handler:
+        def run(typed: TypedCommand) -> str | CommandOutput:
             if not typed.match["sudo"] and typed.user != "root":
                 return CommandOutput("Root privileges are required for this operation", REFUSED_STATUS)
             try:
@@ -103,31 +103,31 @@ class Commands:
 
     # -- changes
 
-    def _parse_pairs(self, typed: Typed) -> list[Pair]:
+    def _parse_pairs(self, typed: TypedCommand) -> list[Pair]:
         return parse_pairs(typed.match["pairs"], self._matrix.inputs, self._matrix.outputs)
 
-    def _add(self, typed: Typed) -> str:
+    def _add(self, typed: TypedCommand) -> str:
         self._configuration.add(self._parse_pairs(typed), cast("Mode", typed.match["mode"] or "update"))
         return f"add {_SUCCESS}"
 
-    def _delete(self, typed: Typed) -> str:
+    def _delete(self, typed: TypedCommand) -> str:
         self._configuration.delete(self._parse_pairs(typed))
         return f"delete {_SUCCESS}"
 
-    def _parse_port(self, typed: Typed) -> int:
+    def _parse_port(self, typed: TypedCommand) -> int:
         names = {port_name(port, self._matrix.inputs): port for port in self._matrix.ports}
         name = typed.match["port"].upper()
         if name not in names:
             raise Invalid(f"Invalid port {name}")
         return names[name]
 
-    def _set_port_state(self, typed: Typed) -> str:
+    def _set_port_state(self, typed: TypedCommand) -> str:
         self._configuration.set_blocked(
             self._parse_port(typed), blocked=typed.match["state"] == "force_blocked"
         )
         return ""
 
-    def _set_label(self, typed: Typed) -> str:
+    def _set_label(self, typed: TypedCommand) -> str:
         self._configuration.device.labels[self._parse_port(typed)] = typed.match["label"]
         return ""
 
