@@ -141,11 +141,11 @@ def _parse_unit(text: str) -> Unit:
 def compile_header(definition: str) -> re.Pattern[str]:
     """Return the regular expression of a header. A `#` in `definition` matches an optional number as a group.
 
-    >>> header_pattern("ROUTe#:SCAN?").fullmatch("rout6:scan?")[1]
+    >>> compile_header("ROUTe#:SCAN?").fullmatch("rout6:scan?")[1]
     '6'
-    >>> header_pattern("ROUTe#:SCAN?").fullmatch("ROUT6:SCA?") is None
+    >>> compile_header("ROUTe#:SCAN?").fullmatch("ROUT6:SCA?") is None
     True
-    >>> bool(header_pattern("OXC:SWITch:SIZE?").fullmatch("oxc:SWIT:size?"))
+    >>> bool(compile_header("OXC:SWITch:SIZE?").fullmatch("oxc:SWIT:size?"))
     True
     """
     pieces = _PIECE.findall(definition)

@@ -1,8 +1,8 @@
-"""A simulated board with QICK firmware and the plant that is connected to it: `sim://kit` and `sim://loopback`.
+"""A simulated board with QICK firmware, and the plant that is connected to it: `sim://kit` and `sim://loopback`.
 
     soc = connect("sim://loopback?delay_ns=35.5&gain=0.5")
 
-The object behaves like QICK's `QickSoc` (and is a `QickConfig`), so QICK's own program classes run on it.
+The object behaves like QICK's `QickSoc` and is a `QickConfig`, so QICK's own program classes run on it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["NotSimulated", "ProgramError", "connect"]
 
 
 def connect(address: str) -> SimulatedSoc:
-    """Return a new twin for `sim://PLANT?OPTION=VALUE&...`, see `docs/reference/rfsoc-twin.md`.
+    """Return a new twin for `sim://PLANT?OPTION=VALUE&...`. See `docs/reference/rfsoc-twin.md`.
 
     Raise `ValueError` for an invalid address, and `ModuleNotFoundError` if QICK is not installed.
     """

@@ -2,7 +2,7 @@
 
     python -m sim.twins.rfsoc sim://kit --port 8888
 
-The program serves QICK's Pyro4 name server and the board on the loopback interface, prints one JSON line when both
+The program serves QICK's Pyro4 name server and the board on the loopback interface. It prints one JSON line when both
 accept clients, and ends when its standard input closes. Output of QICK's server goes to standard error.
 """
 
@@ -19,7 +19,7 @@ from lightbed.wording import install_extra
 from sim.twins.rfsoc.address import AddressError
 
 
-def arguments() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m sim.twins.rfsoc", description=__doc__.partition("\n")[0])
     parser.add_argument(
@@ -31,8 +31,8 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Serve one twin. Exit with status 2 for an invalid address, and 1 if the twin cannot be served."""
-    parser = arguments()
+    """Serve one twin. Exit with status 2 for an invalid address, or 1 if the twin cannot be served."""
+    parser = make_parser()
     options = parser.parse_args(words)
     try:
         with contextlib.redirect_stdout(sys.stderr):
@@ -55,7 +55,7 @@ def main(words: Sequence[str] | None = None) -> None:
     }
     sys.stdout.write(json.dumps(ready) + "\n")
     sys.stdout.flush()
-    with contextlib.redirect_stdout(sys.stderr):  # QICK's streaming reader prints, too
+    with contextlib.redirect_stdout(sys.stderr):  # QICK's streaming reader prints too
         while os.read(0, 4096):
             pass
 

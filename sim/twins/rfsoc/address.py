@@ -1,4 +1,4 @@
-"""Parsing of addresses of twins, such as `sim://kit?seed=1&adc_bits=16`, and the profiles of boards."""
+"""Addresses of twins, such as `sim://kit?seed=1&adc_bits=16`, and profiles of boards."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ DEFAULT_PROFILES = {"kit": "lightning-zcu111", "loopback": "zcu111"}
 
 
 class AddressError(ValueError):
-    """An address that is not that of a twin, an unknown board, or an invalid option."""
+    """An address that names no twin, an unknown board, or an invalid option."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Parsed address of a twin: the plant connected to the board, the board's profile, and the other options."""
+    """Parsed address of a twin: the plant that is connected to the board, the board's profile, and other options."""
 
     plant: str
     profile: str
@@ -44,10 +44,10 @@ def parse(address: str) -> Address:
     return Address(parts.netloc, options.pop("profile", DEFAULT_PROFILES[parts.netloc]), options)
 
 
-def whole(name: str, text: str, low: int = 0) -> int:
+def parse_whole(name: str, text: str, low: int = 0) -> int:
     """Return the value of an integer option. Raise `ValueError` if it is not an integer of at least `low`.
 
-    >>> whole("seed", "7")
+    >>> parse_whole("seed", "7")
     7
     """
     if not (text.isascii() and text.isdecimal() and int(text) >= low):
@@ -55,7 +55,7 @@ def whole(name: str, text: str, low: int = 0) -> int:
     return int(text)
 
 
-def profiles() -> list[str]:
+def list_profiles() -> list[str]:
     """Return the sorted names of all board profiles."""
     folder = resources.files(__package__) / "profiles"
     return sorted(
@@ -63,10 +63,10 @@ def profiles() -> list[str]:
     )
 
 
-def configuration(profile: str) -> dict[str, Any]:
+def load_configuration(profile: str) -> dict[str, Any]:
     """Return the configuration of a board in QICK's format. Raise `AddressError` for an unknown profile."""
-    if profile not in profiles():
-        raise AddressError(f"unknown board {profile!r}; known: {', '.join(profiles())}")
+    if profile not in list_profiles():
+        raise AddressError(f"unknown board {profile!r}; known: {', '.join(list_profiles())}")
     text = (resources.files(__package__) / "profiles" / f"{profile}.json").read_text(encoding="utf-8")
-    configured: dict[str, Any] = json.loads(text)
-    return configured
+    cfg: dict[str, Any] = json.loads(text)
+    return cfg

@@ -7,7 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from sim.twins.rfsoc.address import DEFAULT_PROFILES, Address, AddressError, configuration, parse, whole
+from sim.twins.rfsoc.address import (
+    DEFAULT_PROFILES,
+    Address,
+    AddressError,
+    load_configuration,
+    parse,
+    parse_whole,
+)
 from sim.twins.rfsoc.board import Board, BoardKnobs
 from sim.twins.rfsoc.loopback import Loopback
 from sim.twins.rfsoc.not_simulated import NotSimulated
@@ -18,7 +25,7 @@ CONVERTER_BITS = {0: 12, 1: 12, 2: 14}
 """Bits of the analogue-to-digital converters, by generation of the chip (`ip_type`)."""
 KNOB_OPTIONS = ("adc_bits", "filter", "fault")
 BOARD_OPTIONS = (*KNOB_OPTIONS, "instruction_limit")
-"""Options of the board only. All others are options of the plant; `seed` applies to both."""
+"""Options that apply only to the board. All others apply to the plant. `seed` applies to both."""
 
 
 class TunablePlant(Plant, Protocol):
@@ -41,30 +48,33 @@ class Assembly:
 
 
 def assemble(address: str) -> Assembly:
-    """Return the twin that an address describes. Raise `AddressError`, or `NotSimulated` for an unsupported board."""
-    parsed = parse(address)
-    cfg = configuration(parsed.profile)
+    """Return the twin that an address describes.
+
+    Raise `AddressError` for an invalid address, or `NotSimulated` for an unsupported board.
+    """
+    twin_address = parse(address)
+    cfg = load_configuration(twin_address.profile)
     check_blocks(cfg)
-    options = {name: value for name, value in parsed.options.items() if name in KNOB_OPTIONS}
-    with _translate_errors(parsed):
-        seed = whole("seed", parsed.options.get("seed", "1"))
-        limit = parsed.options.get("instruction_limit")
-        max_instructions = None if limit is None else whole("instruction_limit", limit, low=1)
-        plant = _make_plant(parsed, cfg)
+    options = {name: value for name, value in twin_address.options.items() if name in KNOB_OPTIONS}
+    with _translate_errors(twin_address):
+        seed = parse_whole("seed", twin_address.options.get("seed", "1"))
+        limit = twin_address.options.get("instruction_limit")
+        max_instructions = None if limit is None else parse_whole("instruction_limit", limit, low=1)
+        plant = _make_plant(twin_address, cfg)
         knobs = BoardKnobs(CONVERTER_BITS[cfg["rf"]["ip_type"]], plant.knobs, options)
-    identity = str(getattr(plant, "identity", f"sim-{parsed.plant}-0001"))
+    identity = str(getattr(plant, "identity", f"sim-{twin_address.plant}-0001"))
     return Assembly(
         identity, plant, knobs, Board(cfg, plant, knobs, seed=seed, instruction_limit=max_instructions)
     )
 
 
-def _make_plant(parsed: Address, cfg: Mapping[str, Any]) -> TunablePlant:
-    """Return the plant connected to the board. Raise `KeyError` for an unknown option, `ValueError` for its value."""
-    options = {name: value for name, value in parsed.options.items() if name not in BOARD_OPTIONS}
-    if parsed.plant == "kit":
+def _make_plant(twin_address: Address, cfg: Mapping[str, Any]) -> TunablePlant:
+    """Return the plant. Raise `KeyError` for an unknown option, or `ValueError` for an invalid value."""
+    options = {name: value for name, value in twin_address.options.items() if name not in BOARD_OPTIONS}
+    if twin_address.plant == "kit":
         from sim.twins.rfsoc.kit import photonic_kit
 
-        board = "" if parsed.profile == DEFAULT_PROFILES["kit"] else parsed.profile
+        board = "" if twin_address.profile == DEFAULT_PROFILES["kit"] else twin_address.profile
         return cast("TunablePlant", photonic_kit(options, board=board))
     plant = Loopback(len(cfg["gens"]), len(cfg["readouts"]))
     for name, value in options.items():
@@ -74,12 +84,12 @@ def _make_plant(parsed: Address, cfg: Mapping[str, Any]) -> TunablePlant:
 
 
 @contextmanager
-def _translate_errors(parsed: Address) -> Iterator[None]:
-    """Raise `AddressError` instead of the `KeyError` or `ValueError` of an invalid option."""
+def _translate_errors(twin_address: Address) -> Iterator[None]:
+    """Raise `AddressError` instead of `KeyError` or `ValueError`."""
     try:
         yield
     except (KeyError, ValueError) as error:
-        raise AddressError(f"sim://{parsed.plant}: {error.args[0]}") from error
+        raise AddressError(f"sim://{twin_address.plant}: {error.args[0]}") from error
 
 
 def check_blocks(cfg: Mapping[str, Any]) -> None:

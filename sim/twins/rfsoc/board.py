@@ -1,4 +1,4 @@
-"""The simulated board: processor, generators, readouts, clock, faults and knobs; `soc` wraps it in QICK's interface."""
+"""The simulated board: processor, generators, readouts, clock, faults and knobs. `soc` adds QICK's interface."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from sim.twins.rfsoc.plant import Plant
 from sim.twins.rfsoc.processor import Run
 from sim.twins.rfsoc.signals import decimation
 from sim.twins.rfsoc.signals.playback import (
+    BoardState,
+    ChannelStates,
     Playback,
-    Stage,
-    Standings,
-    playback,
-    until,
+    cut_run,
+    play_run,
 )
 from sim.twins.rfsoc.signals.readout import Converter, Readout
 
 CALL_S = 20e-6
 """Device time of a call that writes registers over a memory bus, including Python on the board."""
-LOOK_S = 50e-6
+COUNTER_READ_S = 50e-6
 """Device time of one read of the shot counter."""
 TRANSFER_S = 200e-6
 """Device time of one DMA transfer."""
 START_S = 5e-6
 """Device time between a start and the first instruction."""
-AGE_S = 1.0
-"""Period with which drifting quantities are updated during a run."""
-LOOK_GROWTH = 2.0
+DRIFT_PERIOD_S = 1.0
+"""Period in which drifting quantities are updated during a run."""
+READ_TIME_GROWTH = 2.0
 """Factor by which the device time of a read grows after each read without a new value."""
 
 FAULTS: Mapping[str, str] = {
@@ -48,20 +48,20 @@ FAULTS: Mapping[str, str] = {
 }
 
 LIGHT_FAULT = "laser_dropped"
-"""Fault of the photonic kit: its knob of this name can also be set as a fault of the board."""
-OVERRUN_LOOK_S = 1.0
+"""Fault of the photonic kit. It is a knob of the kit, and can also be set as a fault of the board."""
+OVERRUN_READ_S = 1.0
 """Device time between two reads of the counter under the fault `overrun`."""
 WRONG_CLOCK_FACTOR = 0.95
 CONVERTER_BITS = range(4, 17)
 
 
 class DeviceClock:
-    """Device time in seconds since power-on, and the part of it by which the plant has not advanced yet."""
+    """Device time in seconds since power-on. Its unaccounted part is the time that the plant has not advanced yet."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
         self._unaccounted_s = 0.0
-        self._look_s = LOOK_S
+        self._read_time_s = COUNTER_READ_S
 
     def spend(self, seconds: float) -> None:
         """Advance the time."""
@@ -73,25 +73,30 @@ class DeviceClock:
         """Time up to which the plant has been advanced."""
         return self.now_s - self._unaccounted_s
 
-    def account(self, max_s: float = math.inf) -> float:
-        """Return the unaccounted seconds, at most `max_s`, and count them as accounted; the rest remains."""
+    def take_unaccounted(self, max_s: float = math.inf) -> float:
+        """Return the unaccounted seconds, at most `max_s`, and count the returned seconds as accounted."""
         passed_s = min(self._unaccounted_s, max_s)
         self._unaccounted_s -= passed_s
         return passed_s
 
-    def look(self, next_news_s: float | None) -> None:
-        """Spend the time of one read of a counter, whose next change (or end) is at `next_news_s`; None for never.
+    def spend_read(self, next_change_s: float | None) -> None:
+        """Spend the time of one read of a counter.
 
-        Reads without a new value take longer and longer, so that a program that waits for a second needs 20 reads
-        instead of 20,000. No read ends later than one `LOOK_S` after the change.
+        The counter changes next, or the program ends, at `next_change_s` (None for never). Each read without a new
+        value takes longer than the one before, so a client that waits for a second needs 20 reads instead of 20,000.
+        No read ends later than `COUNTER_READ_S` after the change.
         """
-        longest_s = self._look_s if next_news_s is None else max(next_news_s - self.now_s, 0.0) + LOOK_S
-        self.spend(min(self._look_s, longest_s))
-        self._look_s = min(self._look_s * LOOK_GROWTH, 1.0)
+        longest_s = (
+            self._read_time_s
+            if next_change_s is None
+            else max(next_change_s - self.now_s, 0.0) + COUNTER_READ_S
+        )
+        self.spend(min(self._read_time_s, longest_s))
+        self._read_time_s = min(self._read_time_s * READ_TIME_GROWTH, 1.0)
 
-    def refresh(self) -> None:
-        """Make the next reads short again, after a read with a new value."""
-        self._look_s = LOOK_S
+    def reset_read_time(self) -> None:
+        """Make the next read short again. Call this after a read with a new value."""
+        self._read_time_s = COUNTER_READ_S
 
 
 def check_fault(name: str) -> str:
@@ -106,7 +111,7 @@ def check_fault(name: str) -> str:
 
 
 class BoardKnobs(MutableMapping[str, Any]):
-    """Knobs of a board and its plant: `adc_bits` (4 to 16), `filter` ("fir", "mean") and `fault`, then the plant's.
+    """Knobs of a board and its plant: `adc_bits` (4 to 16), `filter` ("fir", "mean"), `fault`, and knobs of the plant.
 
     Raise `KeyError` for an unknown name, and `ValueError` for an invalid value. Deleting a knob resets it.
     """
@@ -114,14 +119,14 @@ class BoardKnobs(MutableMapping[str, Any]):
     def __init__(
         self, adc_bits: int, plant: MutableMapping[str, Any], options: Mapping[str, str] | None = None
     ) -> None:
-        self._own: dict[str, Any] = {"adc_bits": adc_bits, "filter": "fir", "fault": "none"}
+        self._board_knobs: dict[str, Any] = {"adc_bits": adc_bits, "filter": "fir", "fault": "none"}
         self._plant = plant
         for name, value in (options or {}).items():
             self[name] = value
-        self._defaults = dict(self._own)
+        self._defaults = dict(self._board_knobs)
 
     def __getitem__(self, name: str) -> Any:
-        return self._own[name] if name in self._own else self._plant[name]
+        return self._board_knobs[name] if name in self._board_knobs else self._plant[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name == "adc_bits":
@@ -129,17 +134,17 @@ class BoardKnobs(MutableMapping[str, Any]):
                 raise ValueError(
                     f"adc_bits must be {CONVERTER_BITS[0]} to {CONVERTER_BITS[-1]}, not {value!r}"
                 )
-            self._own[name] = int(value)
+            self._board_knobs[name] = int(value)
         elif name == "filter":
             decimation.taps(value)
-            self._own[name] = value
+            self._board_knobs[name] = value
         elif name == "fault":
-            # The plant itself implements this fault, if it has a knob of this name.
+            # A plant that has a knob of this name implements the fault itself.
             if value != LIGHT_FAULT or LIGHT_FAULT not in self._plant:
                 check_fault(value)
-            if LIGHT_FAULT in {value, self._own["fault"]}:
+            if LIGHT_FAULT in {value, self._board_knobs["fault"]}:
                 self._plant[LIGHT_FAULT] = value == LIGHT_FAULT
-            self._own["fault"] = value
+            self._board_knobs["fault"] = value
         else:
             self._plant[name] = value
 
@@ -151,8 +156,8 @@ class BoardKnobs(MutableMapping[str, Any]):
             del self._plant[name]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._own
-        yield from (name for name in self._plant if name not in self._own)
+        yield from self._board_knobs
+        yield from (name for name in self._plant if name not in self._board_knobs)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -160,25 +165,25 @@ class BoardKnobs(MutableMapping[str, Any]):
 
 @dataclass(slots=True)
 class Running:
-    """A program that was started, and that may have ended since."""
+    """A program that was started, and may have ended since."""
 
     playback: Playback
-    begun_s: float
+    started_s: float
     ticks_per_s: float
-    base: dict[int, tuple[float, int]]
-    """For each counter: the tick after which its changes count, and its value before."""
-    before: Standings
-    """Pulses and readout settings that were in force at the start."""
-    stopped: float | None = None
-    """Tick at which the program was stopped."""
+    counter_base: dict[int, tuple[float, int]]
+    """For each counter, by address: the tick after which its changes count, and its value until then."""
+    before: ChannelStates
+    """Pulses and readout settings at the start."""
+    stop_tick: float | None = None
+    """Tick at which the program was stopped, or None."""
 
     def tick(self, now_s: float) -> float:
         """Return the time since the start, in ticks of the processor."""
-        return (now_s - self.begun_s) * self.ticks_per_s
+        return (now_s - self.started_s) * self.ticks_per_s
 
 
 class Board:
-    """One board. Two threads call it (one is QICK's streaming reader); `lock` serializes them."""
+    """One board. `lock` serializes the two threads that use it, one of which is QICK's streaming reader."""
 
     def __init__(
         self,
@@ -203,7 +208,7 @@ class Board:
             for number, (ro, rng) in enumerate(zip(cfg["readouts"], rngs, strict=True))
         ]
         self._envelopes_version = 0
-        self.standings: Standings = {}
+        self.channel_states: ChannelStates = {}
         self._running: Running | None = None
         self._last_playback: tuple[Run, tuple[Any, ...], Playback] | None = None
         self._is_gone = False
@@ -223,15 +228,16 @@ class Board:
         self.clock.spend(seconds)
 
     def elapse(self, seconds: float) -> None:
-        """Advance the device time, and with it the plant."""
+        """Advance the device time and the plant."""
         self.clock.spend(seconds)
         self.settle()
-        self.plant.elapse(self.clock.account())
+        self.plant.elapse(self.clock.take_unaccounted())
 
     def load_envelope(self, generator: int, rows: npt.NDArray[np.int16], address: int) -> None:
         """Write samples (n, 2) of an envelope from `address`.
 
-        Raise `RuntimeError` if they exceed the memory, and `NotImplementedError` for a Q that the generator lacks.
+        Raise `RuntimeError` if the samples exceed the memory. Raise `NotImplementedError` for a nonzero Q if the
+        generator accepts only real envelopes.
         """
         self.settle()
         cfg = self.cfg["gens"][generator]
@@ -248,25 +254,25 @@ class Board:
             self._envelopes_version += 1
 
     def load_program(self, binprog: Any, *, load_mem: bool) -> None:
-        """Load a compiled program in place of the previous one. Raise `ProgramError`.
+        """Load a compiled program in place of the previous one. Raise `ProgramError` if it is invalid.
 
-        With a processor of version 1, this stops a running program, whose memory is overwritten.
+        On a processor of version 1, this first stops a running program, because loading overwrites its memory.
         """
-        if self.core.version == 1 and self._is_under_way():
+        if self.core.version == 1 and self._is_running():
             self.stop()
         self.core.load_bin_program(binprog, load_mem=load_mem)
 
     def start(self) -> None:
-        """Start the loaded program at its beginning. Raise `ProgramError` or `NotSimulated`.
+        """Start the loaded program at its beginning. Raise `ProgramError` or `NotSimulated` if it cannot be executed.
 
         A processor of version 1 ignores a start while its program is running.
         """
-        if self.core.version == 1 and self._is_under_way():
+        if self.core.version == 1 and self._is_running():
             return
         self.settle()
         self.stop()
         self._running = None
-        self.plant.elapse(self.clock.account())
+        self.plant.elapse(self.clock.take_unaccounted())
         self.clock.spend(START_S)
         self.converter = self._make_converter()
         feedback = Feedback(self)
@@ -277,62 +283,64 @@ class Board:
                 readout.extend(scene)
             else:
                 readout.begin(scene)
-        base = {address: (-1.0, value) for address, value in completed.base.items()}
+        counter_base = {address: (-1.0, value) for address, value in completed.counters_before.items()}
         ticks_per_s = self.cfg["tprocs"][0]["f_time"] * 1e6 * self.clock_factor
-        self._running = Running(new_playback, self.clock.now_s, ticks_per_s, base, self.standings)
-        self.standings = new_playback.standings
-        self.clock.refresh()
+        self._running = Running(
+            new_playback, self.clock.now_s, ticks_per_s, counter_base, self.channel_states
+        )
+        self.channel_states = new_playback.channel_states
+        self.clock.reset_read_time()
 
     def stop(self) -> None:
-        """Stop the program; windows that are open now are still filled to their ends."""
+        """Stop the program. Windows that are open now are still filled to their ends."""
         running = self._running
-        if running is not None and running.stopped is None:
-            running.stopped = running.tick(self.clock.now_s)
+        if running is not None and running.stop_tick is None:
+            running.stop_tick = running.tick(self.clock.now_s)
             for readout in self.readouts:
-                readout.stop(running.stopped)
-            if running.stopped < running.playback.last_word:
-                stopped = until(running.playback.run, running.stopped)
-                self.standings = playback(self.stage(), stopped, running.before).standings
+                readout.stop(running.stop_tick)
+            if running.stop_tick < running.playback.last_word:
+                stopped_run = cut_run(running.playback.run, running.stop_tick)
+                self.channel_states = play_run(self.board_state(), stopped_run, running.before).channel_states
 
     def silence(self) -> None:
         """Stop the program and all generators."""
         self.stop()
-        self.standings = {}
+        self.channel_states = {}
 
     def counter(self, address: int) -> int:
-        """Return the current value of a counter, after the device time of a read."""
+        """Spend the device time of a read, and return the current value of a counter."""
         running = self._running
         if self.knobs["fault"] == "gone_in_acquisition" and running is not None:
             self._is_gone = True
             self.touch()
         if running is None or self.knobs["fault"] == "stuck_counter":
-            self.clock.spend(LOOK_S)
+            self.clock.spend(COUNTER_READ_S)
             if running is not None:
-                return running.base.get(address, (0.0, 0))[1]
+                return running.counter_base.get(address, (0.0, 0))[1]
             return int(self.core.read_mem("dmem", 1, address)[0]) if self.core.version == 1 else 0
         ticks, values = running.playback.counters(address)
         before = int(np.searchsorted(ticks, self._tick(running), "right"))
-        self._look(running, ticks, before)
-        since, value = running.base.get(address, (-1.0, 0))
+        self._spend_counter_read(running, ticks, before)
+        since, value = running.counter_base.get(address, (-1.0, 0))
         after = int(np.searchsorted(ticks, self._tick(running), "right"))
         if after > before:
-            self.clock.refresh()
+            self.clock.reset_read_time()
         return int(values[after - 1]) if after and ticks[after - 1] > since else value
 
     def clear_counter(self, address: int) -> None:
         """Set a counter to zero: a word of data memory (version 1), or all registers (version 2)."""
         if self._running is not None:
-            self._running.base[address] = (self._tick(self._running), 0)
+            self._running.counter_base[address] = (self._tick(self._running), 0)
         if self.core.version == 2:
             self.stop()
         self.core.clear_counter(address)
 
     def settle(self, readout: int | None = None) -> None:
-        """Store the windows that one readout (or all, for None) has received up to now."""
+        """Store the windows that a readout has received up to now. None means all readouts."""
         running = self._running
         if running is None:
             return
-        self._age(running)
+        self._drift_plant(running)
         for one in self.readouts if readout is None else [self.readouts[readout]]:
             one.settle(running.tick(self.clock.now_s), self.converter, self.epoch())
 
@@ -341,39 +349,46 @@ class Board:
         self.settle(readout)
         one = self.readouts[readout]
         one.buffer.enable(avg=avg, buf=buf)
-        if self._running is not None and self._running.stopped is None:
+        if self._running is not None and self._running.stop_tick is None:
             one.listen(since=self._running.tick(self.clock.now_s))
 
-    def _age(self, running: Running) -> None:
-        """Advance the plant by whole seconds, after storing the windows that ended before each.
+    def _drift_plant(self, running: Running) -> None:
+        """Advance the plant by whole periods. Before each step, store the windows that ended before it.
 
-        Seconds in which no window ends pass in one step; a remaining fraction of a second stays unaccounted.
+        Periods in which no window ends pass in one step. A remaining fraction of a period stays unaccounted.
         """
-        while (whole := math.floor((self.clock.now_s - self.clock.accounted_s) / AGE_S)) >= 1:
+        while (
+            whole_periods := math.floor((self.clock.now_s - self.clock.accounted_s) / DRIFT_PERIOD_S)
+        ) >= 1:
             ends = [end for one in self.readouts if (end := one.next_end()) is not None]
-            next_s = running.begun_s + min(ends) / running.ticks_per_s if ends else math.inf
-            quiet = math.floor(min(max(next_s - self.clock.accounted_s, 0.0), whole * AGE_S) / AGE_S)
-            moment_s = self.clock.accounted_s + AGE_S
-            if not quiet:
+            next_s = running.started_s + min(ends) / running.ticks_per_s if ends else math.inf
+            quiet_periods = math.floor(
+                min(max(next_s - self.clock.accounted_s, 0.0), whole_periods * DRIFT_PERIOD_S)
+                / DRIFT_PERIOD_S
+            )
+            moment_s = self.clock.accounted_s + DRIFT_PERIOD_S
+            if not quiet_periods:
                 for one in self.readouts:
                     one.settle(running.tick(moment_s), self.converter, self.epoch())
-            self.plant.elapse(self.clock.account(max(quiet, 1) * AGE_S))
+            self.plant.elapse(self.clock.take_unaccounted(max(quiet_periods, 1) * DRIFT_PERIOD_S))
 
-    def _look(self, running: Running, ticks: npt.NDArray[np.int64], position: int) -> None:
+    def _spend_counter_read(self, running: Running, ticks: npt.NDArray[np.int64], position: int) -> None:
         if self.knobs["fault"] == "overrun":
-            self.clock.spend(OVERRUN_LOOK_S)
+            self.clock.spend(OVERRUN_READ_S)
             return
         next_tick = ticks[position] if position < len(ticks) else running.playback.run.end
-        self.clock.look(running.begun_s + float(next_tick) / running.ticks_per_s)
+        self.clock.spend_read(running.started_s + float(next_tick) / running.ticks_per_s)
 
     def _tick(self, running: Running) -> float:
         now = running.tick(self.clock.now_s)
-        return now if running.stopped is None else min(now, running.stopped)
+        return now if running.stop_tick is None else min(now, running.stop_tick)
 
-    def _is_under_way(self) -> bool:
+    def _is_running(self) -> bool:
         running = self._running
         return (
-            running is not None and self._tick(running) < running.playback.run.end and running.stopped is None
+            running is not None
+            and self._tick(running) < running.playback.run.end
+            and running.stop_tick is None
         )
 
     def _make_converter(self) -> Converter:
@@ -383,34 +398,36 @@ class Board:
         """Return a value that changes whenever noiseless traces may change."""
         return self.plant.version, self._envelopes_version, self.converter.clock_factor, self.converter.bits
 
-    def stage(self) -> Stage:
-        """Return the present state of the board, as `playback` needs it."""
-        return Stage(self.cfg, self.core.version, self.envelopes, self.converter.clock_factor)
+    def board_state(self) -> BoardState:
+        """Return the state of the board that a playback depends on."""
+        return BoardState(self.cfg, self.core.version, self.envelopes, self.converter.clock_factor)
 
     def _find_playback(self, run: Run) -> Playback:
-        """Return the playback of a run; reuse the last one if the run and the state before it are the same."""
-        before = frozenset((key, one.wave.contents()[0], one.turn) for key, one in self.standings.items())
+        """Return the playback of a run. Reuse the last playback if the run and the state before it are the same."""
+        before = frozenset(
+            (key, one.wave.contents()[0], one.turn) for key, one in self.channel_states.items()
+        )
         conditions = (self.clock_factor, before)
         if (
             self._last_playback is None
             or self._last_playback[0] is not run
             or self._last_playback[1] != conditions
         ):
-            self._last_playback = run, conditions, playback(self.stage(), run, self.standings)
+            self._last_playback = run, conditions, play_run(self.board_state(), run, self.channel_states)
         return self._last_playback[2]
 
 
 class Feedback:
-    """Answers to a running program that reads a readout: I and Q of the last window that has ended."""
+    """Answers to a running program that reads a readout. The answer is I or Q of the last window that has ended."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
         self.started: set[int] = set()
 
     def read(self, port: int, half: int, tick: int) -> int:
-        """Return I (`half` 0) or Q (1) of a readout, as `ReadInput`.
+        """Return I (`half` 0) or Q (`half` 1) of a readout. This is a `ReadInput`.
 
-        Raise `NotSimulated` for another input, or if the processor cannot report its run so far.
+        Raise `NotSimulated` if the input is not a readout, or the processor cannot report its run so far.
         """
         board = self._board
         so_far = getattr(board.core.processor, "so_far", None)
@@ -419,7 +436,7 @@ class Feedback:
         )
         if number is None or so_far is None:
             raise NotSimulated(f"input {port} of the processor")
-        scene = playback(board.stage(), so_far(), board.standings).scenes[number]
+        scene = play_run(board.board_state(), so_far(), board.channel_states).scenes[number]
         readout = board.readouts[number]
         if number in self.started:
             readout.extend(scene)

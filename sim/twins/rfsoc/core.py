@@ -1,7 +1,7 @@
 """The board's processor, with reuse of the last run.
 
-A run depends only on program and memory, so a round with the same program and memory as the round before has the same
-run. Its changes of memory are then pending, and are applied when the memory is next accessed.
+A run depends only on program and memory. If these are the same as in the last round, the last run is reused, and its
+memory changes become pending. They are applied when the memory is next accessed.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Block: TypeAlias = tuple[str, int, Words]
 
 @dataclass(frozen=True, slots=True)
 class CompletedRun:
-    """A run, with the values of its counters before it (`base`), and its changes of memory."""
+    """A run with its memory changes. `counters_before` maps addresses of its counters to values before the run."""
 
     run: Run
-    base: Mapping[int, int]
+    counters_before: Mapping[int, int]
     memory_changes: Sequence[Block]
     state: int
     """Version of the processor at the start."""
 
 
 class Core:
-    """The processor of a configuration; `version` is 1 or 2. Raise `NotSimulated` for other processors."""
+    """The processor of a configuration. `version` is 1 or 2. Raise `NotSimulated` for any other processor."""
 
     def __init__(
         self,
@@ -49,26 +49,26 @@ class Core:
         self._state: int | None = None
 
     def load_bin_program(self, binprog: Any, *, load_mem: bool) -> None:
-        """Load a compiled program. Raise `ProgramError`."""
+        """Load a compiled program. Raise `ProgramError` if it is invalid."""
         self._apply_pending_writes()
         self._state = None
         self.processor.load_bin_program(binprog, load_mem=load_mem)
 
     def reload_mem(self) -> None:
-        """Restore the memories to the contents that the program was loaded with (version 2; otherwise do nothing)."""
+        """Restore the memories to the contents of the loaded program. On version 1, do nothing."""
         if self.version == 2:
             self._apply_pending_writes()
             self._state = None
             self.processor.reload_mem()
 
     def load_mem(self, name: str, words: Words, address: int) -> None:
-        """Write a block of memory. Raise `ProgramError`."""
+        """Write a block of memory. Raise `ProgramError` if the block does not exist."""
         self._apply_pending_writes()
         self._state = None
         self.processor.load_mem(name, words, address)
 
     def read_mem(self, name: str, length: int, address: int) -> Words:
-        """Return a block of memory. Raise `ProgramError`."""
+        """Return a block of memory. Raise `ProgramError` if the block does not exist."""
         self._apply_pending_writes()
         return self.processor.read_mem(name, length, address)
 
@@ -83,7 +83,10 @@ class Core:
             self.load_mem("dmem", np.zeros(1, np.int32), address)
 
     def run(self, read: ReadInput) -> CompletedRun:
-        """Execute the program, or reuse the last run if nothing has changed. Raise `ProgramError`, `NotSimulated`."""
+        """Execute the program, or reuse the last run if nothing has changed.
+
+        Raise `ProgramError` or `NotSimulated` if the program cannot be executed.
+        """
         self._apply_pending_writes()
         if self._state is None:
             self._state = self.processor.version
@@ -98,8 +101,8 @@ class Core:
         self._state = None
         run = self.processor.run(read)
         counters = np.unique(run.counts["address"]).tolist() if self.version == 1 else []
-        base = {address: int(before["dmem"][address]) for address in counters}
-        return CompletedRun(run, base, _find_changes(before, self._read_memories()), state)
+        counters_before = {address: int(before["dmem"][address]) for address in counters}
+        return CompletedRun(run, counters_before, _find_changes(before, self._read_memories()), state)
 
     def _apply_pending_writes(self) -> None:
         for name, address, words in self._pending_writes:
@@ -108,8 +111,12 @@ class Core:
         self._pending_writes = ()
 
     def _has_only_pending(self, address: int) -> bool:
-        """Return True if clearing a counter undoes all pending changes, which can then be dropped."""
-        if self._last_run is None or len(self._pending_writes) != 1 or self._last_run.base.get(address) != 0:
+        """Return True if clearing the counter undoes all pending changes, so that they can be dropped."""
+        if (
+            self._last_run is None
+            or len(self._pending_writes) != 1
+            or self._last_run.counters_before.get(address) != 0
+        ):
             return False
         name, first, words = self._pending_writes[0]
         return (name, first, len(words)) == ("dmem", address, 1)
@@ -121,9 +128,9 @@ class Core:
 def make_processor(
     cfg: Mapping[str, Any], readouts: Sequence[Mapping[str, Any]], instruction_limit: int | None
 ) -> tuple[int, Processor]:
-    """Return version and processor of a configuration. Raise `NotSimulated` for an unknown type.
+    """Return the version and the processor of a configuration. Raise `NotSimulated` for an unknown type.
 
-    A program counts as endless after `instruction_limit` instructions; None selects the processor's default.
+    A program that executes `instruction_limit` instructions counts as endless. None selects the processor's default.
     """
     if cfg["type"] == "axis_tproc64x32_x8":
         from sim.twins.rfsoc.tproc_v1 import EVENT_LIMIT, TprocV1

@@ -1,8 +1,8 @@
 """The plant of `sim://loopback`: cables from every generator to every readout, with delay, gain, phase and noise.
 
-Signals of generators are treated as band-limited: a windowed sinc interpolates between their samples, so that delays
-can be fractions of a sample. A phase shifts all frequencies alike (Hilbert transform); a level at zero frequency is
-multiplied by its cosine.
+Signals of generators are treated as band-limited. A windowed sinc interpolates between their samples, so delays can be
+fractions of a sample. A phase shifts all frequencies alike (Hilbert transform). It multiplies the level at zero
+frequency by its cosine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Samples = npt.NDArray[np.float64]
 TAPS = 32
 """Number of taps of `kernel_taps("sinc")`."""
 HILBERT_MARGIN = 4096
-"""Additional samples on each side of a section whose phase is shifted, against the edge effects of the FFT."""
+"""Additional samples on each side of a phase-shifted section. They keep edge effects of the FFT out of the section."""
 
 DEFAULTS: Mapping[str, float] = {"delay_ns": 200.0, "gain": 0.5, "phase_deg": 0.0}
 LIMITS: Mapping[str, tuple[float, float]] = {
@@ -87,24 +87,24 @@ class LoopbackKnobs(MutableMapping[str, Any]):
                 raise ValueError(f"noise must be on or off, not {value!r}")
             self._noise[name] = value
         elif name == "noise_rms":
-            self._noise[name] = _number(name, name, value)
+            self._noise[name] = _parse_number(name, name, value)
         else:
             quantity, path = self._split(name)
             if path is None:
-                self._common[quantity] = _number(name, quantity, value)
+                self._common[quantity] = _parse_number(name, quantity, value)
             else:
-                self._by_cable[quantity, *path] = _number(name, quantity, value)
+                self._by_cable[quantity, *path] = _parse_number(name, quantity, value)
         self.version += 1
 
     def __delitem__(self, name: str) -> None:
-        """Reset a knob to its default; the knob of one cable then follows the common knob."""
-        fresh = LoopbackKnobs(0, 0)
+        """Reset a knob to its default. The default for one cable is the knob of all cables."""
+        defaults = LoopbackKnobs(0, 0)
         quantity, path = ("noise", None) if name in self._noise else self._split(name)
         if path is not None:
             self._by_cable.pop((quantity, *path), None)
             self.version += 1
         else:
-            self[name] = fresh[name]
+            self[name] = defaults[name]
 
     def __iter__(self) -> Iterator[str]:
         yield from self._noise
@@ -129,7 +129,7 @@ class LoopbackKnobs(MutableMapping[str, Any]):
         )
 
 
-def _number(name: str, quantity: str, value: Any) -> float:
+def _parse_number(name: str, quantity: str, value: Any) -> float:
     low, high = LIMITS[quantity]
     try:
         number = float(value)
@@ -153,7 +153,7 @@ class Loopback:
         return self.knobs.version
 
     def elapse(self, seconds: float) -> None:
-        """Do nothing: cables do not drift."""
+        """Do nothing, because cables do not drift."""
 
     def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
         """Return the received samples, as `Plant.receive` specifies."""
@@ -166,7 +166,7 @@ class Loopback:
 
 
 def carry(outputs: Outputs, generator: int, cable: Cable, rate_hz: float, first: int, count: int) -> Samples:
-    """Return `count` samples of a generator's signal after the delay and phase of a cable, without its gain."""
+    """Return `count` samples of a generator's signal with the delay and phase of a cable, but without its gain."""
     generator_hz = outputs.rate_hz(generator)
     # The generator sends step / lanes samples for each received sample.
     step, lanes = whole_ratio(generator_hz / rate_hz)
@@ -182,26 +182,26 @@ def carry(outputs: Outputs, generator: int, cable: Cable, rate_hz: float, first:
 def _shift_phase(outputs: Outputs, generator: int, radians: float, start: int, count: int) -> Samples:
     if radians == 0.0:
         return outputs.samples(generator, start, count)
-    wide = outputs.samples(generator, start - HILBERT_MARGIN, count + 2 * HILBERT_MARGIN)
-    spectrum = np.fft.rfft(wide)
+    padded_samples = outputs.samples(generator, start - HILBERT_MARGIN, count + 2 * HILBERT_MARGIN)
+    spectrum = np.fft.rfft(padded_samples)
     spectrum[1:] *= np.exp(1j * radians)
     spectrum[0] *= math.cos(radians)
-    return np.fft.irfft(spectrum, len(wide))[HILBERT_MARGIN : HILBERT_MARGIN + count]
+    return np.fft.irfft(spectrum, len(padded_samples))[HILBERT_MARGIN : HILBERT_MARGIN + count]
 
 
 def _interpolate(samples: Samples, position: float, step: int, lanes: int, count: int) -> Samples:
-    """Return `count` values, `step / lanes` samples apart, the first at `position`.
+    """Return `count` values. The first is at `position`, and each further value is `step / lanes` samples later.
 
-    Every `lanes`-th value is at the same fraction of a sample, because `lanes` values span `step` whole samples. These
-    values form a lane and share one filter.
+    Because `lanes` values span `step` whole samples, every `lanes`-th value has the same fractional position. These
+    values form a lane, and share one filter.
     """
     out = np.empty(count)
     sections = np.lib.stride_tricks.sliding_window_view(samples, TAPS)
     for lane in range(min(lanes, count)):
-        at = position + lane * step / lanes
-        whole = math.floor(at)
+        value_position = position + lane * step / lanes
+        whole = math.floor(value_position)
         lane_sections = sections[whole - TAPS // 2 + 1 :: step][: len(range(lane, count, lanes))]
-        out[lane::lanes] = lane_sections @ interpolation(round(at - whole, 9))
+        out[lane::lanes] = lane_sections @ interpolation(round(value_position - whole, 9))
     return out
 
 

@@ -1,4 +1,4 @@
-"""Errors for features of a board that its twin lacks: the twin refuses them by name instead of ignoring them."""
+"""Errors for features of a board that its twin lacks. The twin refuses such a feature by its name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 class NotSimulated(NotImplementedError):
     """A feature of the board that the twin lacks.
 
-    `what` is its name in the documentation of the board, and `hint` says what to do instead.
+    `what` is the name of the feature in the board's documentation. `hint` says what to do instead.
     """
 
     def __init__(self, what: str, hint: str = "use a board for it, or leave it out of the program") -> None:

@@ -1,8 +1,8 @@
 """Interface of the plant between the outputs and the inputs of the board: cables, or the photonic kit.
 
-The board requests the signal at one input for a range of samples; the plant reads the outputs that it depends on. It
-returns the noiseless level, and for each sample the standard deviation of the noise of light and receiver, and of the
-converter. The board draws the noise for each round and converts the sum.
+The board requests the signal at one input for a range of samples. The plant reads the outputs that this signal depends
+on, and returns the noiseless level. It also returns two standard deviations for each sample: of the noise of light and
+receiver, and of the noise of the converter. The board draws the noise for each round, and converts the sum.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Outputs(Protocol):
     def samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
         """Return `count` samples from number `first`, as fractions of full scale from -1 to 1.
 
-        `first` may be negative: samples before the program are those of the state that the previous run left.
+        `first` may be negative. Samples before the program come from the state after the previous run.
         """
         ...
 
@@ -38,7 +38,7 @@ class Received:
     noise: npt.NDArray[np.float64]
     """(samples,) standard deviation of the noise before the converter; zeros for a plant without noise."""
     correlation: float
-    """Correlation of that noise at neighbouring samples (first-order autoregression), from the limited bandwidth."""
+    """Correlation of `noise` at neighbouring samples (first-order autoregression), due to the limited bandwidth."""
     own: npt.NDArray[np.float64] | None = None
     """(samples,) standard deviation of the converter's own noise, including its rounding. It arises after all
     bandwidth limits, so neighbouring samples are independent. None for a converter that only rounds.
@@ -50,11 +50,11 @@ class Plant(Protocol):
 
     @property
     def version(self) -> int:
-        """Number that changes with the plant (drift, a knob); as long as it is the same, traces may be reused."""
+        """Number that changes with the plant (drift, knobs). While it is the same, traces may be reused."""
         ...
 
     def elapse(self, seconds: float) -> None:
-        """Advance device time by `seconds`: biases and polarisation drift."""
+        """Advance device time by `seconds`. Null voltages and polarisation may drift."""
         ...
 
     def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:

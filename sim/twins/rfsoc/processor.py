@@ -1,7 +1,7 @@
 """Interface of a timed processor: words on its output ports, levels on its pins, counts in its memory.
 
 Both processors of QICK firmware (`tproc_v1`, `tproc_v2`) implement it. They do not depend on generators, readouts or
-light: they turn a compiled program into a `Run`, which the board evaluates.
+light. They execute a compiled program, and return a `Run`, which the board evaluates.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 WRITE = np.dtype([("port", "<i4"), ("time", "<i8"), ("words", "<u4", (6,))])
-"""A word on an output port: number of the port, time at which it takes effect (in ticks of the processor's clock since
-the start), and the word in 32-bit parts, lowest first. Version 1 writes 160 bits (freq, phase, addr, gain, mode: five
-parts, the sixth is 0), version 2 a waveform of 168 bits (freq, phase, env, gain, length, conf)."""
+"""A word on an output port: number of the port, time of effect (in ticks of the processor's clock since the start), and
+the word in 32-bit parts, lowest first. Version 1 writes 160 bits: freq, phase, addr, gain, mode; the sixth part is 0.
+Version 2 writes a waveform of 168 bits: freq, phase, env, gain, length, conf."""
 
 PIN = np.dtype([("kind", "<i1"), ("port", "<i4"), ("time", "<i8"), ("word", "<u4")])
-"""A change of a digital output at `time`: kind 0 is a data port (the only kind of version 1), kind 1 a trigger port of
-version 2, whose word is 0 or 1."""
+"""A change of a digital output at `time`. Kind 0 is a data port. Kind 1 is a trigger port, which only version 2 has.
+The word of a trigger port is 0 or 1."""
 
 COUNT = np.dtype([("address", "<i4"), ("time", "<i8"), ("value", "<i8")])
-"""A change of a value that is readable from outside: a word of data memory (version 1) or one of two registers (2)."""
+"""A change of a value that the host can read: a word of data memory (version 1) or one of two registers (version 2)."""
 
 ReadInput = Callable[[int, int, int], int]
-"""(input port, half (0 low, 1 high), tick) -> value that the readout returns to the program at that time."""
+"""(input port, half, tick) -> value that the readout returns to the program at that tick. Half 0 is low, 1 is high."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Run:
 
 
 def describe_endless(progress: str, steps: int) -> str:
-    """Return the message about a program that has not ended after `steps` instructions; `progress` says how far it got.
+    """Return the message for a program that has not ended after `steps` instructions. `progress` says how far it got.
 
-    The message suggests ten times as many instructions as the option of the address.
+    The message suggests an instruction limit of ten times `steps`.
     """
     return (
         f"the program has not ended after {progress}; check that its loops end, or, if it is only long, raise the "
@@ -52,7 +52,7 @@ def describe_endless(progress: str, steps: int) -> str:
 
 
 class ProgramError(Exception):
-    """A program that the processor cannot execute; the message has the address, the word and a hint."""
+    """A program that the processor cannot execute. The message has the address, the word and a hint if known."""
 
 
 class Processor(Protocol):
@@ -67,7 +67,7 @@ class Processor(Protocol):
         ...
 
     def load_mem(self, mem_sel: str, data: npt.NDArray[np.int32], addr: int = 0) -> None:
-        """Write a block of "pmem", "dmem" or "wmem"; in version 1, only "dmem" is accessible."""
+        """Write a block of "pmem", "dmem" or "wmem". In version 1, only "dmem" is accessible."""
         ...
 
     def read_mem(self, mem_sel: str, length: int, addr: int = 0) -> npt.NDArray[np.int32]:
@@ -87,5 +87,5 @@ class Processor(Protocol):
 
     @property
     def version(self) -> int:
-        """Number that changes with every change of program or memory; a run may be reused while it is the same."""
+        """Number that changes with every change of program or memory. While it is the same, a run may be reused."""
         ...

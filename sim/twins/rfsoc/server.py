@@ -1,7 +1,7 @@
 """QICK's own Pyro4 server with a twin instead of the board, and its name server.
 
-Both use pickle without passwords: a client that reaches their ports can execute any code. Therefore they are bound to
-the loopback interface, and no other interface can be selected.
+Both servers use pickle without passwords, so a client that reaches their ports can execute any code. Therefore they are
+bound to the loopback interface, and no other interface can be selected.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class ServedTwin:
     """Address of a served twin."""
 
     port: int
@@ -32,8 +32,8 @@ class Serving:
         return f"qick://{HOST}:{self.port}/{self.name}"
 
 
-def serve(address: str, *, port: int = 0, name: str = "myqick") -> Serving:
-    """Serve a twin in daemon threads of this process; `port` is that of the name server, 0 for any free port.
+def serve(address: str, *, port: int = 0, name: str = "myqick") -> ServedTwin:
+    """Serve a twin in daemon threads of this process. `port` is the port of the name server, or 0 for any free port.
 
     QICK's server prints to standard output while it starts. Raise the errors of `connect`, `OSError` if the port is in
     use, `ModuleNotFoundError` without Pyro4, and `RuntimeError` if the server does not start within `READY_S`.
@@ -45,7 +45,7 @@ def serve(address: str, *, port: int = 0, name: str = "myqick") -> Serving:
     failures: list[BaseException] = []
     threading.Thread(target=_serve_board, args=(soc, ns_port, name, failures), daemon=True).start()
     _wait_for(ns_port, name, failures)
-    return Serving(ns_port, name)
+    return ServedTwin(ns_port, name)
 
 
 def _start_name_server(port: int) -> int:

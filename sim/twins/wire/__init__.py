@@ -1,1 +1,1 @@
-"""Connections to simulated devices: listeners and lines of every kind, their faults, and the control socket."""
+"""Connections to simulated devices: listeners, lines with their faults, and the control socket."""

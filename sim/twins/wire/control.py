@@ -5,8 +5,8 @@
     -> {"do": "sing"}
     <- {"ok": false, "error": "unknown verb 'sing'; this socket knows: advance, truth"}
 
-Tests and demonstrations use it to set faults, to advance a virtual clock and to read the true state, which no
-protocol of the device reveals. A device supplies a mapping of verbs; `ControlServer` serves it.
+Tests and demonstrations use the socket to set faults, to advance a virtual clock and to read the true state, which no
+protocol of the device reveals. A device supplies a mapping of verbs, and `ControlServer` serves it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Verb = Callable[["Request"], Reply | Awaitable[Reply]]
 
 
 class VerbError(Exception):
-    """A request that cannot be executed; the message is sent to the client."""
+    """A request that cannot be executed. The client gets the message."""
 
 
 class Request:
-    """One request, with typed access to its fields. Accessors raise `VerbError`, which names the field."""
+    """One request, with typed access to its fields. If a field is missing or invalid, accessors raise `VerbError`."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._fields = fields
@@ -50,35 +50,35 @@ class Request:
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Return a field that must be a number; `default` (unless None) if it is absent."""
+        """Return a field that must be a number. If it is absent, return `default`, unless that is None."""
         value = self._fields.get(name, default) if default is not None else self[name]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise VerbError(f"field {name!r} must be a number, not {value!r}")
         return float(value)
 
     def whole(self, name: str, default: int | None = None) -> int:
-        """Return a field that must be an integer; `default` (unless None) if it is absent."""
+        """Return a field that must be an integer. If it is absent, return `default`, unless that is None."""
         value = self._fields.get(name, default) if default is not None else self[name]
         if isinstance(value, bool) or not isinstance(value, int):
             raise VerbError(f"field {name!r} must be an integer, not {value!r}")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """Return a field that must be true or false; `default` if it is absent."""
+        """Return a field that must be true or false. If it is absent, return `default`."""
         value = self._fields.get(name, default)
         if not isinstance(value, bool):
             raise VerbError(f"field {name!r} must be true or false, not {value!r}")
         return value
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """Return a list of integers; empty if it is absent."""
+        """Return a list of integers, which is empty if the field is absent."""
         value = self._fields.get(name, [])
         if not isinstance(value, list) or not all(type(item) is int for item in value):
             raise VerbError(f"field {name!r} must be a list of integers, not {value!r}")
         return tuple(value)
 
     def pairs(self, name: str) -> tuple[tuple[int, int], ...]:
-        """Return a list of pairs of integers, such as `[[1, 49], [2, 50]]`; empty if it is absent."""
+        """Return a list of pairs of integers, such as `[[1, 49], [2, 50]]`. It is empty if the field is absent."""
         value = self._fields.get(name, [])
         if not isinstance(value, list) or not all(_is_pair(item) for item in value):
             raise VerbError(f"field {name!r} must be a list of pairs [input, output], not {value!r}")
@@ -97,7 +97,7 @@ def _is_pair(value: object) -> bool:
 
 
 async def answer(verbs: Mapping[str, Verb], line: bytes) -> dict[str, Any]:
-    """Execute the request of one line. Return the verb's reply with `"ok": true`, or `"ok": false` and the error."""
+    """Execute the request of one line. Return the reply of the verb with `ok` true, or the error with `ok` false."""
     try:
         reply = _call_verb(verbs, line)
         return {"ok": True, **(await reply if inspect.isawaitable(reply) else reply)}
@@ -127,7 +127,7 @@ class ControlServer:
         self._listener: Listener | None = None
 
     async def serve(self, sock: socket.socket) -> None:
-        """Start to accept clients on `sock`, and return at once; the event loop serves them."""
+        """Start to accept clients on `sock`, and return. The event loop serves the clients."""
         self._listener = Listener(sock, self._serve_client)
         self._listener.open()
 

@@ -17,19 +17,19 @@ _READ_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Bytes that one session read or wrote at once; `seconds` is the time on the device's clock."""
+    """Bytes that one session read or wrote at once. `seconds` is the time on the device's clock."""
 
     seconds: float
-    front: str
+    frontend: str
     session: int
     direction: Literal["in", "out"]
     data: bytes
 
     def as_json(self) -> Mapping[str, Any]:
-        """Return the entry as JSON values; each byte becomes the character with its number (latin-1)."""
+        """Return the entry as JSON values. Each byte becomes the latin-1 character of its value."""
         return {
             "seconds": round(self.seconds, 6),
-            "front": self.front,
+            "front": self.frontend,
             "session": self.session,
             "direction": self.direction,
             "data": self.data.decode("latin-1"),
@@ -43,9 +43,9 @@ class Transcript:
         self._clock = clock
         self._entries: deque[Entry] = deque(maxlen=_MAX_ENTRIES)
 
-    def record(self, front: str, session: int, direction: Literal["in", "out"], data: bytes) -> None:
+    def record(self, frontend: str, session: int, direction: Literal["in", "out"], data: bytes) -> None:
         """Append an entry with the current time."""
-        self._entries.append(Entry(self._clock.now(), front, session, direction, data))
+        self._entries.append(Entry(self._clock.now(), frontend, session, direction, data))
 
     def entries(self) -> tuple[Entry, ...]:
         """Return the stored entries, oldest first."""
@@ -68,10 +68,15 @@ class Delivery(Enum):
 class LineFaults:
     """Faults of all lines of a device. Each `take_...` counts down the faults that it applies.
 
-    Counts refer to the next commands or replies of all clients together. `close_after_commands` breaks the
-    connection at the n-th command: executed but not answered if `close_executes`, otherwise not received.
-    `close_after_bytes` breaks it within the next reply. A `half_open` line receives and sends nothing.
-    `fired` counts how often each fault took effect.
+    Counts refer to the next commands or replies of all clients together.
+
+    - `garbage_replies`: number of replies that become noise.
+    - `reply_delay_s`: delay of every reply.
+    - `close_after_commands`: the n-th command breaks its connection. With `close_executes`, the device executes the
+      command but does not answer; otherwise it does not receive the command.
+    - `close_after_bytes`: the next reply breaks its connection after so many bytes.
+    - `half_open`: lines receive and send nothing.
+    - `fired`: how often each fault took effect.
     """
 
     garbage_replies: int = 0
@@ -96,11 +101,11 @@ class LineFaults:
         return Delivery.NOT_ANSWERED if self.close_executes else Delivery.NOT_RECEIVED
 
     def take_reply(self, reply: bytes) -> tuple[bytes, bool]:
-        """Return the bytes to send for `reply`, and True if the connection must break after them."""
+        """Return the bytes to send for `reply`, and whether the connection must break after these bytes."""
         if self.garbage_replies:
             self.garbage_replies -= 1
             self.fired["garbage"] += 1
-            # Keep the line ending, so that a client that waits for it does not block.
+            # Keep the line ending, because a client may wait for it.
             noise = bytes(self.rng.choice(b"#%~^{}\x15\x7f\xfe") for _ in range(max(4, len(reply) - 2)))
             reply = noise + reply[-2:]
         if self.close_after_bytes is None:
@@ -114,7 +119,7 @@ class Reader(Protocol):
     """Source of the bytes of a client: a socket, an SSH session, a serial line or memory."""
 
     async def read(self, n: int, /) -> bytes:
-        """Return the next bytes, `n` at most; empty at the end."""
+        """Return the next bytes, at most `n`, or empty bytes at the end."""
         ...
 
 
@@ -134,16 +139,16 @@ class Writer(Protocol):
         ...
 
     def close(self) -> object:
-        """End the session, after the data written before."""
+        """Send all written data, then end the session."""
         ...
 
 
 class LineBroken(ConnectionError):
-    """A connection that a fault has broken."""
+    """A fault has broken the connection."""
 
 
 class Line:
-    """The connection of one client; records all bytes in the transcript and applies the faults."""
+    """The connection of one client. It records all bytes in the transcript, and applies the faults."""
 
     def __init__(
         self,
@@ -163,7 +168,7 @@ class Line:
         self._clock = clock
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty at the end."""
+        """Return the next bytes, or empty bytes at the end."""
         data = await self._reader.read(_READ_BYTES)
         while data and self._faults.half_open:
             self._faults.fired["half_open"] += 1
@@ -172,10 +177,10 @@ class Line:
         return data
 
     async def respond(self, execute: Callable[[], Awaitable[bytes]], ending: bytes = b"") -> None:
-        """Execute one command and send its answer, if any, followed by `ending`.
+        """Execute one command, and send its answer followed by `ending`. Either may be empty.
 
-        The fault `garbage` changes the answer but not `ending`. Raise `LineBroken` if a fault breaks the connection
-        before the command, instead of its answer, or within the answer.
+        The fault `garbage` changes the answer but not `ending`. Raise `LineBroken` if a fault breaks the connection:
+        before the command, before its answer, or within the answer.
         """
         delivery = self._faults.take_delivery()
         if delivery is not Delivery.NOT_RECEIVED:
@@ -199,7 +204,7 @@ class Line:
             self._writer.write(data)
 
     def disconnect(self) -> None:
-        """End the session from the device's side, after the data sent before."""
+        """Send all written data, then end the session, as the device does."""
         self._writer.close()
 
     @property
@@ -208,6 +213,6 @@ class Line:
         return self._clock
 
     def _break(self) -> NoReturn:
-        # Close instead of abort: buffered bytes are still sent, so the client gets exactly `close_after_bytes` bytes.
+        # `close` instead of `abort` sends buffered bytes, so the client gets exactly `close_after_bytes` bytes.
         self._writer.close()
         raise LineBroken

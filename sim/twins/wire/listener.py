@@ -1,7 +1,7 @@
-"""Listeners on a bound socket, which can refuse clients for a while and accept them again.
+"""Listeners on a bound socket. A listener can refuse clients for a while, and accept clients again later.
 
-`asyncio.start_server` closes its socket for good. A device that is switched off and on again must refuse clients
-and later accept them at the same address; inside a network namespace, only the same socket can do so.
+A device that is switched off and on again must first refuse clients, and later accept them at the same address. Inside
+a network namespace, only the same socket can do so, but `asyncio.start_server` closes its socket for good.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ _FREE_PORT_ATTEMPTS = 20
 def bind_socket(host: str, port: int) -> socket.socket:
     """Return a TCP socket bound to `host:port`, in the network namespace of the calling thread.
 
-    For port 0, look up a free port and bind it by its number: the kernel keeps such a port across
-    `Listener.refuse`, whereas a socket bound to port 0 would get another port.
-    Raise `OSError` if the address is in use or not local.
+    For port 0, find a free port and bind it by its number. The socket then keeps its port during `Listener.refuse`,
+    whereas a socket bound to port 0 would get another port. Raise `OSError` if the address is in use or not local.
     """
     if port:
         return _bind(host, port)
     for _ in range(_FREE_PORT_ATTEMPTS):
-        with contextlib.suppress(OSError):  # another process took the port in between
-            return _bind(host, _free_port(host))
+        with contextlib.suppress(OSError):  # another process may take the port in between
+            return _bind(host, _find_free_port(host))
     return _bind(host, 0)
 
 
-def _free_port(host: str) -> int:
+def _find_free_port(host: str) -> int:
     with _bind(host, 0) as probe:
         return int(probe.getsockname()[1])
 
@@ -52,7 +51,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 class AnyListener(Protocol):
-    """Interface of the listeners of all wires; a listener accepts the clients of one frontend."""
+    """Interface of all listeners. A listener accepts the clients of one frontend."""
 
     @property
     def address(self) -> str:
@@ -69,19 +68,19 @@ class AnyListener(Protocol):
         """Refuse new clients from now on."""
 
     def drop_clients(self) -> int:
-        """Break every session; return their number."""
+        """Break every session, and return their number."""
 
     async def close(self) -> None:
-        """Break every session and stop listening for good."""
+        """Break every session, and stop listening for good."""
 
 
 class SocketListener(ABC):
-    """Listener on a bound socket; subclasses serve, count and drop the clients."""
+    """Listener on a bound socket. Subclasses serve, count and drop the clients."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._accepting: asyncio.Task[None] | None = None
-        self._serving: set[asyncio.Task[None]] = set()
+        self._accept_task: asyncio.Task[None] | None = None
+        self._client_tasks: set[asyncio.Task[None]] = set()
 
     @property
     def address(self) -> str:
@@ -92,7 +91,7 @@ class SocketListener(ABC):
     @property
     def is_open(self) -> bool:
         """True while the listener accepts clients."""
-        return self._accepting is not None
+        return self._accept_task is not None
 
     @property
     @abstractmethod
@@ -101,50 +100,50 @@ class SocketListener(ABC):
 
     def open(self) -> None:
         """Accept clients from now on."""
-        if self._accepting is None:
+        if self._accept_task is None:
             self._sock.setblocking(False)
             self._sock.listen(_BACKLOG)
-            self._accepting = asyncio.get_running_loop().create_task(self._accept())
+            self._accept_task = asyncio.get_running_loop().create_task(self._accept())
 
     async def refuse(self) -> None:
-        """Refuse new clients until `open`; the kernel answers them with a reset."""
-        accepting, self._accepting = self._accepting, None
-        if accepting is None:
+        """Refuse new clients until `open` is called. The kernel resets their connections."""
+        accept_task, self._accept_task = self._accept_task, None
+        if accept_task is None:
             return
-        accepting.cancel()
+        accept_task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await accepting
+            await accept_task
         with contextlib.suppress(OSError):
-            # On Linux, shutdown stops listening but keeps the address, so that `listen` can be called again.
+            # On Linux, shutdown stops listening but keeps the address, so `listen` can be called again.
             self._sock.shutdown(socket.SHUT_RDWR)
 
     @abstractmethod
     def drop_clients(self) -> int:
-        """Break every connection; return their number."""
+        """Break every connection, and return their number."""
 
     async def close(self) -> None:
-        """Break every connection and close the socket."""
+        """Break every connection, and close the socket."""
         await self.refuse()
         self.drop_clients()
-        for task in self._serving:
+        for task in self._client_tasks:
             task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
+        await asyncio.gather(*self._client_tasks, return_exceptions=True)
         self._sock.close()
 
     @abstractmethod
     async def serve(self, connection: socket.socket) -> None:
-        """Serve one accepted client until it leaves, and close its connection."""
+        """Serve one accepted client until it disconnects, then close its connection."""
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             connection, _ = await loop.sock_accept(self._sock)
-            with contextlib.suppress(OSError):  # the client has already left
-                # asyncio sets this option only if the socket's protocol number is TCP, which accepted sockets may lack.
+            with contextlib.suppress(OSError):  # the client may have disconnected
+                # asyncio sets this option only if the socket's protocol number is TCP. Accepted sockets may lack it.
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             task = loop.create_task(self.serve(connection))
-            self._serving.add(task)
-            task.add_done_callback(self._serving.discard)
+            self._client_tasks.add(task)
+            task.add_done_callback(self._client_tasks.discard)
 
 
 class Listener(SocketListener):
@@ -167,11 +166,11 @@ class Listener(SocketListener):
         return len(self._writers)
 
     async def serve(self, connection: socket.socket) -> None:
-        """Serve one client until it leaves."""
+        """Serve one client until it disconnects."""
         try:
             reader, writer = await asyncio.open_connection(sock=connection, limit=_LINE_LIMIT_BYTES)
         except OSError:
-            connection.close()  # the client has already left
+            connection.close()  # the client has already disconnected
             return
         self._writers.add(writer)
         try:

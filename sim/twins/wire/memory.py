@@ -1,4 +1,4 @@
-"""Sessions with a simulated switch in memory, without sockets, for tests on a virtual clock."""
+"""In-memory sessions with a simulated switch, without sockets, for tests on a virtual clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Client = Callable[[Reader, Writer], Awaitable[None]]
 
 
 class _Writer:
-    """The device's writer: keeps the bytes in `pending` until the client receives them."""
+    """The device's writer. It keeps bytes in `pending` until the client receives them."""
 
     def __init__(self) -> None:
         self.pending = b""
@@ -34,12 +34,12 @@ class _Writer:
 
 
 class MemoryClient:
-    """The client's end of a session in memory."""
+    """The client's end of an in-memory session."""
 
     def __init__(self, serve: Client) -> None:
         self._reader = asyncio.StreamReader()
         self._writer = _Writer()
-        self._has_left = False
+        self._is_closed_here = False
         self._task = asyncio.get_running_loop().create_task(self._run(serve))
 
     async def _run(self, serve: Client) -> None:
@@ -56,7 +56,7 @@ class MemoryClient:
 
     def send(self, data: bytes) -> None:
         """Send bytes to the device. Raise `ConnectionResetError` if either end has closed the connection."""
-        if self.closed or self._has_left:
+        if self.closed or self._is_closed_here:
             raise ConnectionResetError(
                 "the device has closed the connection" if self.closed else "this end is closed"
             )
@@ -69,12 +69,12 @@ class MemoryClient:
 
     def close(self) -> None:
         """Close this end."""
-        self._has_left = True
+        self._is_closed_here = True
         if not self.closed:
             self._reader.feed_eof()
 
     def drop(self) -> None:
-        """Break the connection from the device's side; bytes not yet received are lost."""
+        """Break the connection, as the device does. Bytes that the client has not received are lost."""
         self._task.cancel()
         self._writer.pending = b""
         self._writer.close()
@@ -124,7 +124,7 @@ class MemoryListener:
         self._open = False
 
     def drop_clients(self) -> int:
-        """Break every session; return their number."""
+        """Break every session, and return their number."""
         open_clients = [client for client in self._clients if not client.closed]
         for client in open_clients:
             client.drop()

@@ -1,7 +1,7 @@
 """A serial line to a simulated switch: a pseudo terminal with the speed of a real line.
 
-Clients open a symbolic link, whose path stays the same when the line disappears and returns, as with the device
-file of a serial adapter that is unplugged and plugged in again.
+Clients open a symbolic link. Its path stays the same when the line disappears and returns, like the device file of a
+serial adapter that is unplugged and plugged in again.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _DRAIN_TIMEOUT_S = 1.0
 _POLL_S = 0.002
 
 Client = Callable[[Reader, Writer], Awaitable[None]]
-"""Serves one session, given its reader and writer."""
+"""Serves one session through its reader and writer."""
 
 
 class SerialLine:
     """Listener that runs `client` on a pseudo terminal, with the interface of a `Listener`.
 
-    A serial line has no connections: one session lasts as long as the line, whichever processes open it in turn.
-    Every byte takes 10/`baud` seconds of `clock`, in both directions.
+    A serial line has no connections. One session lasts as long as the line, even if several processes open the line in
+    turn. Every byte takes 10/`baud` seconds of `clock`, in both directions.
     """
 
     def __init__(self, client: Client, *, baud: int, clock: Clock | None = None) -> None:
@@ -61,7 +61,7 @@ class SerialLine:
 
     @property
     def clients(self) -> int:
-        """1 while the line exists, otherwise 0: the twin cannot see which processes have opened it."""
+        """1 while the line exists, otherwise 0. The twin cannot see which processes have opened the line."""
         return int(self._wire is not None)
 
     def open(self) -> None:
@@ -73,14 +73,14 @@ class SerialLine:
             self._link.symlink_to(self._wire.path)
 
     async def refuse(self) -> None:
-        """Remove the path; a client that has opened the line keeps it."""
+        """Remove the path. A client that has already opened the line can still use it."""
         self._link.unlink(missing_ok=True)
 
     def drop_clients(self) -> int:
-        """Break the line; if the path exists, a new line replaces it. Return the number of broken lines (0 or 1)."""
-        dropped = self.clients
+        """Break the line, and return the number of broken lines (0 or 1). If the path exists, create a new line."""
+        broken_lines = self.clients
         self._drop_wire()
-        return dropped
+        return broken_lines
 
     async def close(self) -> None:
         """Remove the line for good."""
@@ -105,7 +105,7 @@ class SerialLine:
         try:
             await self._client(wire.reader, wire)
         except ConnectionError:
-            pass  # a fault broke the line in the middle
+            pass  # a fault broke the line
         finally:
             await wire.finish()
             if self._wire is wire:
@@ -113,7 +113,7 @@ class SerialLine:
 
 
 class _Wire:
-    """One pseudo terminal: `reader` yields the client's bytes, and `write` sends to it, both at line speed."""
+    """One pseudo terminal. `reader` yields bytes of the client, and `write` sends bytes to it, both at line speed."""
 
     def __init__(self, baud: int, clock: Clock) -> None:
         self._master, self._slave = os.openpty()
@@ -136,7 +136,7 @@ class _Wire:
 
     @property
     def transport(self) -> _Wire:
-        """This object: `transport.abort()` breaks the line."""
+        """This object, so that `transport.abort()` breaks the line."""
         return self
 
     def write(self, data: bytes) -> None:
@@ -153,7 +153,7 @@ class _Wire:
             raise ConnectionResetError("the line has vanished")
 
     def close(self) -> None:
-        """Accept no more bytes; those written before are still sent."""
+        """Accept no more bytes. Bytes that were written before are still sent."""
         self._closing = True
 
     def is_closing(self) -> bool:
@@ -161,7 +161,7 @@ class _Wire:
         return self._closing
 
     async def wait_closed(self) -> None:
-        """Wait a limited time for the client to read the last bytes (`finish`)."""
+        """Wait for the client to read the last bytes, like `finish`."""
         await self.finish()
 
     def abort(self) -> None:
@@ -171,9 +171,9 @@ class _Wire:
     # -- inside
 
     async def finish(self) -> None:
-        """Wait up to `_DRAIN_TIMEOUT_S` for the client to read the last bytes.
+        """Wait up to `_DRAIN_TIMEOUT_S` until the client has read the last bytes.
 
-        A pseudo terminal discards unread bytes when it is closed.
+        When a pseudo terminal is closed, it discards unread bytes.
         """
         if self._master < 0:
             return
@@ -186,8 +186,8 @@ class _Wire:
             await asyncio.sleep(_POLL_S)
 
     def _count_unread(self) -> int:
-        """Return the number of bytes that the client has not read yet, including those still inside the kernel."""
-        poll = select.poll()  # polling makes the kernel deliver them; FIONREAD alone would miss them
+        """Return the number of bytes that the client has not read yet, including bytes inside the kernel."""
+        poll = select.poll()  # polling makes the kernel deliver its bytes, which FIONREAD alone would miss
         poll.register(self._slave, select.POLLIN)
         poll.poll(0)
         count = array.array("i", [0])
@@ -195,7 +195,7 @@ class _Wire:
         return count[0]
 
     def disconnect(self) -> None:
-        """Close both ends of the pseudo terminal: a client that has opened it gets an error."""
+        """Close both ends of the pseudo terminal. A client that has opened it gets an error."""
         if self._master < 0:
             return
         asyncio.get_running_loop().remove_reader(self._master)
@@ -226,7 +226,7 @@ class _Wire:
             while piece:
                 try:
                     piece = piece[os.write(self._master, piece) :]
-                except BlockingIOError:  # nobody reads; the kernel holds some 4 kB
+                except BlockingIOError:  # no client reads, and the kernel's buffer of about 4 kB is full
                     await asyncio.sleep(_POLL_S)
             if not self._send_buffer:
                 self._has_more.clear()
@@ -234,7 +234,7 @@ class _Wire:
 
 
 class _Pace:
-    """Transmission time of bytes. Both directions share the line, because the devices only answer requests."""
+    """Transmission time of bytes. Both directions share the line speed, because devices only answer requests."""
 
     def __init__(self, baud: int, clock: Clock) -> None:
         self._byte_s = BITS_PER_BYTE / baud
@@ -243,6 +243,6 @@ class _Pace:
         self.piece = max(1, baud // 2000)
 
     async def pass_bytes(self, count: int) -> None:
-        """Wait until `count` bytes have been transmitted, after all earlier bytes."""
+        """Wait until all earlier bytes, and then `count` bytes, have been transmitted."""
         self._free_at_s = max(self._free_at_s, self._clock.now()) + count * self._byte_s
         await self._clock.sleep(self._free_at_s - self._clock.now())

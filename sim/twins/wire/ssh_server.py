@@ -1,9 +1,8 @@
 """SSH server of a simulated device: one account, a host key generated at start, shells and single commands.
 
-Input to a shell reaches the device unchanged; the device itself echoes and edits lines. A request to execute one
-command (`ssh HOST COMMAND`) passes the command to the device unchanged, and ends with an exit status. A connection
-accepts any number of shells and commands, concurrently or in turn, as with OpenSSH; the client ends the connection.
-Needs the extra `sim` (asyncssh).
+Input to a shell reaches the device unchanged, and the device itself echoes and edits lines. A single command (`ssh HOST
+COMMAND`) also reaches the device unchanged, and ends with an exit status. As with OpenSSH, a connection accepts any
+number of shells and commands, concurrently or in turn, until the client ends it. Needs the extra `sim` (asyncssh).
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from sim.twins.wire.listener import SocketListener
 
 Client = Callable[[Reader, Writer], Awaitable[None]]
 Execution = Callable[[Reader, Writer, str], Awaitable[int]]
-"""Executes one command for a client; returns its exit status."""
+"""Executes one command for a client, and returns its exit status."""
 
 LOGIN_TIMEOUT_S = 30.0
 
 
 class ShellWriter:
-    """Writer to the client of a session, with the part of the `asyncio.StreamWriter` interface that a `Line` uses.
+    """Writer to the client of a session. It has the methods of `asyncio.StreamWriter` that a `Line` uses.
 
-    Without a terminal, CR LF becomes LF: on a real host, the terminal is what turns LF into CR LF.
+    Without a terminal, it sends CR LF as LF, because on a real host the terminal makes CR LF from LF.
     """
 
     def __init__(
@@ -40,23 +39,23 @@ class ShellWriter:
 
     @property
     def transport(self) -> asyncssh.SSHServerConnection:
-        """The SSH connection, whose `abort` breaks it."""
+        """The SSH connection. Its `abort` breaks the connection."""
         return self._channel.get_connection()  # type: ignore[return-value]
 
     def write(self, data: bytes) -> None:
-        """Send bytes to the client; discard them if the session has ended."""
+        """Send bytes to the client, or discard them if the session has ended."""
         if not self.is_closing():
             self._channel.write(data if self._terminal else data.replace(b"\r\n", b"\n"))
 
     async def drain(self) -> None:
-        """Raise `ConnectionResetError` if the session has ended; never wait."""
+        """Raise `ConnectionResetError` if the session has ended. Never wait."""
         if self._closed.is_set():
             raise ConnectionResetError("the shell has ended")
 
     def close(self) -> None:
-        """End the session; the client still receives the bytes written before.
+        """Send all written bytes, then end the session.
 
-        Send the exit status, unless it is None because the command did not complete.
+        Send the exit status too, unless it is None because the command did not complete.
         """
         if self.is_closing():
             return
@@ -164,8 +163,8 @@ class _Account(asyncssh.SSHServer):
 class SshServer(SocketListener):
     """Listener that runs `client` for every shell on `sock`, and `execution` for every single command.
 
-    Without `execution`, requests to execute a command are refused. With `one_session`, a connection ends with its
-    first session.
+    Without `execution`, the server refuses single commands. With `one_session`, a connection ends with its first
+    session.
     """
 
     def __init__(
@@ -191,13 +190,13 @@ class SshServer(SocketListener):
         return len(self._connections)
 
     def drop_clients(self) -> int:
-        """Break every connection, including those before login; return the number that had logged in."""
-        dropped = list(self._connections)
-        for connection in dropped:
+        """Break every connection, even before its login. Return the number of logged-in connections."""
+        logged_in = list(self._connections)
+        for connection in logged_in:
             connection.abort()
-        for task in self._serving:
+        for task in self._client_tasks:
             task.cancel()
-        return len(dropped)
+        return len(logged_in)
 
     async def serve(self, connection: socket.socket) -> None:
         """Run the SSH handshake with one client, and wait for the end of its connection."""
@@ -213,7 +212,7 @@ class SshServer(SocketListener):
                 encoding=None,
             )
         except (OSError, asyncssh.Error):
-            connection.close()  # the client left, or failed to log in
+            connection.close()  # the client disconnected, or failed to log in
             return
         self._connections.add(session)
         try:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from libraries import skip_without
 
-from sim.twins.rfsoc.board import FAULTS, LOOK_S, DeviceClock
+from sim.twins.rfsoc.board import COUNTER_READ_S, FAULTS, DeviceClock
 
 skip_without("qick")
 
@@ -101,18 +101,18 @@ def test_looks_in_vain_take_longer_and_never_pass_the_news_by_more_than_one():
     clock = DeviceClock()
     looks = 0
     while clock.now_s < 1.0:
-        clock.look(1.0)
+        clock.spend_read(1.0)
         looks += 1
     assert looks < 20
-    assert clock.now_s <= 1.0 + LOOK_S
-    clock.refresh()
+    assert clock.now_s <= 1.0 + COUNTER_READ_S
+    clock.reset_read_time()
     before = clock.now_s
-    clock.look(None)
-    assert clock.now_s - before == pytest.approx(LOOK_S)
+    clock.spend_read(None)
+    assert clock.now_s - before == pytest.approx(COUNTER_READ_S)
 
 
 def test_time_that_passed_is_accounted_for_once():
     clock = DeviceClock()
     clock.spend(0.25)
     clock.spend(0.5)
-    assert (clock.account(), clock.account(), clock.now_s) == (0.75, 0.0, 0.75)
+    assert (clock.take_unaccounted(), clock.take_unaccounted(), clock.now_s) == (0.75, 0.0, 0.75)

@@ -119,14 +119,14 @@ def test_the_last_sample_is_held_until_the_next_pulse():
 
 def test_what_stands_after_a_run_stands_before_the_next():
     before = track((0, wave(source=INPUT, length=3, held=1)))
-    after = track((5, wave(length=3)), standing=before.standing())
+    after = track((5, wave(length=3)), standing=before.channel_state())
     assert after.samples(ENVELOPE, 0, 80).tolist() == [before.samples(ENVELOPE, 47, 1)[0]] * 80
-    assert track((0, wave())).standing() is None
+    assert track((0, wave())).channel_state() is None
 
 
 def test_a_periodic_pulse_stands_too():
     before = track((0, wave(source=INPUT, length=3, mode=1)))
-    after = track(standing=before.standing())
+    after = track(standing=before.channel_state())
     assert after.samples(ENVELOPE, 0, 96).tolist() == before.samples(ENVELOPE, 0, 96).tolist()
 
 

@@ -14,8 +14,8 @@ from sim.twins.rfsoc.plant import Received
 from sim.twins.rfsoc.processor import PIN
 from sim.twins.rfsoc.signals.conversion import convert, convert_plainly
 from sim.twins.rfsoc.signals.decimation import EDGE, GAIN, margin, taps
-from sim.twins.rfsoc.signals.level import Level, Mixing, level_of
-from sim.twins.rfsoc.signals.readout import REST, AverageBuffer, rises, windows
+from sim.twins.rfsoc.signals.level import Level, Mixing, make_level
+from sim.twins.rfsoc.signals.readout import REST, AverageBuffer, find_rises, windows
 from sim.twins.rfsoc.signals.track import TURN
 from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 
@@ -32,13 +32,13 @@ def test_a_trigger_of_version_1_is_a_bit_of_a_port():
     levels = pins(
         (0, 0, 5, 1 << 14), (0, 0, 9, 0), (0, 1, 10, 1 << 14), (0, 0, 20, 3 << 14), (0, 0, 30, 1 << 14)
     )
-    assert rises(levels, VERSION_1).tolist() == [5, 20]
-    assert rises(levels, VERSION_1 | {"trigger_bit": 15}).tolist() == [20]
+    assert find_rises(levels, VERSION_1).tolist() == [5, 20]
+    assert find_rises(levels, VERSION_1 | {"trigger_bit": 15}).tolist() == [20]
 
 
 def test_a_trigger_of_version_2_is_a_port_of_its_own():
     levels = pins((1, 10, 5, 1), (1, 10, 9, 0), (1, 11, 10, 1), (0, 10, 12, 1), (1, 10, 20, 1))
-    assert rises(levels, VERSION_2).tolist() == [5, 20]
+    assert find_rises(levels, VERSION_2).tolist() == [5, 20]
 
 
 def test_windows_begin_at_the_next_tick_of_the_output():
@@ -133,7 +133,7 @@ def level(trace, noise=0.0, correlation=0.0, windows=1, own=None, bits=16):
     received = Received(
         trace, np.full(len(trace), noise), correlation, None if own is None else np.full(len(trace), own)
     )
-    return level_of([received], np.zeros(windows, np.int64), bits)
+    return make_level([received], np.zeros(windows, np.int64), bits)
 
 
 def mixing(freq=0, turn=0, source=PRODUCT, windows=1):
@@ -242,7 +242,7 @@ def test_a_converters_noise_counts_its_rounding_once(way):
 @pytest.mark.parametrize("bits", [12, 16, 8])
 def test_beside_the_rounding_a_converter_has_what_the_model_says_and_nothing_where_bits_are_few(bits):
     own = np.array([converter_v2(AnalogueToDigital(bits=16, full_scale_v=2.0, effective_bits=10.1)) ** 0.5])
-    got = level_of([Received(np.zeros(1), np.zeros(1), 0.0, own)], np.zeros(1, np.int64), bits).noises[0, 0]
+    got = make_level([Received(np.zeros(1), np.zeros(1), 0.0, own)], np.zeros(1, np.int64), bits).noises[0, 0]
     if bits < 10.1:
         assert got == 0.0
     else:

@@ -16,7 +16,7 @@ import pytest
 from libraries import skip_without
 
 from sim.twins.rfsoc import NotSimulated, ProgramError, connect
-from sim.twins.rfsoc.address import AddressError, configuration, parse, profiles
+from sim.twins.rfsoc.address import AddressError, list_profiles, load_configuration, parse
 from sim.twins.rfsoc.not_simulated import NotSimulatedAttribute
 from sim.twins.rfsoc.soc import ATTRIBUTES, LACKING
 
@@ -91,7 +91,7 @@ def test_the_docs_name_what_is_simulated_and_what_is_not():
         assert f"`{name}`" in text, name
     from sim.twins.rfsoc.board import FAULTS
 
-    for name in (*FAULTS, *profiles(), "adc_bits", "filter", "delay_ns", "noise_rms"):
+    for name in (*FAULTS, *list_profiles(), "adc_bits", "filter", "delay_ns", "noise_rms"):
         assert f"`{name}`" in text, name
 
 
@@ -105,18 +105,18 @@ def test_a_twin_is_a_configuration_that_survives_json(loopback):
     assert soc["sw_version"] == __import__("qick").get_version()
 
 
-@pytest.mark.parametrize("profile", profiles())
+@pytest.mark.parametrize("profile", list_profiles())
 def test_every_board_has_a_description(profile):
     from qick import QickConfig
 
-    cfg = configuration(profile)
+    cfg = load_configuration(profile)
     text = QickConfig(cfg).description()
     assert cfg["board"] in text
     assert {tile["coupling"] for tile in cfg["rf"]["tiles"]["adc"].values()} <= {"AC", "DC"}
 
 
 def test_the_kits_board_is_as_its_firmware_says():
-    cfg = configuration("lightning-zcu111")
+    cfg = load_configuration("lightning-zcu111")
     assert {gen["fs"] for gen in cfg["gens"]} == {6144.0}
     assert [gen["type"] for gen in cfg["gens"]] == ["axis_signal_gen_v6"] * 7
     assert [(ro["fs"], ro["buf_maxlen"], ro["avg_maxlen"], ro["f_output"]) for ro in cfg["readouts"]] == [

@@ -69,7 +69,7 @@ def test_what_is_kept_is_what_the_plant_would_answer(monkeypatch, growth, memory
             )
             asked += 1
             plant.growth = 0 if plant.back > 60 else plant.growth
-    assert kept.questions < 0.9 * asked
+    assert kept.plant_calls < 0.9 * asked
 
 
 def test_a_new_epoch_forgets(monkeypatch):
@@ -79,7 +79,7 @@ def test_a_new_epoch_forgets(monkeypatch):
     for epoch in (0, 0, 1):
         kept.begin(epoch)
         kept.receive(timeline, RATE, 0, 64)
-    assert kept.questions == 2
+    assert kept.plant_calls == 2
 
 
 def test_a_plant_that_answers_too_little_is_told():

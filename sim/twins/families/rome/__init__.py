@@ -165,7 +165,7 @@ def _make_command_line(
 def _make_abbreviation_pattern(word: str, shortest: str) -> str:
     """Return a regular expression for `word` and its abbreviations, of which `shortest` is the shortest.
 
-    >>> _shorten("create", "cr")
+    >>> _make_abbreviation_pattern("create", "cr")
     'cr(?:e(?:a(?:t(?:e)?)?)?)?'
     """
     rest = word.removeprefix(shortest)

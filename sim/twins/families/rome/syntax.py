@@ -264,7 +264,7 @@ def _format_circuit(cells: tuple[str, ...], widths: tuple[int, int, int]) -> str
 def _format_half(number: int, last: int) -> str:
     """Return the first and last logical port of the half of the cabinet that contains port `number`.
 
-    >>> _name_half(90, 180), _name_half(91, 180)
+    >>> _format_half(90, 180), _format_half(91, 180)
     ('1_90', '91_180')
     """
     half = -(-last // 2)

@@ -1,4 +1,4 @@
-"""Knobs: all parameters of a simulated kit by name, which tests, operators and options of an address can set."""
+"""Knobs: all parameters of a simulated kit by name. Tests, operators and options of an address can set them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _YES_NO = {
 
 
 class UnknownKnob(KeyError):
-    """An unknown knob; the message lists the known ones."""
+    """An unknown knob. The message lists the known knobs."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -33,7 +33,7 @@ class UnknownKnob(KeyError):
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A knob: the field that it sets (of a modulator or the kit), its type, description and range."""
+    """A knob: the field of the kit or of a modulator that it sets, with type, description and range."""
 
     field: str
     modulator: int | None
@@ -49,7 +49,7 @@ class Knob:
         return value
 
     def turn(self, kit: KitParameters, value: object) -> KitParameters:
-        """Return the parameters with this knob set to `value` (number, bool or text). Raise `ValueError`."""
+        """Return the parameters with this knob set to `value` (number, bool or text). Raise `ValueError` if invalid."""
         setting: Any = self._parse(value)
         if self.modulator is None:
             return replace(kit, **{self.field: setting})
@@ -57,12 +57,12 @@ class Knob:
 
     def _parse(self, value: object) -> Setting:
         if self.kind == "bool":
-            return self._truth(value)
+            return self._parse_bool(value)
         if self.kind == "Noise":
-            return self._choice(value)
-        return self._number(value)
+            return self._parse_choice(value)
+        return self._parse_number(value)
 
-    def _truth(self, value: object) -> bool:
+    def _parse_bool(self, value: object) -> bool:
         if isinstance(value, bool):
             return value
         try:
@@ -70,13 +70,13 @@ class Knob:
         except KeyError:
             raise ValueError(f"{self.field} must be on or off, not {value!r}") from None
 
-    def _choice(self, value: object) -> str:
+    def _parse_choice(self, value: object) -> str:
         word = {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
         if word not in get_args(Noise):
             raise ValueError(f"{self.field} must be one of {', '.join(get_args(Noise))}, not {value!r}")
         return word
 
-    def _number(self, value: object) -> float:
+    def _parse_number(self, value: object) -> float:
         try:
             number = float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError):
@@ -86,7 +86,7 @@ class Knob:
         return number
 
 
-def _knobs_of(owner: type, modulator: int | None, suffix: str) -> dict[str, Knob]:
+def _make_knobs(owner: type, modulator: int | None, suffix: str) -> dict[str, Knob]:
     return {
         one.name + suffix: Knob(one.name, modulator, str(one.type), **one.metadata)
         for one in fields(owner)
@@ -94,18 +94,18 @@ def _knobs_of(owner: type, modulator: int | None, suffix: str) -> dict[str, Knob
     }
 
 
-KNOBS: Mapping[str, Knob] = _knobs_of(KitParameters, None, "") | {
+KNOBS: Mapping[str, Knob] = _make_knobs(KitParameters, None, "") | {
     name: knob
     for index in range(MODULATORS)
-    for name, knob in _knobs_of(ModulatorParameters, index, f"_{index}").items()
+    for name, knob in _make_knobs(ModulatorParameters, index, f"_{index}").items()
 }
-"""All knobs by name; names of modulators' knobs end with the number of the modulator."""
+"""All knobs by name. The name of a modulator's knob ends with the number of the modulator."""
 
 
 class KitKnobs(MutableMapping[str, Setting]):
-    """The knobs of one kit. Values are numbers, bools or words, and can be set as such or as text.
+    """The knobs of one kit. Values are numbers, bools or words. A value can also be set as text.
 
-    Raise `UnknownKnob`, and `ValueError` for an invalid value. Deleting a knob resets it.
+    Raise `UnknownKnob` for an unknown name, and `ValueError` for an invalid value. Deleting a knob resets it.
     """
 
     def __init__(self, state: KitState) -> None:
@@ -130,7 +130,7 @@ class KitKnobs(MutableMapping[str, Setting]):
 
 
 def find_knob(name: str) -> Knob:
-    """Return the knob with a name. Raise `UnknownKnob`."""
+    """Return the knob with a name. Raise `UnknownKnob` if there is none."""
     try:
         return KNOBS[name]
     except KeyError:
@@ -141,7 +141,7 @@ def find_knob(name: str) -> Knob:
 
 
 def turn(kit: KitParameters, settings: Mapping[str, object]) -> KitParameters:
-    """Return the parameters with several knobs set. Raise `UnknownKnob` or `ValueError`."""
+    """Return the parameters with several knobs set. Raise `UnknownKnob`, or `ValueError` for an invalid value."""
     for name, value in settings.items():
         kit = find_knob(name).turn(kit, value)
     return kit

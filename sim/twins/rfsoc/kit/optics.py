@@ -1,6 +1,6 @@
 """Light in the kit: from the drive voltages of four modulators, with delays and drift, to the power on the detector.
 
-The physical models are in `sim.models.photonics`; this module connects them.
+This module connects the physical models of `sim.models.photonics`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sim.models.photonics.drift import BiasDrift, OrnsteinUhlenbeck, null_v, ste
 from sim.models.photonics.fibre import FractionalDelay
 from sim.models.photonics.modulator import Modulator, transmission
 from sim.models.photonics.polarisation import Polariser, step_rad
-from sim.models.photonics.polarisation import transmission as polarised
+from sim.models.photonics.polarisation import transmission as polariser_transmission
 from sim.models.photonics.wavelengths import combine_w
 from sim.twins.rfsoc.kit.parameters import KitParameters
 from sim.twins.rfsoc.kit.state import Snapshot
@@ -25,13 +25,13 @@ from sim.twins.rfsoc.plant import Outputs
 Samples = npt.NDArray[np.float64]
 
 ARMS = ((0, 1), (2, 3))
-"""Modulators in series in each arm; the light of the arms adds on the detector."""
+"""Numbers of the modulators in each arm, which are in series. The light of both arms adds on the detector."""
 
 DRIFT_STEP_S = 1.0
 
 
 def modulator(snapshot: Snapshot, index: int) -> Modulator:
-    """Return a modulator as its generator drives it: its null voltage includes bias, drift and temperature."""
+    """Return a modulator for drive voltages of its generator. The null voltage includes bias, drift and temperature."""
     one = snapshot.parameters.modulators[index]
     return Modulator(
         half_wave_v=one.v_pi,
@@ -51,19 +51,19 @@ def channel_transmission(detuning_nm: float, width_nm: float) -> float:
 
 
 def line_power_w(snapshot: Snapshot) -> float:
-    """Return the power in W that one line of the laser would have on the detector in an arm without modulators."""
+    """Return the power in W on the detector of one line of the laser, if its arm had no modulators."""
     kit = snapshot.parameters
     if not snapshot.is_lit:
         return 0.0
     on_channel = channel_transmission(kit.wavelength_nm - kit.channel_nm, kit.channel_width_nm)
-    aligned = float(polarised(polariser(kit), kit.polarisation_rad + snapshot.walk_rad))
-    return watts(kit.laser_dbm) * attenuate(kit.path_loss_db) * on_channel * aligned
+    alignment = float(polariser_transmission(polariser(kit), kit.polarisation_rad + snapshot.walk_rad))
+    return watts(kit.laser_dbm) * attenuate(kit.path_loss_db) * on_channel * alignment
 
 
 def full_product_w(kit: KitParameters) -> float:
-    """Return the power in W on the detector with arm 0 fully open and the laser at its set power, tuned and aligned.
+    """Return the power in W on the detector if arm 0 is fully open, and the laser is on, tuned and aligned.
 
-    10 dBm - 2 dB - 2 x 4 dB = 0 dBm:
+    The default is 10 dBm - 2 dB - 2 x 4 dB = 0 dBm:
 
     >>> round(full_product_w(KitParameters()), 12)
     0.001
@@ -73,19 +73,19 @@ def full_product_w(kit: KitParameters) -> float:
 
 
 def detect_power_w(snapshot: Snapshot, drives: Sequence[Samples]) -> Samples:
-    """Return the power in W on the detector; `drives` are four arrays (samples,) or (1,), as fractions of full scale.
+    """Return the power in W on the detector. `drives` are four arrays (samples,) or (1,), as fractions of full scale.
 
-    Each line passes through its own arm, and leaks a little through the other arm, with a phase difference at the
-    output. The powers of the two lines add.
+    Each line of the laser passes through its own arm, and leaks a little through the other arm, with a phase difference
+    at the output. The powers of the two lines add.
     """
     kit = snapshot.parameters
     power_w, leak = line_power_w(snapshot), attenuate(kit.crosstalk_db)
-    one_w, other_w = (power_w * _arm(snapshot, drives, pair) for pair in ARMS)
+    arm0_w, arm1_w = (power_w * _transmit_arm(snapshot, drives, pair) for pair in ARMS)
     phase = kit.crosstalk_phase_rad
-    return combine_w(one_w, leak * other_w, phase) + combine_w(other_w, leak * one_w, phase)
+    return combine_w(arm0_w, leak * arm1_w, phase) + combine_w(arm1_w, leak * arm0_w, phase)
 
 
-def _arm(snapshot: Snapshot, drives: Sequence[Samples], pair: tuple[int, int]) -> Samples:
+def _transmit_arm(snapshot: Snapshot, drives: Sequence[Samples], pair: tuple[int, int]) -> Samples:
     first, second = (
         transmission(
             modulator(snapshot, index), drives[index] * snapshot.parameters.modulators[index].drive_v
@@ -97,24 +97,24 @@ def _arm(snapshot: Snapshot, drives: Sequence[Samples], pair: tuple[int, int]) -
 
 def tap_power_w(snapshot: Snapshot) -> float:
     """Return the power in W at the tap of the power meter while all generators are idle."""
-    resting = [np.zeros(1)] * len(snapshot.parameters.modulators)
-    return float(detect_power_w(snapshot, resting)[0]) * attenuate(snapshot.parameters.meter_tap_db)
+    idle_drives = [np.zeros(1)] * len(snapshot.parameters.modulators)
+    return float(detect_power_w(snapshot, idle_drives)[0]) * attenuate(snapshot.parameters.meter_tap_db)
 
 
 def draw_drift(now: Snapshot, rng: np.random.Generator, *, seconds: float) -> tuple[tuple[float, ...], float]:
-    """Draw the drift of each null voltage in V, and of the polarisation in rad, `seconds` later."""
+    """Return the drift of each null voltage in V and of the polarisation in rad, `seconds` later, at random."""
     kit = now.parameters
     drift_v = tuple(
-        step(_wander(kit, index), before_v, seconds, float(rng.standard_normal()))
+        step(_make_drift_process(kit, index), before_v, seconds, float(rng.standard_normal()))
         for index, before_v in enumerate(now.drift_v)
     )
     return drift_v, step_rad(polariser(kit), now.walk_rad, seconds, float(rng.standard_normal()))
 
 
 def present_null_v(now: Snapshot, index: int) -> float:
-    """Return the bias voltage in V at which a modulator currently transmits least."""
+    """Return the bias voltage in V at which a modulator now transmits least."""
     kit = now.parameters
-    drift = BiasDrift(_wander(kit, index), kit.null_v_per_k)
+    drift = BiasDrift(_make_drift_process(kit, index), kit.null_v_per_k)
     return null_v(drift, kit.modulators[index].null_v, now.drift_v[index], kit.temperature_c)
 
 
@@ -123,7 +123,7 @@ def polariser(kit: KitParameters) -> Polariser:
     return Polariser(kit.polariser_db, kit.polarisation_rad2_s)
 
 
-def _wander(kit: KitParameters, index: int) -> OrnsteinUhlenbeck:
+def _make_drift_process(kit: KitParameters, index: int) -> OrnsteinUhlenbeck:
     return OrnsteinUhlenbeck(kit.drift_v_pi * kit.modulators[index].v_pi, kit.drift_time_s)
 
 
@@ -132,21 +132,21 @@ def delay_output(
 ) -> Samples:
     """Return `count` samples of a generator's signal at `rate_hz` from number `first`, delayed by `delay_s`.
 
-    The voltage is interpolated linearly between samples: a step takes one sample (163 ps at 6.144 GS/s), about the
-    rise time of a 2 GHz driver. For a constant signal, the result can be a single sample.
+    The voltage is interpolated linearly between samples. A step therefore takes one sample (163 ps at 6.144 GS/s),
+    which is about the rise time of a 2 GHz driver. For a constant signal, the result may be a single sample.
     """
-    own_hz = outputs.rate_hz(generator)
-    if own_hz != rate_hz:
-        return _resample(outputs, generator, own_hz / rate_hz, first, count, delay_s * own_hz)
-    late = FractionalDelay(round(delay_s * rate_hz, 9), "linear")
-    samples = outputs.samples(generator, *late.span(first, count))
-    return samples[:1] if (samples == samples[0]).all() else late.apply(samples)
+    generator_hz = outputs.rate_hz(generator)
+    if generator_hz != rate_hz:
+        return _resample(outputs, generator, generator_hz / rate_hz, first, count, delay_s * generator_hz)
+    fractional_delay = FractionalDelay(round(delay_s * rate_hz, 9), "linear")
+    samples = outputs.samples(generator, *fractional_delay.span(first, count))
+    return samples[:1] if (samples == samples[0]).all() else fractional_delay.apply(samples)
 
 
 def _resample(
     outputs: Outputs, generator: int, ratio: float, first: int, count: int, delay: float
 ) -> Samples:
-    """Return the samples of `delay_output` for a converter with `ratio` times the rate; `delay` is in its samples."""
+    """Return the result of `delay_output` for a generator with `ratio` times the rate. `delay` is in its samples."""
     places = (first + np.arange(count)) * ratio - delay
     start = math.floor(places[0])
     samples = outputs.samples(generator, start, math.floor(places[-1]) + 2 - start)

@@ -1,8 +1,8 @@
 """Parameters and settings of the simulated photonic kit, with units.
 
-In a real kit, these values exist but are unknown. Tests and operators set them here; a calibration must never read
-them. Each field is a knob of the same name (`knobs`); knobs of `ModulatorParameters` end with the number of the
-modulator (`v_pi_2`).
+In a real kit, these values exist but are unknown. Tests and operators set them here, but a calibration must never read
+them. Each field is a knob (`knobs`) of the same name. Names of a modulator's knobs end with the number of the modulator
+(`v_pi_2`).
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any, Literal
 import numpy as np
 
 MODULATORS = 4
-"""Number of modulators: 0 and 1 are in series in arm 0, 2 and 3 in arm 1."""
+"""Number of modulators. Modulators 0 and 1 are in series in arm 0, 2 and 3 in arm 1."""
 
 NOMINAL_WORD = 20000
-"""Gain word with which a generator drives its modulator by one half-wave voltage, as set at the factory."""
+"""Gain word with which a generator drives its modulator by one half-wave voltage (factory setting)."""
 
 GAIN_WORDS = 32766
-"""Gain word of the converter's full scale."""
+"""Gain word with which a generator drives its converter to full scale."""
 
 Noise = Literal["on", "off", "constant"]
 
 
 def _knob(default: Any, about: str, low: float = -math.inf, high: float = math.inf) -> Any:
-    return field(default=default, metadata=_about(about, low, high))
+    return field(default=default, metadata=_make_metadata(about, low, high))
 
 
-def _about(about: str, low: float = -math.inf, high: float = math.inf) -> dict[str, Any]:
+def _make_metadata(about: str, low: float = -math.inf, high: float = math.inf) -> dict[str, Any]:
     return {"about": about, "low": low, "high": high}
 
 
@@ -55,9 +55,9 @@ _SKEWS_NS = (0.0, 0.41, 0.13, 0.57)
 class KitParameters:
     """Parameters of the whole kit, from the laser to the input of the analogue-to-digital converter.
 
-    With the defaults, two open modulators pass 10 dBm - 2 dB - 2 x 4 dB = 0 dBm = 1 mW to the detector: 1 mA, 0.47 V,
-    0.94 of the converter's full scale of 0.5 V. The sum of two full products would be 1.88 and is clipped; to add two
-    products, drive one operand of each at half its transmission.
+    With the defaults, two open modulators pass 10 dBm - 2 dB - 2 x 4 dB = 0 dBm = 1 mW to the detector. That is 1 mA,
+    0.47 V, and 0.94 of the converter's full scale of 0.5 V. The sum of two full products would be 1.88, and is clipped.
+    To add two products, drive one operand of each product at half its transmission.
     """
 
     modulators: tuple[ModulatorParameters, ...] = field(
@@ -95,7 +95,7 @@ class KitParameters:
     jitter_s: float = _knob(100e-15, "standard deviation of the converter's sampling instant", 0.0, 1e-9)
     noise: Noise = field(
         default="on",
-        metadata=_about("on: physical; off: none; constant: `noise_lsb`, whatever the light"),
+        metadata=_make_metadata("on: physical; off: none; constant: `noise_lsb`, whatever the light"),
     )
     noise_lsb: float = _knob(1.6569279459762971, "of 255, a full product; with `noise` constant", 0.0, 255.0)
     drift: bool = _knob(True, "whether device time moves the null voltages and the polarisation")
@@ -110,14 +110,14 @@ class KitParameters:
     seed: int = 1
 
     def with_modulator(self, index: int, **changes: float) -> KitParameters:
-        """Return the parameters with some fields of one modulator changed."""
+        """Return the parameters, with `changes` applied to one modulator."""
         changed = list(self.modulators)
         changed[index] = replace(changed[index], **changes)
         return replace(self, modulators=tuple(changed))
 
 
 def vary(parameters: KitParameters, seed: int) -> KitParameters:
-    """Return the parameters with random modulators, within the tolerances of a data sheet.
+    """Return the parameters with random modulators, which vary as the tolerances of a data sheet allow.
 
     Half-wave voltage: normal, 4 %. Null voltage: normal around the bias, 3 % of V_pi. Extinction: uniform, 25 to 30 dB.
     Insertion loss: uniform, 4.0 to 4.6 dB. Skew: uniform, 0 to 0.6 ns. Normal deviates are clipped at 2.5 sigma.

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.models.photonics import pole
-from sim.twins.rfsoc.address import whole
+from sim.twins.rfsoc.address import parse_whole
 from sim.twins.rfsoc.kit import receiver
 from sim.twins.rfsoc.kit.knobs import KNOBS, KitKnobs, turn
 from sim.twins.rfsoc.kit.optics import DRIFT_STEP_S, Samples, delay_output, detect_power_w, draw_drift
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from sim.twins.rfsoc.kit.bench import Bench
 
 FACTORY_IDENTITY = "sim-kit-0001"
-"""Identity of the kit with the modulators of `KitParameters`, the only one with a factory calibration."""
+"""Identity of the kit with the default modulators of `KitParameters`. Only this kit has a factory calibration."""
 
 DETECTOR = 1
-"""Readout that the detector is connected to, as in the published configuration."""
+"""Readout that is connected to the detector, as in the published configuration."""
 
 _MIN_RUN_LENGTH = 4
-"""Mean length of runs of equal samples from which on the light is computed once for each run."""
+"""Minimum mean length of runs of equal samples for which the light is computed only once for each run."""
 KIT_OPTIONS = frozenset({"seed", "vary", *KNOBS})
-"""Options of an address that apply to the kit: `seed` of all random numbers (an integer), `vary` (yes: random
-modulators, from the seed), and every knob."""
+"""Options of an address that apply to the kit: `seed` (an integer, for all random numbers), `vary` (`yes` draws the
+modulators at random), and every knob."""
 
-STATE = frozenset(
+STATE_FIELDS = frozenset(
     {
         *("laser", "shutter_open", "laser_dbm", "laser_dropped", "wavelength_nm", "bias_v"),
         *("polarisation_rad", "temperature_c", "drift", "drift_v_pi", "drift_time_s", "polarisation_rad2_s"),
@@ -53,9 +53,9 @@ STATE = frozenset(
 class PhotonicKit:
     """A laser, four modulators in two arms, a detector and an amplifier, between generators and readouts.
 
-    Generators 0 to 3 drive modulators 0 to 3; a modulator without a generator (if a smaller board has fewer
-    `generators`) stays at its bias. One readout (`DETECTOR`) receives the light, the others only the noise of their
-    own converters. Levels are exact in float64; with `noise` off, the results are deterministic.
+    Generators 0 to 3 drive modulators 0 to 3. If a smaller board has fewer `generators`, the other modulators stay at
+    their bias. The readout `DETECTOR` receives the light. Other readouts receive only the noise of their converters.
+    Levels are exact in float64. With `noise` off, the results are deterministic.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class PhotonicKit:
         self.identity = identity
         self.state = KitState(KitParameters() if parameters is None else parameters)
         self.knobs = KitKnobs(self.state)
-        self._driven = min(generators, MODULATORS)
+        self._driven_count = min(generators, MODULATORS)
         self._bench: Bench | None = None
         self._bench_lock = threading.Lock()
-        self._unspent_s = 0.0
+        self._pending_drift_s = 0.0
 
     @property
     def version(self) -> int:
@@ -81,7 +81,7 @@ class PhotonicKit:
     def factory_calibration(self) -> dict[str, Any] | None:
         """Return the factory calibration document of this device, or None if it has none.
 
-        The document was measured like any other, on a kit with default knobs and no drift.
+        The document was measured like any other calibration, on a kit with default knobs and without drift.
         """
         path = resources.files(__package__) / "factory_calibration.json"
         if self.identity != FACTORY_IDENTITY or not path.is_file():
@@ -91,7 +91,7 @@ class PhotonicKit:
 
     @property
     def instruments(self) -> Bench:
-        """Laboratory instruments of the kit; they start to serve with the first call of `bench`."""
+        """Laboratory instruments of the kit. The first call of `bench` makes them serve."""
         from sim.twins.rfsoc.kit.bench import Bench
 
         with self._bench_lock:
@@ -110,12 +110,12 @@ class PhotonicKit:
             self._bench.close()
 
     def elapse(self, seconds: float) -> None:
-        """Advance device time. The kit drifts when at least a second has accumulated; until then `version` stays."""
-        self._unspent_s += seconds
-        if self._unspent_s >= DRIFT_STEP_S:
-            spent_s, self._unspent_s = self._unspent_s, 0.0
+        """Advance device time. The kit drifts, and `version` changes, when at least a second has accumulated."""
+        self._pending_drift_s += seconds
+        if self._pending_drift_s >= DRIFT_STEP_S:
+            elapsed_s, self._pending_drift_s = self._pending_drift_s, 0.0
             if self.state.now.parameters.drift:
-                self.state.drift(partial(draw_drift, seconds=spent_s))
+                self.state.drift(partial(draw_drift, seconds=elapsed_s))
 
     def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
         """Return the signal at a readout, as `Plant.receive` specifies."""
@@ -124,7 +124,7 @@ class PhotonicKit:
         if readout != DETECTOR:
             dark = np.zeros(count)
             return Received(dark, dark, 0.0, receiver.converter_noise(kit, dark, dark))
-        light_a, slope_a_s = _compute_light(now, self._driven, rate_hz, first, count, outputs)
+        light_a, slope_a_s = _compute_light(now, self._driven_count, rate_hz, first, count, outputs)
         correlation = 0.0 if kit.noise == "constant" else receiver.memory(kit, rate_hz)
         return Received(
             receiver.level(kit, light_a),
@@ -135,34 +135,34 @@ class PhotonicKit:
 
 
 def _compute_light(
-    now: Snapshot, driven: int, rate_hz: float, first: int, count: int, outputs: Outputs
+    now: Snapshot, driven_count: int, rate_hz: float, first: int, count: int, outputs: Outputs
 ) -> tuple[Samples, Samples]:
-    """Return the photocurrent at the converter's samples after the receiver's pole, in A, and its slope in A/s.
+    """Return the photocurrent after the receiver's pole at each sample of the converter, in A, and its slope in A/s.
 
-    The light is computed at the sample rate of the generators, at which it changes.
+    The light changes at the sample rate of the generators, so it is computed at that rate.
     """
     kit = now.parameters
     fine_hz = outputs.rate_hz(0)
     ratio = round(fine_hz / rate_hz, 9)
     begin = math.floor(first * ratio)
-    warm = receiver.count_remembered(kit, fine_hz)
-    length = math.ceil((first + count - 1) * ratio) + 1 - begin + warm
-    drives = _compute_drives(kit, driven, fine_hz, begin - warm, length, outputs)
-    before_a = receiver.current_a(kit, _power_w(now, drives))
+    warm_up = receiver.count_remembered(kit, fine_hz)
+    length = math.ceil((first + count - 1) * ratio) + 1 - begin + warm_up
+    drives = _compute_drives(kit, driven_count, fine_hz, begin - warm_up, length, outputs)
+    before_a = receiver.current_a(kit, _compute_power_w(now, drives))
     if len(before_a) == 1:
         return np.full(count, before_a[0]), np.zeros(count)
-    behind_a = pole.response(before_a, receiver.memory(kit, fine_hz))
-    slope_a_s = receiver.slope_a_s(kit, before_a, behind_a)
-    place = first * ratio - begin + warm
-    return _sample(behind_a, ratio, place, count), _sample(slope_a_s, ratio, place, count)
+    after_a = pole.response(before_a, receiver.memory(kit, fine_hz))
+    slope_a_s = receiver.slope_a_s(kit, before_a, after_a)
+    place = first * ratio - begin + warm_up
+    return _sample(after_a, ratio, place, count), _sample(slope_a_s, ratio, place, count)
 
 
 def _compute_drives(
-    kit: KitParameters, driven: int, rate_hz: float, first: int, count: int, outputs: Outputs
+    kit: KitParameters, driven_count: int, rate_hz: float, first: int, count: int, outputs: Outputs
 ) -> list[Samples]:
-    """Return the drive of each modulator, (count,), or (1,) if constant; zero for all but the first `driven`."""
+    """Return the drive of each modulator, (count,), or (1,) if constant. Only the first `driven_count` are not zero."""
     drives = [np.zeros(1) for _ in kit.modulators]
-    for index, one in enumerate(kit.modulators[:driven]):
+    for index, one in enumerate(kit.modulators[:driven_count]):
         delay_s = (kit.delay_ns + one.skew_ns) * 1e-9
         drives[index] = delay_output(
             outputs, index, rate_hz=rate_hz, first=first, count=count, delay_s=delay_s
@@ -170,8 +170,8 @@ def _compute_drives(
     return drives
 
 
-def _power_w(now: Snapshot, drives: Sequence[Samples]) -> Samples:
-    """Return the power on the detector in W, computed once for each run of samples without a change of a drive."""
+def _compute_power_w(now: Snapshot, drives: Sequence[Samples]) -> Samples:
+    """Return the power on the detector in W. Compute it only once for each run of samples with constant drives."""
     starts = _find_constant_runs(drives)
     if len(starts) == 0:
         return detect_power_w(now, drives)
@@ -181,7 +181,7 @@ def _power_w(now: Snapshot, drives: Sequence[Samples]) -> Samples:
 
 
 def _find_constant_runs(drives: Sequence[Samples]) -> npt.NDArray[np.intp]:
-    """Return the first sample of each run of equal samples; empty if grouping would not save time."""
+    """Return the first sample of each run of equal samples, or an empty array if runs are too short to save time."""
     varying = [drive for drive in drives if len(drive) > 1]
     if not varying:
         return np.zeros(0, np.intp)
@@ -194,7 +194,7 @@ def _find_constant_runs(drives: Sequence[Samples]) -> npt.NDArray[np.intp]:
 
 
 def _sample(fine: Samples, ratio: float, start: float, count: int) -> Samples:
-    """Return `count` samples of the converter, `ratio` samples of the time line apart, the first at `start`."""
+    """Return `count` values of `fine`, the first at position `start`, and each `ratio` samples after the previous."""
     if ratio == int(ratio):
         return fine[int(start) :: int(ratio)][:count]
     return np.asarray(np.interp(start + np.arange(count) * ratio, np.arange(len(fine)), fine))
@@ -203,13 +203,13 @@ def _sample(fine: Samples, ratio: float, start: float, count: int) -> Samples:
 def photonic_kit(options: Mapping[str, str], *, board: str = "", generators: int = MODULATORS) -> PhotonicKit:
     """Return the kit that the options describe, on a board with a number of generators.
 
-    Without `vary`, the device is always `sim-kit-0001`; the seed only determines noise and drift. Other properties
-    (`v_pi_0=5.8`) or another `board` make another device with another identity (`sim-kit-0001-7dc1bb`,
-    `sim-kit-0001-zcu216`), so that no device gets the calibration of another.
-    Raise `UnknownKnob` for an unknown option, and `ValueError` for an invalid value.
+    Without `vary`, the device is `sim-kit-0001`, and the seed determines only noise and drift. Other properties
+    (`v_pi_0=5.8`) or another `board` make a device with another identity (`sim-kit-0001-7dc1bb`,
+    `sim-kit-0001-zcu216`). Therefore no device gets the calibration of another. Raise `UnknownKnob` for an unknown
+    option, and `ValueError` for an invalid value.
     """
     knobs = {name: value for name, value in options.items() if name not in ("seed", "vary")}
-    seed = whole("seed", options.get("seed", "1"))
+    seed = parse_whole("seed", options.get("seed", "1"))
     parameters = replace(KitParameters(), seed=seed)
     text = options.get("vary", "no")
     if text not in ("yes", "no"):
@@ -224,10 +224,10 @@ def photonic_kit(options: Mapping[str, str], *, board: str = "", generators: int
 
 
 def _digest_changes(nominal: KitParameters, changed: KitParameters, names: Mapping[str, str]) -> list[str]:
-    """Return a list with a short digest of the changed properties, empty if the options leave the same device."""
+    """Return a list with a short digest of the changed properties. The list is empty if the device is the same."""
     differences = [
         f"{name}={KNOBS[name].read(changed)!r}"
         for name in sorted(names)
-        if KNOBS[name].field not in STATE and KNOBS[name].read(changed) != KNOBS[name].read(nominal)
+        if KNOBS[name].field not in STATE_FIELDS and KNOBS[name].read(changed) != KNOBS[name].read(nominal)
     ]
     return [hashlib.sha256("&".join(differences).encode()).hexdigest()[:6]] if differences else []

@@ -18,7 +18,7 @@ from sim.twins.rfsoc.kit.parameters import KitParameters
 Samples = npt.NDArray[np.float64]
 
 _NEGLIGIBLE_WEIGHT = 1e-17
-"""Weight below which earlier samples are neglected; less than the rounding error of the sum."""
+"""Earlier samples with less weight are neglected. It is less than the rounding error of the sum."""
 
 
 def detector(kit: KitParameters) -> Detector:
@@ -27,7 +27,7 @@ def detector(kit: KitParameters) -> Detector:
 
 
 def memory(kit: KitParameters, rate_hz: float) -> float:
-    """Return the fraction of a sample that remains in the next, which is also the correlation of their noise.
+    """Return the fraction of a sample that remains in the next sample. Their noise has the same correlation.
 
     >>> round(memory(KitParameters(), 3.072e9), 5)
     0.00547
@@ -46,12 +46,12 @@ def count_remembered(kit: KitParameters, rate_hz: float) -> int:
 
 
 def current_a(kit: KitParameters, power_w: Samples) -> Samples:
-    """Return the photocurrent in A for light (samples,), before the pole and without dark current."""
+    """Return the photocurrent in A, before the pole and without dark current, for light (samples,)."""
     return photocurrent_a(detector(kit), power_w)
 
 
 def level(kit: KitParameters, light_a: Samples) -> Samples:
-    """Return the level as a fraction of the converter's full scale, for the photocurrent after the pole."""
+    """Return the level as a fraction of the converter's full scale. `light_a` is the photocurrent after the pole."""
     volts = _linear_v(kit, light_a)
     if math.isfinite(kit.saturation_v):
         volts = amplify_v(_amplifier(kit), volts)
@@ -61,8 +61,9 @@ def level(kit: KitParameters, light_a: Samples) -> Samples:
 def noise(kit: KitParameters, light_a: Samples) -> Samples:
     """Return the standard deviation of the noise before the converter at each sample, as a fraction of full scale.
 
-    `light_a` is the photocurrent after the pole. The amplifier amplifies noise like any small signal: where light
-    saturates it, the noise is smaller. `constant` noise, that of the published emulation, does not depend on the light.
+    `light_a` is the photocurrent after the pole. The amplifier treats noise as a small signal, so the noise is smaller
+    where light saturates the amplifier. `constant` noise is the noise of the published emulation, and does not depend
+    on the light.
     """
     if kit.noise == "off":
         return np.zeros(len(light_a))
@@ -70,27 +71,27 @@ def noise(kit: KitParameters, light_a: Samples) -> Samples:
         step_a = kit.responsivity_a_w * full_product_w(kit) / 255.0
         return np.full(len(light_a), kit.noise_lsb * step_a * kit.transimpedance_ohm / kit.adc_full_scale_v)
     deviation_a = np.sqrt(receiver_a2(detector(kit), kit.rin_db_hz, light_a))
-    return np.asarray(deviation_a * _per_ampere(kit, light_a))
+    return np.asarray(deviation_a * _compute_level_per_ampere(kit, light_a))
 
 
 def converter_noise(kit: KitParameters, light_a: Samples, slope_a_s: Samples) -> Samples | None:
     """Return the standard deviation of the converter's noise and rounding, as a fraction of full scale.
 
-    Return None if it only rounds. `slope_a_s` is the slope of the current, which the converter's jitter turns into
-    noise.
+    Return None if the converter only rounds. `slope_a_s` is the slope of the current. The converter's jitter makes
+    noise from this slope.
     """
     if kit.noise != "on":
         return None
     adc = Converter(bits=32, full_scale_v=2.0, effective_bits=kit.adc_enob, jitter_s=kit.jitter_s)
-    return np.sqrt(converter_v2(adc) + jitter_v2(adc, slope_a_s * _per_ampere(kit, light_a)))
+    return np.sqrt(converter_v2(adc) + jitter_v2(adc, slope_a_s * _compute_level_per_ampere(kit, light_a)))
 
 
-def _per_ampere(kit: KitParameters, light_a: Samples) -> Samples | float:
-    """Return the change of the level, as a fraction of full scale, for a change of the current by one ampere."""
-    small: Samples | float = 1.0
+def _compute_level_per_ampere(kit: KitParameters, light_a: Samples) -> Samples | float:
+    """Return the change of the level, as a fraction of full scale, per ampere of the current."""
+    relative_gain: Samples | float = 1.0
     if math.isfinite(kit.saturation_v):
-        small = small_signal_gain(_amplifier(kit), _linear_v(kit, light_a))
-    return small * kit.transimpedance_ohm / kit.adc_full_scale_v
+        relative_gain = small_signal_gain(_amplifier(kit), _linear_v(kit, light_a))
+    return relative_gain * kit.transimpedance_ohm / kit.adc_full_scale_v
 
 
 def _linear_v(kit: KitParameters, light_a: Samples) -> Samples:
@@ -101,6 +102,6 @@ def _amplifier(kit: KitParameters) -> Amplifier:
     return Amplifier(gain=1.0, saturation_v=kit.saturation_v)
 
 
-def slope_a_s(kit: KitParameters, before_a: Samples, behind_a: Samples) -> Samples:
-    """Return the slope of the current after the pole in A/s: 2 pi f_3dB times the difference of both currents."""
-    return 2.0 * math.pi * detector(kit).pole_hz * (before_a - behind_a)
+def slope_a_s(kit: KitParameters, before_a: Samples, after_a: Samples) -> Samples:
+    """Return the slope of the current after the pole in A/s: 2 pi f_3dB (current before - current after the pole)."""
+    return 2.0 * math.pi * detector(kit).pole_hz * (before_a - after_a)

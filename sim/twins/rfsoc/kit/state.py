@@ -1,4 +1,4 @@
-"""The state of a simulated kit, shared between the board's thread and those of its instruments."""
+"""The state of a simulated kit, which the thread of the board and the thread of the instruments share."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Snapshot:
 
     parameters: KitParameters
     drift_v: tuple[float, ...]
-    """Drift of each modulator's null voltage."""
+    """Drift of each modulator's null voltage, in V."""
     walk_rad: float
-    """Drift of the polarisation."""
+    """Drift of the polarisation, in rad."""
     version: int
 
     @property
@@ -30,7 +30,7 @@ class Snapshot:
 
 
 class KitState:
-    """Holder of the current snapshot; a change replaces it as a whole, so that readers never see a partial change."""
+    """Holder of the current snapshot. A change replaces the whole snapshot, so readers never see a partial change."""
 
     def __init__(self, parameters: KitParameters) -> None:
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class KitState:
         return self._now
 
     def change(self, change: Callable[[KitParameters], KitParameters]) -> None:
-        """Replace the parameters by the result of `change`; the version changes if they do."""
+        """Replace the parameters by the result of `change`. If they differ, the version increases."""
         with self._lock:
             before = self._now
             after = change(before.parameters)
@@ -51,7 +51,7 @@ class KitState:
                 self._now = Snapshot(after, before.drift_v, before.walk_rad, before.version + 1)
 
     def drift(self, step: Callable[[Snapshot, np.random.Generator], tuple[tuple[float, ...], float]]) -> None:
-        """Replace both drifts by the result of `step`, which gets the current state and a random generator."""
+        """Replace the drifts by the result of `step`. Its arguments are the current state and a random generator."""
         with self._lock:
             before = self._now
             drift_v, walk_rad = step(before, self._drift_rng)

@@ -1,1 +1,1 @@
-"""Signals of a simulated board, from the words of a generator to the samples in a readout's buffers."""
+"""Signals of a simulated board, from the words that a generator receives to the samples in a readout's buffers."""

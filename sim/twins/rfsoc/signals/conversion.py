@@ -1,8 +1,9 @@
 """From the level at a converter to the output of a readout: noise, conversion, mixing and decimation.
 
-Rounding follows the firmware (`down_conversion.v`): the product of 16 bits of the converter and 16 of the oscillator
-is rounded to its upper 16 bits, which halves it; the filter's result is rounded to 16 bits. If numba is installed, the
-compiled functions of `conversion_compiled` process window by window; otherwise numpy processes all windows at once.
+Rounding follows the firmware (`down_conversion.v`). The product of 16 bits of the converter and 16 bits of the
+oscillator is rounded to its upper 16 bits, which halves it. The filter's result is rounded to 16 bits. If numba is
+installed, the compiled functions of `conversion_compiled` process one window after another. Otherwise numpy processes
+all windows at once.
 """
 
 from __future__ import annotations
@@ -36,22 +37,24 @@ def convert(
 def convert_plainly(
     rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
-    """Return the result of `convert` without numba; the same generator state results in the same noise."""
+    """Do what `convert` does, but without numba. With the same state of `rng`, both draw the same noise."""
     received = level.traces[level.which]
     for window, trace in enumerate(level.which):
         if level.noises[trace].any():
-            wander = draw_correlated_normals(rng, (received.shape[1],), float(level.correlations[trace]))
-            received[window] += level.noises[trace] * wander
+            correlated_noise = draw_correlated_normals(
+                rng, (received.shape[1],), float(level.correlations[trace])
+            )
+            received[window] += level.noises[trace] * correlated_noise
         if level.owns[trace].any():
             received[window] += level.owns[trace] * rng.standard_normal(received.shape[1])
-    codes = _codes(received, bits)
+    codes = _quantise(received, bits)
     real, imaginary = _mix(codes, mixing)
     out = np.stack([_decimate(real, taps), _decimate(imaginary, taps)], axis=-1)
     return np.clip(out, -HALF, HALF - 1).astype(np.int16)
 
 
-def _codes(received: Floats, bits: int) -> Floats:
-    """Return the output of the converter, with its bits in the upper part of 16 bits."""
+def _quantise(received: Floats, bits: int) -> Floats:
+    """Return the output of the converter as 16-bit numbers. Its `bits` are the upper bits."""
     half = 1 << (bits - 1)
     step = 1 << (16 - bits)
     return np.asarray(np.clip(np.floor(received * half + 0.5), -half, half - 1) * step)
@@ -59,8 +62,8 @@ def _codes(received: Floats, bits: int) -> Floats:
 
 def _mix(codes: Floats, mixing: Mixing) -> tuple[Floats, Floats]:
     count = codes.shape[1]
-    turns = (mixing.turns[:, None] + mixing.freqs[:, None] * np.arange(count)) % TURN
-    cosine, sine = oscillator(turns)
+    phases = (mixing.phases[:, None] + mixing.freqs[:, None] * np.arange(count)) % TURN
+    cosine, sine = oscillator(phases)
     source = mixing.sources[:, None]
     rounded = [np.floor((codes * part + HALF) / (2 * HALF)) for part in (cosine, sine)]
     real = np.select(

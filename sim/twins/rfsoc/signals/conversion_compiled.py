@@ -1,4 +1,4 @@
-"""`conversion` compiled by numba: one pass over the samples of each window, with memory for one window only.
+"""Compiled form of `conversion`: one pass over the samples of each window, with memory for only one window.
 
 This module is imported only for a conversion, because importing numba is slow.
 """
@@ -21,10 +21,10 @@ from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 def convert(
     rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
-    """Return I and Q, as `conversion.convert` specifies."""
+    """Return I and Q. See `conversion.convert`."""
     count = (level.traces.shape[1] - len(taps)) // DECIMATION + 1
     out = np.zeros((len(level.which), count, 2), np.int16)
-    _windows(
+    _convert_windows(
         rng, level.traces, level.noises, level.correlations, level.owns, level.which,
         mixing.freqs, mixing.turns, mixing.sources, bits, taps, out,
     )  # fmt: skip
@@ -32,7 +32,7 @@ def convert(
 
 
 @compile_function
-def _windows(
+def _convert_windows(
     rng: np.random.Generator,
     traces: Floats,
     noises: Floats,
@@ -71,20 +71,20 @@ def _digitise(
 ) -> None:
     half = float(1 << (bits - 1))
     step = float(1 << (16 - bits))
-    fresh = math.sqrt(1.0 - correlation * correlation)
+    innovation = math.sqrt(1.0 - correlation * correlation)
     is_noisy = noise.any()
-    wander = 0.0
+    correlated_noise = 0.0
     for i in range(len(trace)):
         value = trace[i]
         if is_noisy:
             drawn = rng.standard_normal()
-            wander = drawn if i == 0 else correlation * wander + fresh * drawn
-            value += noise[i] * wander
+            correlated_noise = drawn if i == 0 else correlation * correlated_noise + innovation * drawn
+            value += noise[i] * correlated_noise
         out[i] = value
     if own.any():
         for i in range(len(out)):
             out[i] += own[i] * rng.standard_normal()
-    for i in range(len(out)):  # a separate loop without random numbers, which the compiler vectorizes
+    for i in range(len(out)):  # a separate loop: the compiler vectorizes it, as it draws no random numbers
         out[i] = min(max(np.floor(out[i] * half + 0.5), -half), half - 1.0) * step
 
 

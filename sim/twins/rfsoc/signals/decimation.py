@@ -1,11 +1,12 @@
 """The decimation filter of the readouts: one output sample for eight input samples.
 
-Firmware `axis_readout_v2` and `axis_dyn_readout_v1` decimate by 8 with a symmetric low-pass filter of 120 taps,
-6 dB down at 0.766 of half the output rate, 68 dB down beyond it, and with a gain of 270382 / 2**19 at zero
-frequency. `fir` is a Kaiser window (beta 5.65, 60 dB) with the same length, edge and gain. `mean` is the mean of the
-eight samples with the same gain, for results in which neighbouring samples are independent.
+Firmware `axis_readout_v2` and `axis_dyn_readout_v1` decimate by 8 with a symmetric low-pass filter of 120 taps. It is
+6 dB down at 0.766 of half the output rate, and 68 dB down beyond half the output rate. Its gain is 270382 / 2**19 at
+zero frequency.
 
-Both are centred: the delay of a real filter, like that of converters and queues, is part of the plant's delay.
+Filter `fir` is a Kaiser window (beta 5.65, 60 dB) with the same length, edge and gain. Filter `mean` is the mean of the
+eight samples, with the same gain; its neighbouring output samples are independent. Both filters are centred, because
+the plant's delay includes the delays of filter, converters and queues.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FILTERS = ("fir", "mean")
 
 @cache
 def taps(kind: str) -> npt.NDArray[np.float64]:
-    """Return the taps of a filter as a read-only array of even length; their sum is the gain. Raise `ValueError`.
+    """Return the taps of a filter, a read-only array. Their sum is the gain. Raise `ValueError` for an unknown kind.
 
     >>> round(float(taps("fir").sum()), 4), len(taps("mean"))
     (0.5157, 8)
@@ -41,12 +42,12 @@ def taps(kind: str) -> npt.NDArray[np.float64]:
 
 
 def _low_pass() -> npt.NDArray[np.float64]:
-    places = np.arange(TAPS) - (TAPS - 1) / 2
-    return np.asarray(np.sinc(2 * EDGE * places) * np.kaiser(TAPS, BETA))
+    positions = np.arange(TAPS) - (TAPS - 1) / 2
+    return np.asarray(np.sinc(2 * EDGE * positions) * np.kaiser(TAPS, BETA))
 
 
 def margin(count: int) -> int:
-    """Return the number of samples that a filter of `count` taps needs before the eight samples of its output.
+    """Return the number of samples that a filter of `count` taps needs before the eight samples of an output sample.
 
     >>> margin(120), margin(8)
     (56, 0)

@@ -12,21 +12,21 @@ from sim.twins.rfsoc.plant import Received
 
 Floats = npt.NDArray[np.float64]
 DRAWN_TOGETHER = 0.01
-"""Correlation of the received noise below which the converter's noise is drawn together with it, as one noise with the
-sum of the variances. The converter's part then has the same small correlation, instead of none.
+"""Maximum correlation of the received noise for which it is drawn together with the converter's noise: as one noise
+with the sum of the variances. The converter's part then has the same small correlation, instead of none.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Levels during windows, before random noise: several traces, and the number of the trace of each window."""
+    """Levels during windows, without noise: several traces, and for each window the number of its trace."""
 
     traces: Floats
     """(traces, samples) levels, as fractions of full scale."""
     noises: Floats
-    """(traces, samples) standard deviations of the noise."""
+    """(traces, samples) standard deviations of the noise before the converter."""
     correlations: Floats
-    """(traces,) correlations of that noise at neighbouring samples."""
+    """(traces,) correlations of `noises` at neighbouring samples."""
     owns: Floats
     """(traces, samples) standard deviations of a second, uncorrelated noise; (traces, 0) if there is none."""
     which: npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Mixing:
-    """Settings of the oscillator of a readout for each window; all arrays are (windows,)."""
+    """Settings of a readout's oscillator for each window. All arrays are (windows,)."""
 
     freqs: npt.NDArray[np.int64]
     turns: npt.NDArray[np.int64]
@@ -43,14 +43,14 @@ class Mixing:
     sources: npt.NDArray[np.int64]
 
 
-def level_of(signals: Sequence[Received], which: npt.NDArray[np.int64], bits: int) -> Level:
-    """Return the levels for signals from a plant at a converter of `bits` bits; `which` is (windows,)."""
+def make_level(signals: Sequence[Received], which: npt.NDArray[np.int64], bits: int) -> Level:
+    """Return the levels for signals of a plant at a converter of `bits` bits. `which` is the signal of each window."""
     noises = np.stack([one.noise for one in signals])
     correlations = np.array([one.correlation for one in signals], np.float64)
     owns = np.stack([_without_rounding(one, bits) for one in signals])
-    together = (correlations < DRAWN_TOGETHER)[:, None]
-    noises = np.where(together, np.hypot(noises, owns), noises)
-    owns = np.where(together, 0.0, owns)
+    drawn_together = (correlations < DRAWN_TOGETHER)[:, None]
+    noises = np.where(drawn_together, np.hypot(noises, owns), noises)
+    owns = np.where(drawn_together, 0.0, owns)
     return Level(
         np.stack([one.level for one in signals]),
         noises,
@@ -61,9 +61,9 @@ def level_of(signals: Sequence[Received], which: npt.NDArray[np.int64], bits: in
 
 
 def _without_rounding(received: Received, bits: int) -> Floats:
-    """Return the standard deviation (samples,) of the converter's noise without rounding, which the conversion adds.
+    """Return the standard deviation (samples,) of the converter's noise without rounding, because `convert` rounds.
 
-    As in `sim.models.photonics.converter.excess_v2`, but 0 if the rounding alone is larger than the noise.
+    This is `sim.models.photonics.converter.excess_v2`, but 0 if the rounding alone is larger than the noise.
     """
     if received.own is None:
         return np.zeros(len(received.level))

@@ -13,19 +13,19 @@ import numpy.typing as npt
 from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.processor import Run
 from sim.twins.rfsoc.signals import waves
-from sim.twins.rfsoc.signals.readout import Scene, rises
-from sim.twins.rfsoc.signals.track import Generator, Standing, TimeLine, Track, play
+from sim.twins.rfsoc.signals.readout import Scene, find_rises
+from sim.twins.rfsoc.signals.track import ChannelState, Generator, TimeLine, Track, play
 
 GENERATORS = ("axis_signal_gen_v4", "axis_signal_gen_v5", "axis_signal_gen_v6")
 HOST_TUNED = "axis_readout_v2"
 PROGRAM_TUNED = "axis_dyn_readout_v1"
 
-Standings: TypeAlias = Mapping[tuple[str, int], Standing]
-"""Pulses and readout settings that outlive a run, by kind ("gen", "ro") and number."""
+ChannelStates: TypeAlias = Mapping[tuple[str, int], ChannelState]
+"""Pulses and readout settings that outlive a run, by kind ("gen" or "ro") and number of the channel."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class BoardState:
     """The state of the board that a playback depends on."""
 
     cfg: Mapping[str, Any]
@@ -46,42 +46,47 @@ class Playback:
 
     run: Run
     scenes: Sequence[Scene]
-    standings: Standings
+    channel_states: ChannelStates
     last_word: int
     """Tick at which the last word takes effect."""
     counters: Callable[[int], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
-    """Returns, for an address, the ticks of all changes and the values after them."""
+    """Returns the ticks of all changes of an address, and the values after them."""
 
 
-def playback(stage: Stage, run: Run, before: Standings) -> Playback:
-    """Return the playback of a run after the state `before` that earlier runs left. Raise `NotSimulated`."""
-    tracks = {("gen", number): _track(stage, run, before, number) for number in range(len(stage.cfg["gens"]))}
+def play_run(board_state: BoardState, run: Run, before: ChannelStates) -> Playback:
+    """Return the playback of a run. `before` is the state after earlier runs. Raise `NotSimulated` for a generator."""
+    tracks = {
+        ("gen", number): _make_track(board_state, run, before, number)
+        for number in range(len(board_state.cfg["gens"]))
+    }
     tuned = {
-        ("ro", number): _tune(stage, run, before, number)
-        for number, readout in enumerate(stage.cfg["readouts"])
+        ("ro", number): _make_readout_track(board_state, run, before, number)
+        for number, readout in enumerate(board_state.cfg["readouts"])
         if readout["ro_type"] == PROGRAM_TUNED
     }
     line = TimeLine(
-        [_generator(stage, one) for one in stage.cfg["gens"]],
+        [_make_generator(board_state, one) for one in board_state.cfg["gens"]],
         {number: track for (_, number), track in tracks.items() if track is not None},
-        stage.envelopes,
+        board_state.envelopes,
     )
     scenes = [
-        Scene(line, rises(run.pins, readout), tuned.get(("ro", number)))
-        for number, readout in enumerate(stage.cfg["readouts"])
+        Scene(line, find_rises(run.pins, readout), tuned.get(("ro", number)))
+        for number, readout in enumerate(board_state.cfg["readouts"])
     ]
-    standings = {key: track.standing() for key, track in (tracks | tuned).items() if track is not None}
+    channel_states = {
+        key: track.channel_state() for key, track in (tracks | tuned).items() if track is not None
+    }
     return Playback(
         run,
         scenes,
-        {key: one for key, one in standings.items() if one is not None},
+        {key: one for key, one in channel_states.items() if one is not None},
         int(run.writes["time"].max(initial=-1)),
-        _counters(run.counts),
+        _make_counter_lookup(run.counts),
     )
 
 
-def until(run: Run, tick: float) -> Run:
-    """Return the part of a run up to a tick at which it was stopped."""
+def cut_run(run: Run, tick: float) -> Run:
+    """Return the part of a run up to a tick."""
     return Run(
         run.writes[run.writes["time"] <= tick],
         run.pins[run.pins["time"] <= tick],
@@ -90,36 +95,36 @@ def until(run: Run, tick: float) -> Run:
     )
 
 
-def _generator(stage: Stage, cfg: Mapping[str, Any]) -> Generator:
+def _make_generator(board_state: BoardState, cfg: Mapping[str, Any]) -> Generator:
     return Generator(
-        cfg["fs"] * 1e6 * stage.clock_factor, cfg["f_fabric"] / stage.f_time, cfg["samps_per_clk"]
+        cfg["fs"] * 1e6 * board_state.clock_factor, cfg["f_fabric"] / board_state.f_time, cfg["samps_per_clk"]
     )
 
 
-def _track(stage: Stage, run: Run, before: Standings, number: int) -> Track | None:
-    cfg = stage.cfg["gens"][number]
-    times, sent = _find_sent(stage, run, cfg["tproc_ch"], cfg.get("tmux_ch"))
-    standing = before.get(("gen", number))
-    if not len(times) and standing is None:
+def _make_track(board_state: BoardState, run: Run, before: ChannelStates, number: int) -> Track | None:
+    cfg = board_state.cfg["gens"][number]
+    times, sent = _find_words(board_state, run, cfg["tproc_ch"], cfg.get("tmux_ch"))
+    channel_state = before.get(("gen", number))
+    if not len(times) and channel_state is None:
         return None
     if cfg["type"] not in GENERATORS:
         raise NotSimulated(f"a generator of type {cfg['type']}", f"use one of type {GENERATORS[-1]}")
-    return play(_generator(stage, cfg), times, sent, standing)
+    return play(_make_generator(board_state, cfg), times, sent, channel_state)
 
 
-def _tune(stage: Stage, run: Run, before: Standings, number: int) -> Track:
-    """Return the track of the words to a readout; each word applies until the next one, whatever its length."""
-    cfg = stage.cfg["readouts"][number]
-    times, sent = _find_sent(stage, run, cfg["tproc_ctrl"], cfg.get("tmux_ch"))
-    receiver = Generator(cfg["fs"] * 1e6 * stage.clock_factor, cfg["f_fabric"] / stage.f_time, 8)
+def _make_readout_track(board_state: BoardState, run: Run, before: ChannelStates, number: int) -> Track:
+    """Return the track of the words to a readout. Each word applies until the next word, whatever its length is."""
+    cfg = board_state.cfg["readouts"][number]
+    times, sent = _find_words(board_state, run, cfg["tproc_ctrl"], cfg.get("tmux_ch"))
+    receiver = Generator(cfg["fs"] * 1e6 * board_state.clock_factor, cfg["f_fabric"] / board_state.f_time, 8)
     return play(receiver, times, sent, before.get(("ro", number)), is_last_kept=True)
 
 
-def _find_sent(
-    stage: Stage, run: Run, port: int, lane: int | None
+def _find_words(
+    board_state: BoardState, run: Run, port: int, lane: int | None
 ) -> tuple[npt.NDArray[np.int64], waves.Waves]:
     writes = run.writes[run.writes["port"] == port]
-    sent = waves.decode(writes["words"], stage.version)
+    sent = waves.decode(writes["words"], board_state.version)
     times = writes["time"].astype(np.int64)
     if lane is None:
         return times, sent
@@ -127,7 +132,7 @@ def _find_sent(
     return times[selected], sent.rows(selected)
 
 
-def _counters(
+def _make_counter_lookup(
     counts: npt.NDArray[Any],
 ) -> Callable[[int], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
     @cache

@@ -12,18 +12,18 @@ import numpy.typing as npt
 from sim.twins.rfsoc.plant import Plant
 from sim.twins.rfsoc.signals import conversion
 from sim.twins.rfsoc.signals.decimation import DECIMATION, margin
-from sim.twins.rfsoc.signals.level import Level, Mixing, level_of
+from sim.twins.rfsoc.signals.level import Level, Mixing, make_level
 from sim.twins.rfsoc.signals.traces import Traces
 from sim.twins.rfsoc.signals.track import TURN, TimeLine, Track
 from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 
 SOURCES = {"product": PRODUCT, "dds": OSCILLATOR, "input": INPUT}
 LEVELS_BYTES = 64 << 20
-"""Limit for the noiseless traces that are kept for the next round of the same run."""
+"""Maximum size of the noiseless traces that are kept for the next round of the same run."""
 BATCH_SAMPLES = 1 << 19
-"""Number of samples converted at once, which bounds the memory use of a long run."""
+"""Maximum number of samples that are converted at once. It bounds the memory use of a long run."""
 REST = 2
-"""Minimum output ticks between the end of a window and the start of the next."""
+"""Minimum number of output ticks between the end of a window and the start of the next."""
 
 Ticks = npt.NDArray[np.int64]
 
@@ -31,8 +31,8 @@ Ticks = npt.NDArray[np.int64]
 class AverageBuffer:
     """Memories of a readout (`axis_avg_buffer`): `avg_maxlen` sums (I, Q) of 32 bits, `buf_maxlen` samples of 16 bits.
 
-    While enabled, each memory is written from its start address upwards, and wraps around at its end. Allowed lengths
-    and types of errors are those of QICK's driver.
+    While a memory is enabled, it is written from its start address upwards, and wraps around at its end. Lengths and
+    error types are those of QICK's driver.
     """
 
     def __init__(self, cfg: Mapping[str, Any]) -> None:
@@ -47,22 +47,25 @@ class AverageBuffer:
 
     @property
     def length(self) -> int:
-        """Length of a window in decimated samples; 0 if neither memory is enabled."""
+        """Length of a window in decimated samples. It is 0 if neither memory is enabled."""
         lengths = ([self._avg[1]] if self.is_summing else []) + ([self._buf[1]] if self.is_sampling else [])
         return max(lengths, default=0)
 
     @property
     def last_sum(self) -> npt.NDArray[np.int32]:
-        """I and Q of the last stored sum, which the processor reads at its input."""
+        """I and Q of the last stored sum. The processor reads them at its input."""
         return np.asarray(self._sums[(self._next_sum - 1) % len(self._sums)])
 
     def config_avg(self, address: int, length: int) -> None:
-        """Set the start address of sums and the number of samples of each; disable both memories."""
+        """Set the start address of sums, and the number of samples in a sum. Disable both memories."""
         self.disable()
         self._avg = (int(address), int(length))
 
     def config_buf(self, address: int, length: int) -> None:
-        """Set the start address of samples and the number per window; disable both memories. Raise `RuntimeError`."""
+        """Set the start address of samples, and their number per window. Disable both memories.
+
+        Raise `RuntimeError` if the number is too large.
+        """
         self.disable()
         _check_length(length, len(self._samples), "samples")
         self._buf = (int(address), int(length))
@@ -75,7 +78,7 @@ class AverageBuffer:
             self._next_sample, self.is_sampling = self._buf[0], True
 
     def disable(self) -> None:
-        """Disable both memories: triggers are ignored."""
+        """Disable both memories, so that triggers are ignored."""
         self.is_summing = self.is_sampling = False
 
     def store(self, windows: npt.NDArray[np.int16]) -> None:
@@ -99,7 +102,7 @@ class AverageBuffer:
 
 
 def _check_length(length: int, size: int, what: str) -> None:
-    """Raise `RuntimeError` if a length does not fit: QICK's driver uses one place less than the memory has."""
+    """Raise `RuntimeError` if a length does not fit. QICK's driver leaves one place of a memory unused."""
     if length >= size:
         raise RuntimeError(
             f"{length} {what} at once are too many: the memory has {size} places, one of which cannot be "
@@ -124,20 +127,20 @@ def _read(memory: npt.NDArray[Any], address: int, length: int) -> npt.NDArray[An
     return memory[np.arange(address, address + length) % len(memory)]
 
 
-def rises(pins: npt.NDArray[Any], readout: Mapping[str, Any]) -> Ticks:
+def find_rises(pins: npt.NDArray[Any], readout: Mapping[str, Any]) -> Ticks:
     """Return the ticks of the processor at which the trigger of a readout rises."""
     kind = 1 if readout["trigger_type"] == "tport" else 0
-    mine = pins[(pins["kind"] == kind) & (pins["port"] == readout["trigger_port"])]
+    trigger_pins = pins[(pins["kind"] == kind) & (pins["port"] == readout["trigger_port"])]
     bit = 0 if kind else readout["trigger_bit"]
-    is_high = (mine["word"] >> bit & 1).astype(np.bool_)
+    is_high = (trigger_pins["word"] >> bit & 1).astype(np.bool_)
     was_high = np.concatenate([[False], is_high[:-1]])
-    return np.asarray(mine["time"][is_high & ~was_high], dtype=np.int64)
+    return np.asarray(trigger_pins["time"][is_high & ~was_high], dtype=np.int64)
 
 
 def windows(rises: Ticks, ticks_per_time: float, length: int) -> Ticks:
-    """Return the first output ticks of the windows of `length` that rises open (`avg.sv`, `buffer.sv`).
+    """Return the first output tick of each window of `length` that a rise opens (`avg.sv`, `buffer.sv`).
 
-    Rises during a window, and up to `REST` ticks after its end, are ignored.
+    Ignore rises during a window, and up to `REST` ticks after its end.
 
     >>> windows(np.array([0, 50, 100, 205]), 1.0, 100).tolist()
     [0, 205]
@@ -163,7 +166,7 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """Settings of the converters, the same for all readouts of the board."""
+    """Settings of the converters. They are the same for all readouts of the board."""
 
     bits: int
     taps: npt.NDArray[np.float64]
@@ -173,17 +176,17 @@ class Converter:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A run from the viewpoint of one readout."""
+    """The part of a run that concerns one readout: signals, triggers and settings."""
 
     timeline: TimeLine
     rises: npt.NDArray[np.int64]
     """Ticks of the processor at which the trigger of the readout rises."""
     words: Track | None
-    """Settings of a readout that the processor controls; None for a readout that the host configures."""
+    """Settings of a readout that the processor controls, or None for a readout that the host configures."""
 
 
 class Readout:
-    """A converter with its readout and memories; `number` is its index in `soccfg["readouts"]`."""
+    """A converter with its readout and memories. `number` is its index in `soccfg["readouts"]`."""
 
     def __init__(
         self, number: int, cfg: Mapping[str, Any], f_time: float, plant: Plant, rng: np.random.Generator
@@ -198,7 +201,7 @@ class Readout:
         self._starts = np.zeros(0, np.int64)
         self._stored = 0
         self._levels: dict[bytes, Level] = {}
-        self._levels_of: tuple[TimeLine, Any] | None = None
+        self._levels_key: tuple[TimeLine, Any] | None = None
         self._window_starts: (
             tuple[npt.NDArray[np.int64], dict[tuple[int, int], npt.NDArray[np.int64]]] | None
         ) = None
@@ -212,7 +215,7 @@ class Readout:
         )
 
     def begin(self, scene: Scene) -> None:
-        """Start a run: the enabled memories store its windows."""
+        """Start a run. The enabled memories store its windows."""
         self._scene = scene
         self.listen(since=0.0)
 
@@ -226,16 +229,16 @@ class Readout:
             )
 
     def _find_windows(self, rises: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
-        """Return the starts of windows for rises from number `first`; the result is cached for the same run."""
+        """Return the starts of windows for rises from number `first`. Results are cached for the same run."""
         if self._window_starts is None or self._window_starts[0] is not rises:
             self._window_starts = (rises, {})
-        known, key = self._window_starts[1], (first, self.buffer.length)
-        if key not in known:
-            known[key] = windows(rises[first:], self._ticks_per_time, self.buffer.length)
-        return known[key]
+        known_starts, key = self._window_starts[1], (first, self.buffer.length)
+        if key not in known_starts:
+            known_starts[key] = windows(rises[first:], self._ticks_per_time, self.buffer.length)
+        return known_starts[key]
 
     def extend(self, scene: Scene) -> None:
-        """Replace the scene by a longer part of the same run; windows so far stay unchanged."""
+        """Replace the scene by a longer part of the same run. Earlier windows stay unchanged."""
         self._scene = scene
         self._starts = windows(scene.rises, self._ticks_per_time, self.buffer.length)
 
@@ -245,13 +248,13 @@ class Readout:
         self._starts = self._starts[: max(opened, self._stored)]
 
     def next_end(self) -> float | None:
-        """Return the tick of the processor at which the first window that is not stored ends, or None."""
+        """Return the tick of the processor at which the next window to store ends, or None if there is none."""
         if self._stored == len(self._starts) or not self.buffer.length:
             return None
         return (int(self._starts[self._stored]) + self.buffer.length) / float(self._ticks_per_time)
 
     def settle(self, until: float, converter: Converter, epoch: Any) -> None:
-        """Store all windows that have ended by tick `until` of the processor and are not stored yet."""
+        """Store all new windows that have ended by tick `until` of the processor."""
         if self._stored == len(self._starts) or not self.buffer.length:
             return
         ended = int(
@@ -271,30 +274,30 @@ class Readout:
         level = self._level_of(self._scene.timeline, firsts, count, converter)
         self.buffer.store(
             conversion.convert(
-                self._rng, level, self._mixing(firsts), bits=converter.bits, taps=converter.taps
+                self._rng, level, self._make_mixing(firsts), bits=converter.bits, taps=converter.taps
             )
         )
 
     def _level_of(
         self, timeline: TimeLine, firsts: npt.NDArray[np.int64], count: int, converter: Converter
     ) -> Level:
-        """Return the levels of windows; reuse those of the last run if run and epoch are the same."""
+        """Return the levels of windows. If run and epoch are the same as before, reuse the levels."""
         if (
-            self._levels_of is None
-            or self._levels_of[0] is not timeline
-            or self._levels_of[1] != self.traces.epoch
+            self._levels_key is None
+            or self._levels_key[0] is not timeline
+            or self._levels_key[1] != self.traces.epoch
         ):
-            self._levels_of, self._levels = (timeline, self.traces.epoch), {}
+            self._levels_key, self._levels = (timeline, self.traces.epoch), {}
         key = firsts.tobytes()
         if key not in self._levels:
             if sum(level.traces.nbytes for level in self._levels.values()) > LEVELS_BYTES:
                 self._levels = {}
             rate_hz = self.cfg["fs"] * 1e6 * converter.clock_factor
             signals, which = self.traces.of_windows(timeline, rate_hz, firsts, count)
-            self._levels[key] = level_of(signals, which, converter.bits)
+            self._levels[key] = make_level(signals, which, converter.bits)
         return self._levels[key]
 
-    def _mixing(self, firsts: npt.NDArray[np.int64]) -> Mixing:
+    def _make_mixing(self, firsts: npt.NDArray[np.int64]) -> Mixing:
         assert self._scene is not None
         words = self._scene.words
         if words is None:

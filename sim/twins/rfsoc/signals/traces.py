@@ -1,8 +1,8 @@
-"""Cache of noiseless traces, with the signals that they depend on as keys.
+"""Cache of noiseless traces.
 
-The key of a trace is the content of the signals that the plant reads. All traces are dropped when anything else changes
-(version of the plant, envelopes, lengths). Therefore the cache never returns a stale trace, and the thousand equal
-shots of a loop need one call of the plant.
+The key of a trace is the content of the signals that the plant reads for it. When anything else changes (version of the
+plant, envelopes, lengths), all traces are dropped. Therefore the cache never returns a stale trace, and the thousand
+equal shots of a loop need only one call of the plant.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from sim.twins.rfsoc.plant import Plant, Received
 from sim.twins.rfsoc.signals.track import Recorder, TimeLine, whole_ratio
 
 MEMORY_BYTES = 64 << 20
-LOOKS = 4
-"""Maximum number of groupings, repeated if the plant reads more than before; then each window is requested alone."""
-SLACK = 2
-"""Number of samples by which the range that a plant reads may vary, if the rates have no integer ratio."""
+MAX_GROUPINGS = 4
+"""Maximum number of groupings. If the plant still reads more than before, each window is requested separately."""
+REACH_SLACK = 2
+"""Number of samples by which the range that a plant reads may vary if the ratio of rates is not an integer."""
 
 Place: TypeAlias = tuple[int, int]
-"""Position on a generator's time line: whole samples, and the rest in the smallest unit of the ratio of rates."""
+"""Position on a generator's time line: whole samples, and the numerator of the remaining fraction of a sample."""
 
 
 class Traces:
@@ -35,7 +35,7 @@ class Traces:
         self.epoch: Any = None
         self._reach: dict[int, tuple[int, int]] | None = None
         self._traces: dict[Any, Received] = {}
-        self.questions = 0
+        self.plant_calls = 0
         """Number of calls of the plant."""
 
     def begin(self, epoch: Any) -> None:
@@ -46,15 +46,15 @@ class Traces:
             self._traces = {}
 
     def receive(self, timeline: TimeLine, rate_hz: float, first: int, count: int) -> Received:
-        """Return the trace of `count` samples from number `first`; the same object for the same trace."""
-        places = [_place(first, generator.rate_hz / rate_hz) for generator in timeline.generators]
+        """Return the trace of `count` samples from number `first`. For the same trace, return the same object."""
+        places = [_split_position(first, generator.rate_hz / rate_hz) for generator in timeline.generators]
         key = None if self._reach is None else self._key(timeline, places, self._reach)
         if key is not None and key in self._traces:
             return self._traces[key]
         recorder = Recorder(timeline)
-        received = _check(self._plant.receive(self._readout, rate_hz, first, count, recorder), count)
-        self.questions += 1
-        reach = _reach(self._reach or {}, recorder.asked, places)
+        received = _check_shapes(self._plant.receive(self._readout, rate_hz, first, count, recorder), count)
+        self.plant_calls += 1
+        reach = _reach(self._reach or {}, recorder.requests, places)
         if reach != self._reach:
             self._reach, self._traces = reach, {}  # keys of a shorter reach are ambiguous
             key = self._key(timeline, places, reach)
@@ -66,18 +66,20 @@ class Traces:
     def of_windows(
         self, timeline: TimeLine, rate_hz: float, firsts: npt.NDArray[np.int64], count: int
     ) -> tuple[list[Received], npt.NDArray[np.int64]]:
-        """Return different traces, and (windows,) the number of the trace of each window of `count` samples.
+        """Return a list of traces, and (windows,) the number of the trace of each window of `count` samples.
 
-        Windows with the same signals form a group, so that a thousand equal shots need one trace.
+        Windows with the same signals form a group and share a trace, so a thousand equal shots need one trace.
         """
         self.receive(timeline, rate_hz, int(firsts[0]), count)
-        for _ in range(LOOKS):
+        for _ in range(MAX_GROUPINGS):
             reach = self._reach
-            heads, group = _groups(timeline, rate_hz, firsts, reach or {})
-            received = [self.receive(timeline, rate_hz, first, count) for first in firsts[heads].tolist()]
+            representatives, group = _group_windows(timeline, rate_hz, firsts, reach or {})
+            received = [
+                self.receive(timeline, rate_hz, first, count) for first in firsts[representatives].tolist()
+            ]
             if (
                 self._reach == reach
-            ):  # otherwise the plant has read more, and groups of a shorter reach are ambiguous
+            ):  # otherwise the plant has read more samples, and groups of a shorter reach are ambiguous
                 return received, group
         each = [self.receive(timeline, rate_hz, first, count) for first in firsts.tolist()]
         return each, np.arange(len(each))
@@ -90,10 +92,10 @@ class Traces:
         )
 
 
-def _groups(
+def _group_windows(
     timeline: TimeLine, rate_hz: float, firsts: npt.NDArray[np.int64], reach: dict[int, tuple[int, int]]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return (groups,) one window of each group, and (windows,) the group of each window."""
+    """Return one window of each group, (groups,), and the group of each window, (windows,)."""
     columns = [np.zeros((len(firsts), 1), np.int64)]
     for g, (low, high) in reach.items():
         step, lanes = whole_ratio(timeline.generators[g].rate_hz / rate_hz)
@@ -101,11 +103,11 @@ def _groups(
         columns += [rest[:, None], timeline.signatures(g, places + low, high - low)]
     table = np.ascontiguousarray(np.column_stack(columns))
     rows = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
-    _, heads, group = np.unique(rows, return_index=True, return_inverse=True)
-    return heads, group.reshape(-1)
+    _, representatives, group = np.unique(rows, return_index=True, return_inverse=True)
+    return representatives, group.reshape(-1)
 
 
-def _place(sample: int, ratio: float) -> Place:
+def _split_position(sample: int, ratio: float) -> Place:
     step, lanes = whole_ratio(ratio)
     return divmod(sample * step, lanes)
 
@@ -119,14 +121,16 @@ def _reach(
         if generator >= len(places):
             continue
         low, high = begin - places[generator][0], begin - places[generator][0] + length
-        known = reach.get(generator)
-        if known is None or low < known[0] or high > known[1]:
-            low, high = low - SLACK, high + SLACK
-            reach[generator] = (low, high) if known is None else (min(low, known[0]), max(high, known[1]))
+        known_range = reach.get(generator)
+        if known_range is None or low < known_range[0] or high > known_range[1]:
+            low, high = low - REACH_SLACK, high + REACH_SLACK
+            reach[generator] = (
+                (low, high) if known_range is None else (min(low, known_range[0]), max(high, known_range[1]))
+            )
     return reach
 
 
-def _check(received: Received, count: int) -> Received:
+def _check_shapes(received: Received, count: int) -> Received:
     level = np.ascontiguousarray(received.level, dtype=np.float64)
     noise = np.ascontiguousarray(received.noise, dtype=np.float64)
     own = None if received.own is None else np.ascontiguousarray(received.own, dtype=np.float64)

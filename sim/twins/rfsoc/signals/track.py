@@ -1,9 +1,9 @@
 """Signals of generators in a run: a track of pulses for each generator, and its samples at full rate.
 
-Firmware `axis_signal_gen_v6`: a word waits in a queue until the previous pulse has ended; a periodic pulse ends with a
-whole period after the next word has arrived. The oscillator has a 32-bit phase, which continues from pulse to pulse.
-Products keep the upper 16 of 32 bits, the gain (16 bits, 32768 would be 1) is applied last, and the converter uses the
-upper 14 of 16 bits.
+This follows firmware `axis_signal_gen_v6`. A word waits in a queue until the previous pulse has ended. A periodic pulse
+ends with the first whole period after the next word has arrived. The oscillator has a 32-bit phase, which continues
+from pulse to pulse. Products keep the upper 16 of 32 bits. The gain is applied last; it has 16 bits, and 32768 would be
+1. The converter uses the upper 14 of 16 bits.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Generator:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """State of a generator after a run: its last pulse, periodic or held, and the phase of the oscillator."""
+class ChannelState:
+    """State of a generator or readout after a run: its last pulse or word, and the phase of the oscillator."""
 
     wave: Waves
     turn: int
@@ -51,7 +51,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """Pulses of a generator in order of time; all columns are (n,), times are in samples."""
+    """Pulses of a generator in order of time. All columns are (n,), and times are in samples."""
 
     waves: Waves
     starts: npt.NDArray[np.int64]
@@ -62,52 +62,52 @@ class Track:
     contents: list[bytes]
     is_last_kept: bool = False
     codes: npt.NDArray[np.int64] = field(init=False)
-    """(n,) numbers that are equal for pulses with equal contents."""
+    """(n,) a number for each pulse. Pulses with equal contents have equal numbers."""
 
     def __post_init__(self) -> None:
         numbers: dict[bytes, int] = {}
         codes = [numbers.setdefault(one, len(numbers)) for one in self.contents]
         object.__setattr__(self, "codes", np.array(codes, np.int64))
 
-    def standing(self) -> Standing | None:
+    def channel_state(self) -> ChannelState | None:
         """Return the state after the run, or None if no pulse outlives the run."""
         if not len(self.waves):
             return None
         if not (self.is_last_kept or self.waves.is_periodic[-1] or self.waves.is_held[-1]):
             return None
-        return Standing(self.waves.rows(np.array([-1])), int(self.turns[-1]))
+        return ChannelState(self.waves.rows(np.array([-1])), int(self.turns[-1]))
 
     def overlapping(self, first: int, count: int) -> range:
-        """Return the numbers of the pulses that affect `count` samples from `first`, including a held one before."""
+        """Return the numbers of the pulses that affect `count` samples from `first`. Include an earlier held pulse."""
         begin = int(self.starts.searchsorted(first, "right")) - 1
         return range(max(begin, 0), int(self.starts.searchsorted(first + count, "left")))
 
     def signature(self, first: int, count: int) -> tuple[Any, ...]:
-        """Return a value that is the same only for sections with the same samples, if the envelopes are the same.
+        """Return a signature of a section. With the same envelopes, equal signatures mean equal samples.
 
-        Sections may be of different runs.
+        The sections may belong to different runs.
         """
-        pulses = (self._see(i, first, count) for i in self.overlapping(first, count))
+        pulses = (self._describe_pulse(i, first, count) for i in self.overlapping(first, count))
         return tuple(one for one in pulses if one is not None)
 
     def signatures(self, firsts: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
-        """Return (sections, columns) for many sections at once: equal rows mean equal `signature`s."""
+        """Return (sections, columns) for many sections at once. Equal rows mean equal signatures."""
         if not len(self.starts):
             return np.zeros((len(firsts), 1), np.int64)
         begin = np.maximum(self.starts.searchsorted(firsts, "right") - 1, 0)
         stop = self.starts.searchsorted(firsts + count, "left")
         widest = int((stop - begin).max())
-        columns = [self._see_all(begin + i, stop, firsts, count) for i in range(widest)]
+        columns = [self._describe_pulses(begin + i, stop, firsts, count) for i in range(widest)]
         return np.column_stack([*columns, np.zeros(len(firsts), np.int64)])
 
-    def _see_all(
+    def _describe_pulses(
         self,
         numbers: npt.NDArray[np.int64],
         stop: npt.NDArray[np.int64],
         firsts: npt.NDArray[np.int64],
         count: int,
     ) -> npt.NDArray[np.int64]:
-        """Return (sections, 4): `_see` of one pulse for each section, -FOREVER if it does not affect the section."""
+        """Return (sections, 4): `_describe_pulse` of one pulse per section, or -FOREVER if the pulse has no effect."""
         i = np.minimum(numbers, len(self.starts) - 1)
         start, end = self.starts[i] - firsts, self.ends[i] - firsts
         is_flat = (self.waves.freq[i] == 0) & (self.waves.source[i] == OSCILLATOR)
@@ -118,7 +118,7 @@ class Track:
         rows[(numbers >= stop) | (has_ended & ~self.waves.is_held[i])] = -FOREVER
         return rows
 
-    def _see(self, i: int, first: int, count: int) -> tuple[Any, ...] | None:
+    def _describe_pulse(self, i: int, first: int, count: int) -> tuple[Any, ...] | None:
         start, end = int(self.starts[i]) - first, int(self.ends[i]) - first
         if end <= 0:  # after its end, only the last sample of a held pulse matters
             return (None, self.contents[i], int(self.turns[i])) if self.waves.is_held[i] else None
@@ -126,49 +126,49 @@ class Track:
         return start, min(end, count), self.contents[i], int(self.turns[i])
 
     def samples(self, envelope: npt.NDArray[np.int16], first: int, count: int) -> npt.NDArray[np.float64]:
-        """Return `count` samples from `first`, as fractions of full scale; `envelope` is (length, 2)."""
+        """Return `count` samples from `first`, as fractions of full scale. `envelope` is (length, 2)."""
         out = np.zeros(count, np.int64)
         for i in self.overlapping(first, count):
             begin, end = max(int(self.starts[i]), first), min(int(self.ends[i]), first + count)
             if begin < end:
-                out[begin - first : end - first] = self._play(i, envelope, begin, end - begin)
+                out[begin - first : end - first] = self._synthesise(i, envelope, begin, end - begin)
             if self.waves.is_held[i]:
                 after = self.starts[i + 1] if i + 1 < len(self.starts) else FOREVER
                 begin, end = max(int(self.ends[i]), first), min(int(after), first + count)
                 if begin < end:
-                    out[begin - first : end - first] = self._play(i, envelope, int(self.ends[i]) - 1, 1)
+                    out[begin - first : end - first] = self._synthesise(i, envelope, int(self.ends[i]) - 1, 1)
         return (out & -DAC_STEP) / FULL_SCALE
 
     def _is_flat(self, i: int) -> bool:
         return bool(self.waves.freq[i] == 0 and self.waves.source[i] == OSCILLATOR)
 
-    def _play(self, i: int, envelope: npt.NDArray[np.int16], first: int, count: int) -> Samples:
+    def _synthesise(self, i: int, envelope: npt.NDArray[np.int16], first: int, count: int) -> Samples:
         """Return samples of pulse `i` before the converter."""
         source, gain = int(self.waves.source[i]), int(self.waves.gain[i])
         if self._is_flat(i):
             level = round(AMPLITUDE * np.cos(2 * np.pi * self.turns[i] / TURN))
             return np.full(count, level * gain >> 15)
-        since = np.arange(first, first + count) - self.starts[i]
+        sample_numbers = np.arange(first, first + count) - self.starts[i]
         if source == OSCILLATOR:
-            real, _ = self._oscillator(i, since)
+            real, _ = self._oscillator(i, sample_numbers)
             return real * gain >> 15
         if source not in {PRODUCT, INPUT}:
             return np.zeros(count, np.int64)
-        places = self.waves.address[i] * self._samples_per_tick(i) + since % self.periods[i]
-        picked: npt.NDArray[np.int64] = envelope[places % len(envelope)].astype(np.int64)
-        shape = picked[:, 0] if source == INPUT else self._mix(i, since, picked)
+        places = self.waves.address[i] * self._samples_per_tick(i) + sample_numbers % self.periods[i]
+        envelope_samples: npt.NDArray[np.int64] = envelope[places % len(envelope)].astype(np.int64)
+        shape = envelope_samples[:, 0] if source == INPUT else self._mix(i, sample_numbers, envelope_samples)
         return shape * gain >> 15
 
-    def _mix(self, i: int, since: Samples, picked: Samples) -> Samples:
+    def _mix(self, i: int, sample_numbers: Samples, envelope_samples: Samples) -> Samples:
         """Return the real part of envelope samples (n, 2) multiplied by the oscillator."""
-        real, imaginary = self._oscillator(i, since)
-        return (real * picked[:, 0] - imaginary * picked[:, 1]) >> 16
+        real, imaginary = self._oscillator(i, sample_numbers)
+        return (real * envelope_samples[:, 0] - imaginary * envelope_samples[:, 1]) >> 16
 
     def _samples_per_tick(self, i: int) -> int:
         return int(self.periods[i] // max(self.waves.length[i], 1))
 
-    def _oscillator(self, i: int, since: Samples) -> tuple[Samples, Samples]:
-        return oscillator((int(self.turns[i]) + int(self.waves.freq[i]) * since) % TURN)
+    def _oscillator(self, i: int, sample_numbers: Samples) -> tuple[Samples, Samples]:
+        return oscillator((int(self.turns[i]) + int(self.waves.freq[i]) * sample_numbers) % TURN)
 
 
 def oscillator(turns: Samples) -> tuple[Samples, Samples]:
@@ -187,42 +187,43 @@ def play(
     generator: Generator,
     times: npt.NDArray[np.int64],
     waves: Waves,
-    standing: Standing | None,
+    channel_state: ChannelState | None,
     *,
     is_last_kept: bool = False,
 ) -> Track:
-    """Return the track of words that take effect at `times` (ticks of the processor), after the state `standing`.
+    """Return the track of words that take effect at `times`, in ticks of the processor.
 
-    With `is_last_kept`, the last word stays in force after the run, as in a readout.
+    `channel_state` is the state after the previous run. With `is_last_kept`, the last word still applies after the run,
+    as in a readout.
     """
     ready = np.ceil(times * generator.ticks_per_time - 1e-9).astype(np.int64)
-    if standing is not None:
-        waves = _join(standing.wave, waves)
-        ready = np.concatenate([[_long_ago(standing)], ready])
+    if channel_state is not None:
+        waves = _join(channel_state.wave, waves)
+        ready = np.concatenate([[_find_earlier_start(channel_state)], ready])
     lengths = np.maximum(waves.length, 1)
-    starts = _start(ready, lengths, waves.is_periodic)
+    starts = _compute_starts(ready, lengths, waves.is_periodic)
     ends = starts + lengths
-    following = np.append(starts[1:], FOREVER)
-    ends = np.where(waves.is_periodic, following, ends)
+    next_starts = np.append(starts[1:], FOREVER)
+    ends = np.where(waves.is_periodic, next_starts, ends)
     per_tick = generator.samples_per_tick
     starts, ends = starts * per_tick, np.where(ends >= FOREVER, FOREVER, ends * per_tick)
-    turns = _turns(waves, starts)
-    if standing is not None:
-        turns[0] = standing.turn
+    turns = _compute_phases(waves, starts)
+    if channel_state is not None:
+        turns[0] = channel_state.turn
     return Track(waves, starts, lengths * per_tick, ends, turns, waves.contents(), is_last_kept)
 
 
-def _long_ago(standing: Standing) -> int:
-    """Return a start for the pulse of the previous run: it ends at 0, or, if periodic, starts long before."""
-    length = max(int(standing.wave.length[0]), 1)
-    return -length * (1 << 20) if standing.wave.is_periodic[0] else -length
+def _find_earlier_start(channel_state: ChannelState) -> int:
+    """Return a start for the pulse of the previous run, so that it ends at 0, or starts long before 0 if periodic."""
+    length = max(int(channel_state.wave.length[0]), 1)
+    return -length * (1 << 20) if channel_state.wave.is_periodic[0] else -length
 
 
 def _join(before: Waves, after: Waves) -> Waves:
     return Waves(*(np.concatenate([getattr(before, name), getattr(after, name)]) for name in Waves.__slots__))
 
 
-def _start(
+def _compute_starts(
     ready: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], is_periodic: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
     """Return the start of each pulse: when it is ready and the previous pulse has ended.
@@ -230,32 +231,32 @@ def _start(
     Without periodic pulses, start[i] = max over j <= i of (ready[j] + sum of the lengths from j to i - 1).
     """
     if is_periodic.any():
-        return _start_one_by_one(ready, lengths, is_periodic)
+        return _compute_starts_in_order(ready, lengths, is_periodic)
     before = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(lengths) else lengths
     return np.maximum.accumulate(ready - before) + before if len(ready) else ready
 
 
-def _start_one_by_one(
+def _compute_starts_in_order(
     ready: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], is_periodic: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
     starts = np.zeros(len(ready), np.int64)
     free = -FOREVER
-    for i, (at, length) in enumerate(zip(ready.tolist(), lengths.tolist(), strict=True)):
+    for i, (ready_tick, length) in enumerate(zip(ready.tolist(), lengths.tolist(), strict=True)):
         if i and is_periodic[i - 1]:
             period = int(lengths[i - 1])
             start = int(starts[i - 1])
-            free = start + max(-(-(at - start) // period), 1) * period
-        starts[i] = max(at, free)
+            free = start + max(-(-(ready_tick - start) // period), 1) * period
+        starts[i] = max(ready_tick, free)
         free = int(starts[i]) + length
     return starts
 
 
-def _turns(waves: Waves, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the phase at the start of each pulse; it counts samples since the run's start or the last reset."""
+def _compute_phases(waves: Waves, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the phase of the oscillator at the start of each pulse. It is 0 at the run's start and at each reset."""
     marks = np.where(waves.is_reset, starts, -FOREVER)
     origins = np.maximum.accumulate(marks) if len(marks) else marks
-    since = starts - np.where(origins == -FOREVER, 0, origins)
-    product = waves.freq.astype(np.uint64) * since.astype(np.uint64)
+    sample_numbers = starts - np.where(origins == -FOREVER, 0, origins)
+    product = waves.freq.astype(np.uint64) * sample_numbers.astype(np.uint64)
     return ((product + waves.phase.astype(np.uint64)) % np.uint64(TURN)).astype(np.int64)
 
 
@@ -274,7 +275,7 @@ def whole_ratio(ratio: float) -> tuple[int, int]:
 class TimeLine:
     """Signals of all generators: tracks by number of the generator, and envelope memories (length, 2).
 
-    A generator that the board does not have is silent, because a plant may have more inputs than the board has outputs.
+    A plant may have more inputs than the board has outputs, so a generator that the board does not have is silent.
     """
 
     generators: Sequence[Generator]
@@ -293,22 +294,22 @@ class TimeLine:
         return track.samples(self.envelopes[generator], first, count)
 
     def signature(self, generator: int, first: int, count: int) -> tuple[Any, ...]:
-        """Return the signature of a section, see `Track.signature`."""
+        """Return the signature of a section. See `Track.signature`."""
         track = self.tracks.get(generator)
         return () if track is None else track.signature(first, count)
 
     def signatures(self, generator: int, firsts: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
-        """Return the signatures of many sections, see `Track.signatures`."""
+        """Return the signatures of many sections. See `Track.signatures`."""
         track = self.tracks.get(generator)
         return np.zeros((len(firsts), 1), np.int64) if track is None else track.signatures(firsts, count)
 
 
 @dataclass(slots=True)
 class Recorder:
-    """Outputs that record which sections were requested."""
+    """Outputs that record the requested sections."""
 
     outputs: Outputs
-    asked: list[tuple[int, int, int]] = field(default_factory=list)
+    requests: list[tuple[int, int, int]] = field(default_factory=list)
     """Requests as (generator, first sample, count)."""
 
     def rate_hz(self, generator: int) -> float:
@@ -317,5 +318,5 @@ class Recorder:
 
     def samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
         """Return samples of the outputs, and record the request."""
-        self.asked.append((generator, first, count))
+        self.requests.append((generator, first, count))
         return self.outputs.samples(generator, first, count)

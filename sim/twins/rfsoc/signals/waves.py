@@ -1,9 +1,9 @@
-"""Decoding of the words on a generator's port; the formats of both processors become one table of columns.
+"""Decoding of the words on a generator's port. The formats of both processors become one table of columns.
 
-A generator of type `axis_signal_gen_v6` receives 160 bits from version 1 of the processor: freq (32), phase (32),
-envelope address (16 of 32), gain (16 of 32), and 32 bits of configuration: length (16), output (2), periodic, zero
-after the end, phase reset. Version 2 sends freq, phase, address, gain, length and configuration (16) separately; the
-upper byte of the configuration is the lane of a multiplexer before the generators, if there is one.
+Version 1 of the processor sends 160 bits to a generator of type `axis_signal_gen_v6`: freq (32), phase (32), envelope
+address (16 of 32), gain (16 of 32), and 32 bits of configuration. The configuration is length (16), output (2),
+periodic, zero after the end, and phase reset. Version 2 sends freq, phase, address, gain, length and configuration (16)
+separately. If a multiplexer precedes the generators, the upper byte of the configuration is its lane.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 PRODUCT, OSCILLATOR, INPUT, ZERO = range(4)
-"""Output of a generator: oscillator times envelope, oscillator, envelope, or zero. For readouts, the input signal takes
-the place of the envelope."""
+"""Output of a generator: oscillator times envelope, oscillator, envelope, or zero. For a readout, the input signal
+replaces the envelope."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """Decoded words, as columns (n,)."""
+    """Decoded words as columns (n,)."""
 
     freq: npt.NDArray[np.int64]
     phase: npt.NDArray[np.int64]
@@ -41,9 +41,9 @@ class Waves:
     def __len__(self) -> int:
         return len(self.freq)
 
-    def rows(self, chosen: npt.NDArray[Any]) -> Waves:
-        """Return some of the rows, selected by numbers or a mask."""
-        return Waves(*(getattr(self, name)[chosen] for name in self.__slots__))
+    def rows(self, selection: npt.NDArray[Any]) -> Waves:
+        """Return the rows that `selection` selects by numbers or as a mask."""
+        return Waves(*(getattr(self, name)[selection] for name in self.__slots__))
 
     def contents(self) -> list[bytes]:
         """Return the content of each row as bytes, for comparisons."""
@@ -58,15 +58,15 @@ def decode(words: npt.NDArray[np.uint32], version: int) -> Waves:
 
 def _decode_1(words: npt.NDArray[np.int64]) -> Waves:
     conf = words[:, 4] >> 16
-    return _waves(words, length=words[:, 4] & 0xFFFF, conf=conf, lane=np.zeros(len(words), np.int64))
+    return _make_waves(words, length=words[:, 4] & 0xFFFF, conf=conf, lane=np.zeros(len(words), np.int64))
 
 
 def _decode_2(words: npt.NDArray[np.int64]) -> Waves:
     conf = words[:, 5] & 0xFFFF
-    return _waves(words, length=words[:, 4] & 0xFFFF, conf=conf, lane=conf >> 8)
+    return _make_waves(words, length=words[:, 4] & 0xFFFF, conf=conf, lane=conf >> 8)
 
 
-def _waves(
+def _make_waves(
     words: npt.NDArray[np.int64],
     *,
     length: npt.NDArray[np.int64],
@@ -77,7 +77,7 @@ def _waves(
         freq=words[:, 0],
         phase=words[:, 1],
         address=words[:, 2] & 0xFFFF,
-        gain=sign_16(words[:, 3]),
+        gain=sign_extend_16(words[:, 3]),
         length=length,
         source=conf & 3,
         is_periodic=(conf >> 2 & 1).astype(np.bool_),
@@ -87,10 +87,10 @@ def _waves(
     )
 
 
-def sign_16(words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def sign_extend_16(words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the lowest 16 bits as a signed number.
 
-    >>> sign_16(np.array([1, 0xFFFF, 0x8000])).tolist()
+    >>> sign_extend_16(np.array([1, 0xFFFF, 0x8000])).tolist()
     [1, -1, -32768]
     """
     return ((words & 0xFFFF) ^ 0x8000) - 0x8000

@@ -47,8 +47,8 @@ _TIMEOUT_S = 10.0
 class Bench:
     """Laser, bias supply and power meter of one kit.
 
-    They serve on ports of the loopback interface, from the first call of `resources` until `close`. `faults` and
-    `transcripts`, by role, let tests set line faults of an instrument and read its bytes.
+    They serve on ports of the loopback interface, from the first call of `resources` until `close`. By role, `faults`
+    holds the line faults of an instrument and `transcripts` the bytes of its sessions, for tests.
     """
 
     def __init__(self, state: KitState, serial: str, *, clock: Clock | None = None) -> None:
@@ -57,7 +57,7 @@ class Bench:
         self.transcripts: Mapping[Role, Transcript] = {role: Transcript(self._clock) for role in ROLES}
         self._state = state
         self._serial = serial
-        self._starting = threading.Lock()
+        self._start_lock = threading.Lock()
         self._sockets: dict[Role, socket.socket] = {}
         self._listeners: dict[Role, Listener] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -65,19 +65,20 @@ class Bench:
         self._thread: threading.Thread | None = None
 
     def resources(self) -> dict[str, str]:
-        """Return the VISA resource of every instrument by role; the first call starts the instruments."""
-        with self._starting:
+        """Return the VISA resource of every instrument, by role. The first call starts the instruments."""
+        with self._start_lock:
             if self._thread is None:
                 self._start()
             ports = {role: one.getsockname()[1] for role, one in self._sockets.items()}
         return {role: f"TCPIP::127.0.0.1::{port}::SOCKET" for role, port in ports.items()}
 
     def close(self) -> None:
-        """Disconnect all clients and stop serving; a later call of `resources` starts again on other ports.
+        """Disconnect all clients, stop serving, and wait until this is complete.
 
-        Return when all clients are disconnected, except in the bench's own thread, which cannot wait for itself.
+        The bench's own thread does not wait, because it cannot wait for itself. A later call of `resources` starts the
+        instruments again, on other ports.
         """
-        with self._starting:
+        with self._start_lock:
             thread, self._thread = self._thread, None
             if thread is not None:
                 self.signal_end()
@@ -87,7 +88,7 @@ class Bench:
     def signal_end(self) -> None:
         """Make the thread disconnect all clients and end, without waiting for it.
 
-        A finalizer calls this; the garbage collector can do so at any time and in any thread.
+        A finalizer calls this method, at any time and in any thread.
         """
         loop, stop = self._loop, self._stop
         if loop is not None and stop is not None:
@@ -102,10 +103,10 @@ class Bench:
         """Connect an instrument to the network again, at the same address."""
         self._call_listener(role, _accept)
 
-    def _call_listener(self, role: Role, act: Callable[[Listener], Coroutine[Any, Any, None]]) -> None:
+    def _call_listener(self, role: Role, action: Callable[[Listener], Coroutine[Any, Any, None]]) -> None:
         self.resources()
         if self._loop is not None:
-            asyncio.run_coroutine_threadsafe(act(self._listeners[role]), self._loop).result(_TIMEOUT_S)
+            asyncio.run_coroutine_threadsafe(action(self._listeners[role]), self._loop).result(_TIMEOUT_S)
 
     def _start(self) -> None:
         self._sockets = {role: bind_socket("127.0.0.1", 0) for role in ROLES}
@@ -120,8 +121,8 @@ class Bench:
     async def _serve(self, serving: threading.Event) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._listeners = {
-            role: Listener(self._sockets[role], self._client(role, instrument))
-            for role, instrument in self._instruments(self._loop).items()
+            role: Listener(self._sockets[role], self._make_client_handler(role, instrument))
+            for role, instrument in self._make_instruments(self._loop).items()
         }
         for listener in self._listeners.values():
             listener.open()
@@ -129,11 +130,9 @@ class Bench:
         await self._stop.wait()
         for listener in self._listeners.values():
             await listener.close()
-        await asyncio.sleep(
-            0
-        )  # transports that were cut off close their sockets in the next pass of the loop
+        await asyncio.sleep(0)  # aborted transports close their sockets in the next pass of the loop
 
-    def _instruments(self, loop: asyncio.AbstractEventLoop) -> dict[Role, Instrument]:
+    def _make_instruments(self, loop: asyncio.AbstractEventLoop) -> dict[Role, Instrument]:
         errors = {role: ErrorQueue() for role in ROLES}
         settling = Settling(self._state, loop.call_later, SETTLING_S)
         seed = (self._state.now.parameters.seed, 0x6D6574)
@@ -144,7 +143,7 @@ class Bench:
         }
         return {role: Instrument(tables[role], _STYLES[role], errors[role]) for role in ROLES}
 
-    def _client(
+    def _make_client_handler(
         self, role: Role, instrument: Instrument
     ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
         sessions = itertools.count(1)

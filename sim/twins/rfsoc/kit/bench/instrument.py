@@ -11,7 +11,7 @@ from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
 from sim.twins.rfsoc.kit.knobs import turn
 from sim.twins.rfsoc.kit.state import KitState
 
-_TRUTHS = {"1": True, "ON": True, "0": False, "OFF": False}
+_BOOLEANS = {"1": True, "ON": True, "0": False, "OFF": False}
 
 Schedule = Callable[[float, Callable[[], None]], object]
 """Calls a function after a delay in seconds."""
@@ -25,7 +25,7 @@ def get_single(texts: Sequence[str]) -> str:
 
 
 def parse_number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """Return a finite number from `low` to `high`. Raise `ScpiError`: -224 if it is not a number, -222 if outside."""
+    """Return a finite number. Raise `ScpiError`: -224 if it is not a number, -222 if it is not in `low` to `high`."""
     try:
         value = float(text)
     except ValueError:
@@ -38,9 +38,9 @@ def parse_number(text: str, low: float = -math.inf, high: float = math.inf) -> f
 
 
 def parse_bool(text: str) -> bool:
-    """Return True for `1` or `ON`, and False for `0` or `OFF`. Raise `ScpiError` (-224) for other texts."""
+    """Return True for `1` or `ON`, and False for `0` or `OFF`. Raise `ScpiError` (-224) for any other text."""
     try:
-        return _TRUTHS[text.upper()]
+        return _BOOLEANS[text.upper()]
     except KeyError:
         raise ScpiError(-224, text[:40]) from None
 
@@ -60,7 +60,7 @@ def common_commands(identity: str, errors: ErrorQueue) -> dict[str, Handler]:
 
 
 class Settling:
-    """Settings that a query returns at once, and that take effect on the light together after a settling time."""
+    """Settings with a settling time. Queries return new settings at once, but the light changes later, all together."""
 
     def __init__(self, state: KitState, schedule: Schedule, seconds: float) -> None:
         self._state = state
@@ -79,12 +79,12 @@ class Settling:
         return self._pending.get(name, getattr(self._state.now.parameters, name))
 
     def set(self, **settings: object) -> None:
-        """Set knobs; they take effect when no knob has been set for the settling time."""
+        """Set knobs. They take effect when no further knob has been set for the settling time."""
         self._pending |= settings
         self._changes += 1
         self._schedule(self._seconds, partial(self._settle, self._changes))
 
     def _settle(self, change: int) -> None:
-        if change == self._changes:  # otherwise a later setting has its own call pending
+        if change == self._changes:  # otherwise the call of a later `set` is pending
             settings, self._pending = self._pending, {}
             self._state.change(partial(turn, settings=settings))

@@ -1,8 +1,8 @@
 """A tunable laser with the commands of Santec's TSL-550/570/710/770 (command set "legacy": wavelengths in nm).
 
-Known from public drivers: headers, `0` opens the shutter and `1` closes it, `*OPC?` answers 0 while the laser settles,
-lines may end with CR. Assumptions: the settling time, the error of an out-of-range setting (-222), the text of alerts.
-The two spectral lines, 0.8 nm apart, have the same power and are switched together.
+Public drivers show the headers, that `0` opens the shutter and `1` closes it, that `*OPC?` answers 0 while the laser
+settles, and that lines may end with CR. Assumptions: the settling time, the error of an out-of-range setting (-222),
+and the text of alerts. The two spectral lines, 0.8 nm apart, have the same power and are switched together.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LaserTwin:
         return {
             **common_commands(f"SANTEC,TSL-770,{serial},0001.000.0001", self._errors),
             "*OPC?": lambda *_: str(int(self._settling.is_done)),
-            "SYSTem:ALERt?": lambda *_: self._alert(),
+            "SYSTem:ALERt?": lambda *_: self._describe_alert(),
             "[SOURce:]POWer:STATe": lambda _, texts: self._settling.set(laser=parse_bool(get_single(texts))),
             "[SOURce:]POWer:STATe?": lambda *_: str(int(self._settling.setting("laser"))),
             "[SOURce:]POWer:SHUTter": lambda _, texts: self._settling.set(
@@ -50,8 +50,8 @@ class LaserTwin:
             "[SOURce:]POWer:UNIT": lambda _, texts: self._choose_unit(texts),
             "[SOURce:]POWer:UNIT?": lambda *_: str(int(self._milliwatt)),
             "[SOURce:]POWer[:LEVel]": lambda _, texts: self._set_power(texts),
-            "[SOURce:]POWer[:LEVel]?": lambda *_: self._power(self._settling.setting("laser_dbm")),
-            "[SOURce:]POWer:ACTual[:LEVel]?": lambda *_: self._power(self._actual_dbm()),
+            "[SOURce:]POWer[:LEVel]?": lambda *_: self._format_power(self._settling.setting("laser_dbm")),
+            "[SOURce:]POWer:ACTual[:LEVel]?": lambda *_: self._format_power(self._actual_dbm()),
             "[SOURce:]WAVelength": lambda _, texts: self._settling.set(
                 wavelength_nm=round(parse_number(get_single(texts), *WAVELENGTH_NM), 4)
             ),
@@ -60,7 +60,7 @@ class LaserTwin:
             "[SOURce:]WAVelength:MAXimum?": lambda *_: f"{WAVELENGTH_NM[1]:+.4f}",
         }
 
-    def _alert(self) -> str:
+    def _describe_alert(self) -> str:
         dropped = self._state.now.parameters.laser_dropped
         return "No07.,Inter lock detection" if dropped else "No alerts."
 
@@ -72,7 +72,7 @@ class LaserTwin:
         value = parse_number(get_single(texts), low, high)
         self._settling.set(laser_dbm=10.0 * math.log10(value) if self._milliwatt else value)
 
-    def _power(self, power_dbm: float) -> str:
+    def _format_power(self, power_dbm: float) -> str:
         return f"{_milliwatt(power_dbm) if self._milliwatt else power_dbm:+.4f}"
 
     def _actual_dbm(self) -> float:

@@ -1,9 +1,9 @@
 """An optical power meter with the commands of Thorlabs' PM100/PM103 (`MEAS:POW?`), at the tap before the detector.
 
 The meter is slow, so it reads the light only while the generators are idle. The power is the photocurrent divided by
-the responsivity at the wavelength setting. The responsivity is proportional to the wavelength, so a wrong setting
-results in a wrong power. Public drivers confirm the headers. Assumptions: a reading has noise of
-20 pW, a mean of n readings has sqrt(n) times less, and a mean takes no additional time.
+the responsivity at the wavelength setting. The responsivity is proportional to the wavelength, so a wrong wavelength
+setting results in a wrong power. Public drivers confirm the headers. Assumptions: a reading has 20 pW of noise, a mean
+of n readings has sqrt(n) times less noise, and a mean takes no additional time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WAVELENGTH_NM = (800.0, 1700.0)
 AVERAGES = (1.0, 10_000.0)
 READING_NOISE_W = 20e-12
 _NOT_A_NUMBER = "9.91000000E+37"
-"""Not a number, as defined in SCPI-99 volume 1, 7.2.1.5."""
+"""Not a number (SCPI-99 volume 1, 7.2.1.5)."""
 
 
 class MeterTwin:
@@ -40,8 +40,8 @@ class MeterTwin:
         """Return the command handlers by header."""
         return {
             **common_commands(f"Thorlabs,PM103E,{serial},1.2.0", self._errors),
-            "MEASure[:SCALar][:POWer]?": lambda *_: self._read(),
-            "READ?": lambda *_: self._read(),
+            "MEASure[:SCALar][:POWer]?": lambda *_: self._format_reading(),
+            "READ?": lambda *_: self._format_reading(),
             "[SENSe:]POWer[:DC]:UNIT": lambda _, texts: self._choose_unit(texts),
             "[SENSe:]POWer[:DC]:UNIT?": lambda *_: self._unit,
             "[SENSe:]CORRection:WAVelength": lambda _, texts: self._set_wavelength(texts),
@@ -62,13 +62,13 @@ class MeterTwin:
     def _set_averages(self, texts: Sequence[str]) -> None:
         self._averages = round(parse_number(get_single(texts), *AVERAGES))
 
-    def _read(self) -> str:
-        power_w = self._power_w()
+    def _format_reading(self) -> str:
+        power_w = self._measure_power_w()
         if self._unit == "W":
             return f"{power_w:.8E}"
         return f"{10.0 * math.log10(power_w / 1e-3):.8E}" if power_w > 0 else _NOT_A_NUMBER
 
-    def _power_w(self) -> float:
+    def _measure_power_w(self) -> float:
         now = self._state.now
         power_w = tap_power_w(now) * now.parameters.wavelength_nm / self._wavelength_nm
         if now.parameters.noise == "off":

@@ -1,8 +1,8 @@
 """A supply of four voltages with the commands of Keysight's N6700, including channel lists (`VOLT 3.1,(@1:4)`).
 
-Output n drives the bias electrode of modulator n - 1; an output that is off supplies 0 V. Known from the vendor's
-command summaries: all commands here. Assumptions: outputs of 0 to 20.4 V in steps of 1 mV, which settle before the
-next command is executed.
+Output n drives the bias electrode of modulator n - 1. An output that is off supplies 0 V. All commands are in the
+vendor's command summaries. Assumptions: outputs have 0 to 20.4 V in steps of 1 mV, and settle before the next command
+is executed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sim.twins.rfsoc.kit.state import KitState
 VOLTS = (0.0, 20.4)
 _STEPS_PER_V = 1000
 
-_LIST = re.compile(r"\(@(\d{1,3}(?::\d{1,3})?(?:,\d{1,3}(?::\d{1,3})?)*)\)")
+_CHANNEL_LIST = re.compile(r"\(@(\d{1,3}(?::\d{1,3})?(?:,\d{1,3}(?::\d{1,3})?)*)\)")
 
 
 class SupplyTwin:
@@ -36,21 +36,21 @@ class SupplyTwin:
         return {
             **common_commands(f"Keysight Technologies,N6700C,{serial},E.02.07.3067", self._errors),
             "SYSTem:CHANnel[:COUNt]?": lambda *_: str(MODULATORS),
-            volts: lambda _, texts: self._set(texts),
+            volts: lambda _, texts: self._set_voltages(texts),
             f"{volts}?": lambda _, texts: _read_channels(
-                texts, lambda channel: _volts(self._stored_v.get(channel, self._read_v(channel)))
+                texts, lambda channel: _format_volts(self._stored_v.get(channel, self._read_v(channel)))
             ),
-            "OUTPut[:STATe]": lambda _, texts: self._switch(texts),
+            "OUTPut[:STATe]": lambda _, texts: self._switch_outputs(texts),
             "OUTPut[:STATe]?": lambda _, texts: _read_channels(
                 texts, lambda channel: str(int(channel not in self._stored_v))
             ),
             "MEASure[:SCALar]:VOLTage[:DC]?": lambda _, texts: _read_channels(
-                texts, lambda channel: _volts(self._read_v(channel))
+                texts, lambda channel: _format_volts(self._read_v(channel))
             ),
         }
 
-    def _set(self, texts: Sequence[str]) -> None:
-        text, channels = _value_and_channels(texts)
+    def _set_voltages(self, texts: Sequence[str]) -> None:
+        text, channels = _split_value(texts)
         volts = round(parse_number(text, *VOLTS) * _STEPS_PER_V) / _STEPS_PER_V
         for channel in channels:
             if channel in self._stored_v:
@@ -58,8 +58,8 @@ class SupplyTwin:
             else:
                 self._apply_v(channel, volts)
 
-    def _switch(self, texts: Sequence[str]) -> None:
-        text, channels = _value_and_channels(texts)
+    def _switch_outputs(self, texts: Sequence[str]) -> None:
+        text, channels = _split_value(texts)
         on = parse_bool(text)
         for channel in channels:
             if on and channel in self._stored_v:
@@ -75,16 +75,16 @@ class SupplyTwin:
         self._state.change(lambda kit: kit.with_modulator(channel - 1, bias_v=volts))
 
 
-def _volts(volts: float) -> str:
+def _format_volts(volts: float) -> str:
     return f"{volts:+.6E}"
 
 
 def _read_channels(texts: Sequence[str], read: Callable[[int], str]) -> str:
-    """Return the answer to a query with a channel list: one value for each channel."""
+    """Return the answer to a query with a channel list, which has one value for each channel."""
     return ",".join(read(channel) for channel in _parse_channels(",".join(texts)))
 
 
-def _value_and_channels(texts: Sequence[str]) -> tuple[str, list[int]]:
+def _split_value(texts: Sequence[str]) -> tuple[str, list[int]]:
     if len(texts) < 2:
         raise ScpiError(-109)
     return texts[0], _parse_channels(",".join(texts[1:]))
@@ -96,7 +96,7 @@ def _parse_channels(text: str) -> list[int]:
     >>> _parse_channels("(@1,3:4)")
     [1, 3, 4]
     """
-    match = _LIST.fullmatch(text.replace(" ", ""))
+    match = _CHANNEL_LIST.fullmatch(text.replace(" ", ""))
     if not match:
         raise ScpiError(-224 if text else -109, text[:40])
     ranges = [part.partition(":") for part in match[1].split(",")]
