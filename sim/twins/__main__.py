@@ -2,8 +2,8 @@
 
     python -m sim.twins polatis --size 48x48 --fault fail_port=3
 
-When the switch accepts clients, the program prints one JSON line with the address of every frontend, as drivers accept
-it. The program ends when its standard input closes, or on SIGTERM or SIGINT.
+When the switch accepts clients, the program prints one JSON line with the address of every frontend, in the form that
+drivers accept. The program ends when its standard input closes, or on SIGTERM or SIGINT.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PROGRAM = "python -m sim.twins"
 _LAST_PORT = 65535
 
 CALLED_AS = "--called-as"
-"""First argument, for commands that start this program: its value is the program name in usage and error texts."""
+"""First argument if another command starts this program. Its value is the program name in usage and error texts."""
 
 
 def make_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
@@ -45,15 +45,22 @@ def make_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     parser.add_argument("family", nargs="?", choices=FAMILIES, metavar=f"{{{','.join(FAMILIES)}}}")
     parser.add_argument("--list", action="store_true", help="print the names of all families, and exit")
     parser.add_argument("--name", default=f"ocs-{os.getpid()}", help="determines the serial number")
-    parser.add_argument("--size", type=_size, default=(48, 48), metavar="INPUTSxOUTPUTS")
+    parser.add_argument("--size", type=_parse_size, default=(48, 48), metavar="INPUTSxOUTPUTS")
     parser.add_argument(
         "--host", default="127.0.0.1", help="address of all frontends and of the control socket"
     )
     parser.add_argument(
-        "--port", type=_pair, action="append", default=[], metavar="FRONT=PORT", help="default: any free port"
+        "--port",
+        type=_parse_pair,
+        action="append",
+        default=[],
+        metavar="FRONT=PORT",
+        help="default: any free port",
     )
     parser.add_argument("--clock", choices=["real", "virtual"], default="real")
-    parser.add_argument("--speed", type=_speed, default=1.0, help="speed of the clock relative to real time")
+    parser.add_argument(
+        "--speed", type=_parse_speed, default=1.0, help="speed of the clock relative to real time"
+    )
     parser.add_argument("--switch-time-ms", type=float, help="default: depends on the family")
     parser.add_argument("--boot-mode", choices=BOOT_MODES, default="DARK")
     parser.add_argument("--user")
@@ -61,7 +68,7 @@ def make_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     parser.add_argument("--insertion-loss-db", type=float, default=DEFAULT_INSERTION_LOSS_DB)
     parser.add_argument(
         "--option",
-        type=_pair,
+        type=_parse_pair,
         action="append",
         default=[],
         metavar="KEY=VALUE",
@@ -69,7 +76,7 @@ def make_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--fault",
-        type=_fault,
+        type=_parse_fault,
         action="append",
         default=[],
         metavar="FAULT[=VALUE]",
@@ -78,14 +85,14 @@ def make_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     return parser
 
 
-def _size(text: str) -> tuple[int, int]:
+def _parse_size(text: str) -> tuple[int, int]:
     if not re.fullmatch("[1-9][0-9]{0,3}x[1-9][0-9]{0,3}", text):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a size: write INPUTSxOUTPUTS, such as 48x48")
     inputs, _, outputs = text.partition("x")
     return int(inputs), int(outputs)
 
 
-def _speed(text: str) -> float:
+def _parse_speed(text: str) -> float:
     try:
         speed = float(text)
     except ValueError:
@@ -95,12 +102,12 @@ def _speed(text: str) -> float:
     return speed
 
 
-def _fault(text: str) -> tuple[str, str]:
+def _parse_fault(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     return name, value
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _parse_pair(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not NAME=VALUE")
@@ -108,7 +115,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def make_settings(options: argparse.Namespace) -> TwinSettings:
-    """Return the settings of a stand-alone twin, which has light on all its inputs."""
+    """Return the settings of a stand-alone twin. All its inputs get light."""
     switch = {"name": options.name, "insertion_loss_db": options.insertion_loss_db}
     inputs, outputs = options.size
     return TwinSettings(
@@ -116,7 +123,7 @@ def make_settings(options: argparse.Namespace) -> TwinSettings:
         inputs,
         outputs,
         plant=Plant({"switches": [switch], "hosts": []}),
-        clock=_clock(options),
+        clock=_make_clock(options),
         switch_time_s=None if options.switch_time_ms is None else options.switch_time_ms / 1000,
         boot_mode=options.boot_mode,
         user=options.user,
@@ -125,32 +132,32 @@ def make_settings(options: argparse.Namespace) -> TwinSettings:
     )
 
 
-def _clock(options: argparse.Namespace) -> Clock:
+def _make_clock(options: argparse.Namespace) -> Clock:
     if options.clock == "virtual":
         return VirtualClock()
     return RealClock() if options.speed == 1.0 else ScaledClock(options.speed)
 
 
 async def run(options: argparse.Namespace) -> None:
-    """Serve until standard input closes. Raise `SettingError` or `OSError` before the JSON line is printed."""
+    """Serve until standard input closes. If the twin cannot be served, raise `SettingError` or `OSError`."""
     twin = make_twin(options.family, make_settings(options))
-    await twin.serve(_sockets(twin, options.host, dict(options.port)), serial=True)
+    await twin.serve(_bind_sockets(twin, options.host, dict(options.port)), serial=True)
     try:
         for (
             name,
             value,
-        ) in options.fault:  # only now: `serve` accepts clients, which would undo the fault `refuse`
+        ) in options.fault:  # only now, because `serve` accepts clients, which would undo the fault `refuse`
             await _set_fault(twin, name, value)
-        ended = _watch_for_end()
+        end_event = _watch_for_end()
         ready = {"ready": True, "simulated": True, "family": options.family, **twin.addresses()}
         sys.stdout.write(json.dumps(ready) + "\n")
         sys.stdout.flush()
-        await ended.wait()
+        await end_event.wait()
     finally:
         await twin.close()
 
 
-def _sockets(twin: SwitchTwin, host: str, ports: dict[str, str]) -> dict[str, socket.socket]:
+def _bind_sockets(twin: SwitchTwin, host: str, ports: dict[str, str]) -> dict[str, socket.socket]:
     names = (*twin.needs_socket, "control")
     for name, port in ports.items():
         if name not in names or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _LAST_PORT:
@@ -173,23 +180,23 @@ async def _set_fault(twin: SwitchTwin, name: str, value: str) -> None:
 
 
 def _watch_for_end() -> asyncio.Event:
-    ended = asyncio.Event()
+    end_event = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
-    threading.Thread(target=_drain_input, args=(loop, ended), daemon=True).start()
-    return ended
+        loop.add_signal_handler(number, end_event.set)
+    threading.Thread(target=_drain_input, args=(loop, end_event), daemon=True).start()
+    return end_event
 
 
-def _drain_input(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
-    # os.read, not sys.stdin: a thread that blocks while it holds the lock of sys.stdin disturbs interpreter shutdown.
+def _drain_input(loop: asyncio.AbstractEventLoop, end_event: asyncio.Event) -> None:
+    # Not sys.stdin: a thread that blocks while it holds the lock of sys.stdin disturbs interpreter shutdown.
     while os.read(0, 4096):
         pass
-    loop.call_soon_threadsafe(ended.set)
+    loop.call_soon_threadsafe(end_event.set)
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run one twin. Exit with status 2 for invalid settings, and 1 if it cannot serve."""
+    """Run one twin. Exit with status 2 for invalid settings, or 1 if the twin cannot serve."""
     words = list(sys.argv[1:] if words is None else words)
     program = PROGRAM
     if words[:1] == [CALLED_AS] and len(words) > 1:

@@ -1,7 +1,7 @@
-"""The fibres of a simulated lab, their faults, and the switch port in which each fibre currently ends.
+"""The fibres of a simulated lab, their faults, and the switch port in which each fibre now ends.
 
-The name of a fibre is that of its host end: `"a/nic1:transmit"` leads from this transmitter to a switch input,
-`"a/nic1:receive"` from a switch output to this receiver.
+A fibre has the name of its host end. Fibre `"a/nic1:transmit"` leads from this transmitter to a switch input, and fibre
+`"a/nic1:receive"` leads from a switch output to this receiver.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ End = tuple[str, int]
 
 
 class FibreError(ValueError):
-    """An unknown fibre or NIC, a port with two fibres, or fibres that cannot be exchanged."""
+    """An unknown fibre or NIC, a port with two fibres, or two fibres that cannot be exchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fibre:
-    """One fibre between a NIC and a switch port, as the wiring document describes it."""
+    """One fibre of the wiring document, between a NIC and a switch port."""
 
     nic: str
     direction: Direction
@@ -46,11 +46,11 @@ def list_fibres(wiring: Mapping[str, Any]) -> tuple[Fibre, ...]:
         for nic in nics
         for direction in ("transmit", "receive")
     )
-    user_of: dict[End, str] = {}
+    fibre_at_end: dict[End, str] = {}
     for fibre in fibres:
-        if user_of.setdefault(fibre.end, fibre.name) != fibre.name:
+        if fibre_at_end.setdefault(fibre.end, fibre.name) != fibre.name:
             switch, port = fibre.end
-            raise FibreError(f"{switch}:{port} has two fibres, {user_of[fibre.end]} and {fibre.name}")
+            raise FibreError(f"{switch}:{port} has two fibres, {fibre_at_end[fibre.end]} and {fibre.name}")
     return fibres
 
 
@@ -63,8 +63,8 @@ def _make_fibre(nic: str, direction: Any, row: Mapping[str, Any]) -> Fibre:
 class FibrePlant:
     """All fibres of a lab and their faults.
 
-    `swapped` maps each of two fibres to the other: their ends at the switch are exchanged. A NIC sends no light if it
-    is in `dark_lasers` (a fault) or in `down_interfaces` (down on its host).
+    `swapped` maps each of two fibres to the other if their switch ends are exchanged. A NIC sends no light if it is in
+    `dark_lasers` (a fault) or in `down_interfaces` (down on its host).
     """
 
     fibres: Mapping[str, Fibre]
@@ -79,15 +79,15 @@ class FibrePlant:
         self._rewire()
 
     def find_at(self, switch: str, port: int) -> Fibre | None:
-        """Return the fibre that currently ends in a switch port, or None."""
+        """Return the fibre that now ends in a switch port, or None."""
         return self._by_end.get((switch, port))
 
     def end_of(self, fibre: Fibre) -> End:
-        """Return the switch port in which a fibre currently ends."""
+        """Return the switch port in which a fibre now ends."""
         return self.fibres[self.swapped.get(fibre.name, fibre.name)].end
 
     def loss_db(self, fibre: Fibre) -> float:
-        """Return the loss of a fibre in dB; infinity if it is cut."""
+        """Return the loss of a fibre in dB, or infinity if it is cut."""
         if fibre.name in self.cut:
             return float("inf")
         return fibre.loss_db + self.extra_loss_db.get(fibre.name, 0.0)
@@ -114,8 +114,8 @@ class FibrePlant:
 
         Raise `FibreError` if the fibres are unknown, equal, of different directions, or already exchanged.
         """
-        one, other = self.find_fibre(first), self.find_fibre(second)
-        if one.direction != other.direction or one == other:
+        first_fibre, second_fibre = self.find_fibre(first), self.find_fibre(second)
+        if first_fibre.direction != second_fibre.direction or first_fibre == second_fibre:
             raise FibreError(
                 f"{first} and {second} cannot be exchanged: name two different fibres of one direction"
             )

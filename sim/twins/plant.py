@@ -1,8 +1,8 @@
 """The light of a whole simulated lab: lasers, fibres, and the circuits that pass light through each switch.
 
-Switch twins report the circuits that pass light (`switch_changed`) and request the readings of their power monitors.
-Renderers, such as the kernel redirects between hosts, are called whenever a receiver starts or stops receiving light
-from a transmitter. Power readings and forwarded packets therefore follow from the same state.
+Switch twins report the circuits that pass light (`switch_changed`), and request the readings of their power monitors.
+Whenever a receiver starts or stops receiving light from a transmitter, the plant calls its renderers, such as the
+kernel redirects between hosts. Power readings and forwarded packets therefore follow from the same state.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEFAULT_TRANSMIT_POWER_DBM = 0.0
 DEFAULT_RECEIVE_FLOOR_DBM = -20.0
 DEFAULT_INSERTION_LOSS_DB = 1.2
 
-_CLEAR = Attenuator()
+_NO_ATTENUATION = Attenuator()
 
 
 class Renderer(Protocol):
@@ -29,8 +29,8 @@ class Renderer(Protocol):
     def render(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         """Apply the change of light from `before` to `after`, and return when it is complete.
 
-        Both are complete mappings of each lit receiver to its transmitter (`"b/nic1" -> "a/nic1"`). The plant calls
-        this synchronously, once for each change.
+        Each argument maps every lit receiver to its transmitter (`"b/nic1" -> "a/nic1"`). The plant calls this method
+        synchronously, once for each change.
         """
         ...
 
@@ -39,8 +39,8 @@ class Renderer(Protocol):
 class LightPath:
     """The path of light from one NIC to another through one switch.
 
-    `power_dbm` is the power at the receiver after the total loss `loss_db`. `arrives` is True if the receiver can use
-    it.
+    `power_dbm` is the power at the receiver, after the total loss `loss_db`. `arrives` is True if this power is
+    sufficient for the receiver.
     """
 
     transmitter: str
@@ -55,9 +55,9 @@ class LightPath:
 
 @dataclass(frozen=True, slots=True)
 class _LitCircuits:
-    """Circuits of one switch that pass light: the input of each lit output, and the attenuators by output."""
+    """Circuits of one switch that pass light: the input of each lit output, and attenuators by output."""
 
-    input_of: Mapping[int, int]
+    input_by_output: Mapping[int, int]
     attenuators: Mapping[int, Attenuator]
 
 
@@ -67,8 +67,8 @@ _NO_CIRCUITS = _LitCircuits({}, {})
 class Plant:
     """The light of a lab described by a wiring document (`sim/lab/wiring.schema.json`).
 
-    If the document has no hosts (a stand-alone twin), every switch input gets light over a fibre with the default loss,
-    so that power readings are meaningful. Raise `FibreError` if two fibres share a port.
+    If the document has no hosts (a stand-alone twin), every switch input gets light over a fibre with the default loss.
+    Power readings are then meaningful. Raise `FibreError` if two fibres share a port.
     """
 
     def __init__(self, wiring: Mapping[str, Any], renderers: Sequence[Renderer] = ()) -> None:
@@ -83,14 +83,14 @@ class Plant:
         self._fibres = FibrePlant({fibre.name: fibre for fibre in list_fibres(wiring)})
         self._lit_circuits: dict[str, _LitCircuits] = {}
         self._renderers = tuple(renderers)
-        self._rendered: dict[str, str] = {}
+        self._rendered_light: dict[str, str] = {}
 
     def switch_changed(
         self, switch: str, lit: Mapping[int, int], attenuators: Mapping[int, Attenuator] | None = None
     ) -> None:
-        """Set the circuits of a switch that pass light: `lit` maps input to output, `attenuators` are by output.
+        """Set the circuits of a switch that pass light, and wait until all renderers have applied the change.
 
-        Return after all renderers have applied the change.
+        `lit` maps inputs to outputs, and `attenuators` maps outputs to attenuators.
         """
         self._lit_circuits[switch] = _LitCircuits(
             {output: source for source, output in lit.items()}, dict(attenuators or {})
@@ -106,12 +106,12 @@ class Plant:
         return max(self._output_dbm(switch, port), DARK_FLOOR_DBM)
 
     def transmit_dbm(self, nic: str) -> float:
-        """Return the power of a NIC's laser in dBm; minus infinity if the laser is off. Raise `FibreError`."""
+        """Return the power of a NIC's laser in dBm, or minus infinity if it is off. Raise `FibreError` if unknown."""
         self._fibres.check_nic(nic)
         return -math.inf if nic in self._fibres.dark_lasers else self.transmit_power_dbm
 
     def receive_dbm(self, nic: str) -> float:
-        """Return the power at a NIC's receiver in dBm; minus infinity without light. Raise `FibreError`."""
+        """Return the power at a NIC's receiver in dBm, or minus infinity if dark. Raise `FibreError` if unknown."""
         path = self._find_path_to(self._fibres.find_fibre(f"{nic}:receive"))
         return path.power_dbm if path and path.power_dbm > DARK_FLOOR_DBM else -math.inf
 
@@ -135,7 +135,7 @@ class Plant:
         self._render()
 
     def set_extra_loss(self, fibre: str, loss_db: float) -> None:
-        """Set the loss of a fibre in addition to that of the document (a dirty connector); 0 clears it."""
+        """Set an additional loss of a fibre, as of a dirty connector; 0 removes it."""
         self._fibres.extra_loss_db[self._fibres.find_fibre(fibre).name] = loss_db
         self._render()
 
@@ -156,14 +156,14 @@ class Plant:
         self._render()
 
     def interfaces_changed(self, is_up: Mapping[str, bool]) -> None:
-        """Set which NICs are up; a NIC that its host has set down sends no light."""
+        """Set which NICs are up. A NIC that its host has set down sends no light."""
         for nic, up in is_up.items():
             self._fibres.check_nic(nic)
             (self._fibres.down_interfaces.discard if up else self._fibres.down_interfaces.add)(nic)
         self._render()
 
     def fibres(self) -> dict[str, dict[str, Any]]:
-        """Return, as JSON values, the switch port in which every fibre ends, and whether the fibre is cut."""
+        """Return the switch port in which each fibre ends, and whether the fibre is cut, as JSON values."""
         ends = {name: self._fibres.end_of(fibre) for name, fibre in self._fibres.fibres.items()}
         return {
             name: {"switch": switch, "port": port, "cut": name in self._fibres.cut}
@@ -171,7 +171,7 @@ class Plant:
         }
 
     def faults(self) -> dict[str, Any]:
-        """Return all faults that are set, as JSON values."""
+        """Return all current faults as JSON values."""
         return {
             "cut": sorted(self._fibres.cut),
             "extra_loss_db": {name: db for name, db in self._fibres.extra_loss_db.items() if db},
@@ -189,16 +189,16 @@ class Plant:
 
     def _output_dbm(self, switch: str, output: int) -> float:
         circuits = self._lit_circuits.get(switch, _NO_CIRCUITS)
-        source = circuits.input_of.get(output)
+        source = circuits.input_by_output.get(output)
         if source is None:
             return -math.inf
         insertion_loss_db = self._insertion_loss_db.get(switch, DEFAULT_INSERTION_LOSS_DB)
-        attenuator = circuits.attenuators.get(output, _CLEAR)
+        attenuator = circuits.attenuators.get(output, _NO_ATTENUATION)
         return attenuator.power_after_dbm(self._input_dbm(switch, source) - insertion_loss_db)
 
     def _find_path_to(self, receive: Fibre) -> LightPath | None:
         switch, output = self._fibres.end_of(receive)
-        source = self._lit_circuits.get(switch, _NO_CIRCUITS).input_of.get(output)
+        source = self._lit_circuits.get(switch, _NO_CIRCUITS).input_by_output.get(output)
         transmit = self._fibres.find_at(switch, source) if source is not None else None
         if source is None or transmit is None or transmit.direction != "transmit":
             return None
@@ -218,13 +218,13 @@ class Plant:
         )
 
     def _render(self) -> None:
-        before = self._rendered
+        before = self._rendered_light
         after = {path.receiver: path.transmitter for path in self.paths() if path.arrives}
         if after == before:
             return
         for renderer in self._renderers:
             renderer.render(dict(before), dict(after))
-        self._rendered = after
+        self._rendered_light = after
 
 
 def plant_verbs(plant: Plant) -> Mapping[str, Verb]:

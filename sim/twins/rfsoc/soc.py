@@ -1,9 +1,9 @@
 """`SimulatedSoc`: the twin with the interface of QICK's `QickSoc`, which QICK's programs call.
 
 Simulated methods accept the same arguments as QICK's, return the same types and shapes, and refuse what QICK's driver
-refuses. All other names of QICK 0.2.436 are in `LACKING`, and raise `NotSimulated` when they are used (a test compares
-with QICK's source). These names exist in the class because a Pyro4 proxy reports a name that the class lacks as
-unknown. The streaming readout is QICK's own `DataStreamer`.
+refuses. All other names of QICK 0.2.436 are in `LACKING`, and raise `NotSimulated` when they are used. A test compares
+them with QICK's source. They exist in the class because a Pyro4 proxy would otherwise report them as unknown. The
+streaming readout is QICK's own `DataStreamer`.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ LACKING: Mapping[str, str] = {
 ATTRIBUTES = frozenset(
     {"avg_bufs", "gens", "ip_dict", "iqs", "metadata", "readouts", "rf", "time_taggers", "tproc"}
 )
-"""Names of `LACKING` that are attributes: reading them is refused, and `hasattr` is False."""
+"""Names of `LACKING` that are attributes. Reading them raises an error, and `hasattr` returns False."""
 
 
 class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
-    """A simulated board with its plant; as a `QickConfig`, it is the configuration that QICK compiles programs for.
+    """A simulated board with its plant. It is also the `QickConfig` for which QICK compiles programs.
 
     Raise `AddressError` for an invalid address.
     """
@@ -108,7 +108,7 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
         return None if method is None else cast("dict[str, Any] | None", method())
 
     def bench(self) -> dict[str, str]:
-        """Return the VISA resources of the kit's laboratory instruments by role; the first call starts them."""
+        """Return the VISA resources of the kit's laboratory instruments, by role. The first call starts them."""
         method = getattr(self._plant, "bench", None)
         return {} if method is None else cast("dict[str, str]", method())
 
@@ -119,16 +119,16 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
             method()
 
     def elapse(self, seconds: float) -> None:
-        """Advance the device time, and with it the plant."""
+        """Advance the device time and the plant."""
         self._board.elapse(seconds)
 
     def pulse_start_pin(self) -> None:
-        """Send a pulse to the start pin, which starts the program if the start source is "external"."""
+        """Send a pulse to the start pin. It starts the program if the start source is "external"."""
         if self._board.source == "external":
             self._board.start()
 
     def get_knob(self, name: str) -> Any:
-        """Return the value of a knob. Raise `KeyError`."""
+        """Return the value of a knob. Raise `KeyError` for an unknown name."""
         return self.knobs[name]
 
     def set_knob(self, name: str, value: Any) -> None:
@@ -137,7 +137,7 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
 
 
 def add_refusals(owner: Class) -> Class:
-    """Add all names of `LACKING` to a class, as members that raise `NotSimulated`, and return the class."""
+    """Add a member that raises `NotSimulated` to a class for every name of `LACKING`. Return the class."""
     for name, about in LACKING.items():
         what = f"QickSoc.{name} ({about})"
         setattr(owner, name, _make_attribute(what) if name in ATTRIBUTES else _make_method(name, what))
@@ -169,7 +169,7 @@ class SimulatedSoc(TwinDevice):
         self._streaming: Streaming | None = None
 
     def close(self) -> None:
-        """Stop the streaming reader and the laboratory instruments; both start again when they are next used."""
+        """Stop the streaming reader and the laboratory instruments. Both start again when they are used."""
         if self._streaming is not None:
             self._streaming.close()
             self._streaming = None
@@ -203,7 +203,7 @@ class SimulatedSoc(TwinDevice):
         self._board.load_envelope(ch, np.array(obtain(data), dtype=np.int16).reshape(-1, 2), addr)
 
     def set_nyquist(self, ch: int, nqz: int, force: bool = False) -> None:
-        """Check the Nyquist zone (1 or 2); it has no effect, because the twin's converters are flat."""
+        """Raise `RuntimeError` unless the Nyquist zone is 1 or 2. It has no effect, as converters are flat."""
         self._board.touch()
         if nqz not in {1, 2}:
             raise RuntimeError(f"the Nyquist zone must be 1 or 2, not {nqz}")
@@ -224,7 +224,7 @@ class SimulatedSoc(TwinDevice):
 
     # ------------------------------------------------------------------------------ readouts
     def configure_readout(self, ch: int, ro_regs: Mapping[str, Any]) -> None:
-        """Set downconversion and output of a readout that the host configures."""
+        """Set the downconversion and output of a readout that the host configures."""
         self._board.touch()
         self._board.settle(ch)
         self._board.readouts[ch].configure(obtain(ro_regs))
@@ -238,7 +238,7 @@ class SimulatedSoc(TwinDevice):
         high_threshold: int = 1000,
         low_threshold: int = 0,
     ) -> None:
-        """Set address and window length of sums; afterwards, `enable_buf` must be called."""
+        """Set the address and window length of sums. Call `enable_buf` afterwards."""
         self._board.touch()
         if edge_counting and self["readouts"][ch]["has_edge_counter"]:
             raise NotSimulated("counting of edges in a readout", "sum the samples instead")
@@ -246,7 +246,7 @@ class SimulatedSoc(TwinDevice):
         self._board.readouts[ch].buffer.config_avg(address, length)
 
     def config_buf(self, ch: int, address: int = 0, length: int = 1) -> None:
-        """Set address and window length of samples; afterwards, `enable_buf` must be called."""
+        """Set the address and window length of samples. Call `enable_buf` afterwards."""
         self._board.touch()
         self._board.settle(ch)
         self._board.readouts[ch].buffer.config_buf(address, length)
@@ -284,7 +284,7 @@ class SimulatedSoc(TwinDevice):
         self._board.load_program(program, load_mem=load_mem)
 
     def reload_mem(self) -> None:
-        """Restore waveform and data memory to the contents that the program was loaded with (version 2)."""
+        """Restore waveform and data memory to the contents of the loaded program (version 2)."""
         self._board.touch()
         self._board.core.reload_mem()
 
@@ -307,7 +307,7 @@ class SimulatedSoc(TwinDevice):
             )
 
     def start_src(self, src: str) -> None:
-        """Set whether `start_tproc` ("internal") or a pin ("external") starts the program."""
+        """Select what starts the program: `start_tproc` ("internal") or a pin ("external")."""
         if src not in {"internal", "external"}:
             raise RuntimeError(f"a program starts from 'internal' or 'external', not {src!r}")
         self._board.touch()
@@ -326,7 +326,7 @@ class SimulatedSoc(TwinDevice):
                 self._board.start()
 
     def stop_tproc(self, lazy: bool = False) -> None:
-        """Stop the program; with `lazy`, only on a processor of version 2, as in QICK."""
+        """Stop the program. With `lazy`, do nothing on a processor of version 1, like QICK."""
         with self._board.lock:
             self._board.touch()
             if self.TPROC_VERSION == 2 or not lazy:
@@ -338,14 +338,14 @@ class SimulatedSoc(TwinDevice):
         self._board.clear_counter(addr)
 
     def get_tproc_counter(self, addr: int) -> int:
-        """Return the current shot counter; the read takes device time.
+        """Spend the device time of a read, and return the current shot counter.
 
         Raise `KeyError` on a processor of version 2 for an address other than 1 and 2.
         """
         with self._board.lock:
             self._board.touch(0.0)
             if self.TPROC_VERSION == 2 and addr not in {1, 2}:
-                raise KeyError(addr)  # as QICK's, which has a register for each of the two
+                raise KeyError(addr)  # as in QICK, which has a register for each of the two addresses
             return self._board.counter(addr)
 
     def prepare_round(self) -> None:
@@ -362,7 +362,7 @@ class SimulatedSoc(TwinDevice):
 
     @property
     def streamer(self) -> Any:
-        """QICK's streaming reader of sums; created on first use."""
+        """QICK's streaming reader of sums. The first use creates it."""
         if self._streaming is None:
             self._streaming = Streaming(self)
         return self._streaming.streamer
@@ -375,7 +375,7 @@ class SimulatedSoc(TwinDevice):
         reads_per_shot: int | Sequence[int] = 1,
         stride: int | None = None,
     ) -> None:
-        """Start the program, and read sums in a thread while it runs; `poll_data` returns them."""
+        """Start the program, and read sums in a thread while it runs. `poll_data` returns the sums."""
         channels = [0, 1] if ch_list is None else obtain(ch_list)
         reads = obtain(reads_per_shot)
         if isinstance(reads, int):
@@ -392,14 +392,14 @@ class SimulatedSoc(TwinDevice):
 
 
 class BoardGone(BaseException):
-    """The board of a reader has been deleted. A `BaseException`, because QICK's loop survives any `Exception`."""
+    """The board of a reader has been deleted. It is a `BaseException`, because QICK's loop catches any `Exception`."""
 
 
 class Reader:
-    """The board as QICK's streaming reader accesses it, through a weak reference.
+    """The board for QICK's streaming reader, through a weak reference.
 
-    The reader always sets the start source at its end. If the board has been deleted, this must not raise an exception
-    in the thread, because it would hide the first one.
+    At its end, the reader always sets the start source. If the board has been deleted, this must not raise another
+    exception in the thread, which would hide the first exception.
     """
 
     def __init__(self, soc: Any) -> None:
@@ -424,14 +424,14 @@ class Reader:
 
 
 class LastJob:
-    """A job that ends the reader's thread: unpacking it raises `BoardGone`."""
+    """A job that ends the reader's thread, because unpacking it raises `BoardGone`."""
 
     def __iter__(self) -> Iterator[Any]:
         raise BoardGone
 
 
 class ReaderThread(threading.Thread):
-    """The reader's thread, which `BoardGone` ends quietly."""
+    """The reader's thread. `BoardGone` ends it without an error message."""
 
     def run(self) -> None:
         """Run the thread until `BoardGone` or its normal end."""
@@ -439,15 +439,15 @@ class ReaderThread(threading.Thread):
             super().run()
 
 
-def _end(streamer: Any) -> None:
-    """End the reader's thread: at once if it waits for a job, otherwise when it next accesses the board."""
+def _end_reader_thread(streamer: Any) -> None:
+    """End the reader's thread: now if it waits for a job, otherwise at its next access to the board."""
     streamer.job_queue.put(LastJob())
 
 
 class Streaming:
     """Streaming reader of sums, in a separate thread while the program runs.
 
-    The thread starts with the first readout, and ends with the board.
+    The thread starts with the first readout, and ends when the board is deleted.
     """
 
     def __init__(self, soc: Any) -> None:
@@ -455,19 +455,19 @@ class Streaming:
         from qick.streamer import DataStreamer
 
         self.streamer = type("DataStreamer", (DataStreamer,), {"WORKERTYPE": ReaderThread})(self._reader)
-        self._end = weakref.finalize(soc, _end, self.streamer)
-        self._end.atexit = False
+        self._end_reader_thread = weakref.finalize(soc, _end_reader_thread, self.streamer)
+        self._end_reader_thread.atexit = False
 
     def close(self) -> None:
         """End the reader and its thread, and abandon its current job."""
         self.streamer.stop_readout()
-        self._end()
+        self._end_reader_thread()
         self.streamer.readout_worker.join()
 
     def start(
         self, shots: int, counter: int, channels: Sequence[int], reads: Sequence[int], stride: int | None
     ) -> None:
-        """Start to read `shots` shots; stop a readout that is still running first."""
+        """Start to read `shots` shots. First stop a readout that is still running."""
         streamer = self.streamer
         if not streamer.readout_worker.is_alive():
             streamer.start_worker()
@@ -485,7 +485,7 @@ class Streaming:
         streamer.job_queue.put((shots, counter, list(channels), list(reads), stride))
 
     def poll(self, totaltime: float, timeout: float | None) -> list[tuple[int, Any]]:
-        """Return new data, oldest first; wait as `QickSoc.poll_data` does.
+        """Return new data, oldest first. Wait as long as `QickSoc.poll_data` waits.
 
         Raise `RuntimeError` if the reader failed.
         """

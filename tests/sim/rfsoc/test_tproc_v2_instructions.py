@@ -512,7 +512,7 @@ def test_without_numba_the_machine_goes_on_as_it_is(monkeypatch):
     from sim.twins.rfsoc.tproc_v2 import compiled
     from sim.twins.rfsoc.tproc_v2 import processor as module
 
-    monkeypatch.setattr(module, "PATIENCE", 50)
+    monkeypatch.setattr(module, "COMPILE_AFTER", 50)
     monkeypatch.setattr(compiled, "ready", lambda: False)
     monkeypatch.setattr(compiled, "executor", lambda: None)
     made, run = carried_out(

@@ -477,9 +477,9 @@ def test_the_compiled_machine_is_the_same_machine(seed):
     pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[kit]'")
     generator = Generator(seed).program()
     processor = loaded(generator, seed)
-    execution = processor._start()
+    execution = processor._make_execution()
     execution.compile(compiled.executor())
-    while execution.go(10**6) == 3:
+    while execution.run_until_stop(10**6) == 3:
         execution.collect()
     execution.collect()
     fast = execution.run()

@@ -62,7 +62,7 @@ def _quantise(received: Floats, bits: int) -> Floats:
 
 def _mix(codes: Floats, mixing: Mixing) -> tuple[Floats, Floats]:
     count = codes.shape[1]
-    phases = (mixing.phases[:, None] + mixing.freqs[:, None] * np.arange(count)) % TURN
+    phases = (mixing.turns[:, None] + mixing.freqs[:, None] * np.arange(count)) % TURN
     cosine, sine = oscillator(phases)
     source = mixing.sources[:, None]
     rounded = [np.floor((codes * part + HALF) / (2 * HALF)) for part in (cosine, sine)]

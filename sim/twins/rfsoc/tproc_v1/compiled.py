@@ -16,7 +16,7 @@ COMPILED = machine_code.AVAILABLE
 def compile_function(function: Callable[P, R]) -> Callable[P, R]:
     """Return the function, compiled if numba is installed.
 
-    The function must not allocate memory: it is compiled without reference counting of arrays, which would take six
-    times as long as the work itself.
+    The function must not allocate memory, because it is compiled without reference counting of arrays. Reference
+    counting would take six times as long as the work itself.
     """
     return machine_code.compile_function(function, error_model="python", _nrt=False)

@@ -22,8 +22,8 @@ INPUTS = 4
 UPPER = 0b1010
 """Operation code with which `read` returns the upper half."""
 READ_TICKS = 2
-FIRST_ROOM = 256
-"""Initial capacity for events; it doubles when it is exhausted."""
+INITIAL_CAPACITY = 256
+"""Initial capacity for events. The capacity doubles when it is exhausted."""
 _REASONS = {
     machine.UNKNOWN: "opcode {opcode:#04x} is not valid for the timed processor (version 1); a board would stop "
     "without an error; compile the program again, and make sure that every path reaches `end`",
@@ -34,14 +34,14 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Numbers of instructions and of events after which a program counts as endless."""
+    """Numbers of instructions and events after which a program counts as endless."""
 
     instructions: int
     events: int
 
 
 class Execution:
-    """The execution of a program from its first instruction to `end`; `memories` are changed at the end."""
+    """The execution of a program from its first instruction to `end`. It changes `memories` only when it ends."""
 
     def __init__(
         self, words: npt.NDArray[np.uint64], code: Array, memories: Memories, data_ports: Collection[int]
@@ -49,22 +49,22 @@ class Execution:
         self._words = words
         self._memories = memories
         self._data_ports = data_ports
-        self._code = _numbers(code.reshape(-1))
-        self._registers = _numbers(memories.registers)
-        self._data = _numbers(memories.data)
-        self._stack = _numbers(memories.stack)
-        self._queues = _numbers(_empty_queues())
-        self._state = _numbers(_first_state(memories.depth))
-        self._sent = _numbers(np.zeros(FIRST_ROOM * machine.SENT_STRIDE, np.int64))
-        self._stored = _numbers(np.zeros(FIRST_ROOM * machine.STORED_STRIDE, np.int64))
+        self._code = _to_machine(code.reshape(-1))
+        self._registers = _to_machine(memories.registers)
+        self._data = _to_machine(memories.data)
+        self._stack = _to_machine(memories.stack)
+        self._queues = _to_machine(_make_queues())
+        self._state = _to_machine(_make_first_state(memories.depth))
+        self._sent = _to_machine(np.zeros(INITIAL_CAPACITY * machine.SENT_STRIDE, np.int64))
+        self._stored = _to_machine(np.zeros(INITIAL_CAPACITY * machine.STORED_STRIDE, np.int64))
         self.has_read = False
-        """True if the program has read an input port, so that another run may differ."""
+        """True if the program has read an input port. Another run may then differ."""
 
     def so_far(self) -> Run:
-        """Return all events up to now, including those that take effect later; `end` is the current tick."""
-        sent = _array(self._sent)[: self._state[machine.SENT] * machine.SENT_STRIDE]
-        stored = _array(self._stored)[: self._state[machine.STORED] * machine.STORED_STRIDE]
-        return as_run(
+        """Return all events so far, even if they take effect later. `end` is the current tick."""
+        sent = _to_array(self._sent)[: self._state[machine.SENT] * machine.SENT_STRIDE]
+        stored = _to_array(self._stored)[: self._state[machine.STORED] * machine.STORED_STRIDE]
+        return make_run(
             sent.reshape(-1, machine.SENT_STRIDE),
             stored.reshape(-1, machine.STORED_STRIDE),
             int(self._state[machine.TICK]),
@@ -72,7 +72,7 @@ class Execution:
         )
 
     def complete(self, read: ReadInput, limits: Limits) -> Run:
-        """Execute the program to its end. Raise `ProgramError`; changes of the memories up to an error are kept."""
+        """Execute the program to its end. Raise `ProgramError`; memory changes before the error are kept."""
         try:
             while (status := self._execute(limits.instructions)) != machine.ENDED:
                 self._handle_stop(status, read, limits)
@@ -84,12 +84,12 @@ class Execution:
     def _handle_stop(self, status: int, read: ReadInput, limits: Limits) -> None:
         if status == machine.READING:
             self._take_input(read)
-        elif status == machine.FULL and self._events() < limits.events:
+        elif status == machine.FULL and self._count_events() < limits.events:
             self._grow_buffers()
         else:
-            raise self._error(status)
+            raise self._make_error(status)
 
-    def _events(self) -> int:
+    def _count_events(self) -> int:
         return int(self._state[machine.SENT] + self._state[machine.STORED])
 
     def _execute(self, limit: int) -> int:
@@ -106,7 +106,7 @@ class Execution:
         )
 
     def _take_input(self, read: ReadInput) -> None:
-        """Execute `read`; ports 4 to 7 do not exist and are 0."""
+        """Execute the instruction `read`. Ports 4 to 7 do not exist, and their value is 0."""
         at = self._state[machine.PC] * FIELDS
         channel, half = int(self._code[at + CHANNEL]), int(self._code[at + OPER] == UPPER)
         tick = int(self._state[machine.TICK]) + 1
@@ -124,89 +124,89 @@ class Execution:
             self._stored = _double(self._stored)
 
     def _store_memories(self) -> None:
-        """Copy registers, data and stack, which outlive the run, back to the memories."""
+        """Copy registers, data and stack back to the memories, because they outlive the run."""
         self._memories.registers[:] = self._registers
         self._memories.data[:] = self._data
         self._memories.stack[:] = self._stack
         self._memories.depth = int(self._state[machine.DEPTH])
 
-    def _error(self, status: int) -> ProgramError:
+    def _make_error(self, status: int) -> ProgramError:
         address = int(self._state[machine.PC])
         if status in {machine.OVERFLOW, machine.UNDERFLOW}:
-            address -= 1  # these stop in the middle of their instruction
+            address -= 1  # the machine stopped after it had increased the program counter
         if address >= len(self._words):
             return ProgramError(
                 f"at address {address}, word none: the program has only {len(self._words)} words; make sure "
                 "that every path reaches `end`"
             )
         word = int(self._words[address])
-        reason = self._endless(status) or _REASONS[status].format(opcode=word >> 56)
+        reason = self._describe_endless(status) or _REASONS[status].format(opcode=word >> 56)
         return ProgramError(f"at address {address}, word {word:#018x}: {reason}")
 
-    def _endless(self, status: int) -> str:
-        """Return the message for a run that was stopped because of its length, otherwise an empty text."""
+    def _describe_endless(self, status: int) -> str:
+        """Return the message for a run that exceeds a limit, or an empty text for any other status."""
         steps = int(self._state[machine.STEPS])
         progress = {
             machine.LIMIT: f"{steps} instructions",
-            machine.FULL: f"{self._events()} words sent and stored",
+            machine.FULL: f"{self._count_events()} words sent and stored",
         }
         return describe_endless(progress[status], steps) if status in progress else ""
 
 
-def _numbers(array: Array) -> Any:
-    """Return numbers as the machine needs them: an array if compiled, otherwise a list, which is faster to index."""
+def _to_machine(array: Array) -> Any:
+    """Return an array if the machine is compiled. Otherwise return a list, which is faster to index."""
     return array if COMPILED else array.tolist()
 
 
-def _array(numbers: Any) -> Array:
+def _to_array(numbers: Any) -> Array:
     return np.asarray(numbers, np.int64)
 
 
 def _double(numbers: Any) -> Any:
-    room = np.zeros(2 * len(numbers), np.int64)
-    room[: len(numbers)] = numbers
-    return _numbers(room)
+    larger = np.zeros(2 * len(numbers), np.int64)
+    larger[: len(numbers)] = numbers
+    return _to_machine(larger)
 
 
-def _empty_queues() -> Array:
+def _make_queues() -> Array:
     queues = np.zeros((CHANNELS, machine.QUEUE_STRIDE), np.int64)
-    queues[:, machine.LAST] = -3  # so that the first word is not delayed
+    queues[:, machine.LAST] = -3  # early enough not to delay the first word
     return queues.reshape(-1)
 
 
-def _first_state(depth: int) -> Array:
+def _make_first_state(depth: int) -> Array:
     state = np.zeros(machine.STATE_SIZE, np.int64)
     state[machine.TICK], state[machine.DEPTH] = 1, depth
     return state
 
 
-def as_run(
+def make_run(
     sent: npt.NDArray[np.int64], stored: npt.NDArray[np.int64], end: int, data_ports: Collection[int]
 ) -> Run:
     """Return the run of `sent` (words, 7: channel, time, five parts) and `stored` (words, 3: address, time, word).
 
-    Words to `data_ports` are levels of pins; all others go to generators and readouts. Words that take effect at the
-    same tick stay in the order in which the program sent them.
+    Words to `data_ports` are levels of pins. All other words go to generators and readouts. Words that take effect at
+    the same tick stay in the order in which the program sent them.
     """
     in_time = sent[np.argsort(sent[:, 1], kind="stable")]
     on_pins = np.isin(in_time[:, 0], list(data_ports))
-    return Run(_writes(in_time[~on_pins]), _pins(in_time[on_pins]), _counts(stored), end)
+    return Run(_make_writes(in_time[~on_pins]), _make_pins(in_time[on_pins]), _make_counts(stored), end)
 
 
-def _writes(sent: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+def _make_writes(sent: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     writes = np.zeros(len(sent), WRITE)
     writes["port"], writes["time"] = sent[:, 0], sent[:, 1]
     writes["words"][:, :5] = sent[:, 2:]
     return writes
 
 
-def _pins(sent: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+def _make_pins(sent: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     pins = np.zeros(len(sent), PIN)
     pins["port"], pins["time"], pins["word"] = sent[:, 0], sent[:, 1], sent[:, 2]
     return pins
 
 
-def _counts(stored: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+def _make_counts(stored: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     counts = np.zeros(len(stored), COUNT)
     counts["address"], counts["time"] = stored[:, 0], stored[:, 1]
     counts["value"] = stored[:, 2].astype(np.uint32).view(np.int32)

@@ -1,4 +1,4 @@
-"""The instruction set of the processor: the table of instructions, and the decoding of 64-bit words into fields.
+"""The instruction set of the processor, and the decoding of 64-bit words into fields.
 
 Bits of an instruction (firmware `axis_tproc64x32_x8_v1`, `ctrl.sv` and `tproc64x32_x8.v`):
 
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 
 class Kind(IntEnum):
-    """Kind of an instruction; several opcodes differ only in their second operand."""
+    """Kind of an instruction. Opcodes of the same kind differ only in their second operand."""
 
     UNKNOWN = 0
     CALCULATE = 1  # A = B oper (C or immediate)
@@ -47,9 +47,9 @@ class Instruction:
     opcode: int
     kind: Kind
     immediate: bool
-    """True if the operand is the immediate; a word to a channel then has 32 bits instead of 160."""
+    """True if the operand is the immediate. A word to a channel then has 32 bits instead of 160."""
     ticks: int
-    """Ticks from its decoding to that of the next instruction: the minimum number of states of `ctrl.sv`."""
+    """Minimum ticks from its decoding to the decoding of the next instruction (number of states of `ctrl.sv`)."""
 
 
 _TABLE = (
@@ -82,16 +82,16 @@ INSTRUCTIONS = {instruction.opcode: instruction for instruction in _TABLE}
 """Instructions by opcode."""
 
 FIELDS = 16
-"""Numbers of a decoded instruction, in the order below. Compiled code on disk depends on this constant and on `Kind`,
-but is rebuilt only when `machine.py` changes."""
+"""Number of fields of a decoded instruction, in the order below. Compiled code on disk depends on this constant and on
+`Kind`, but is rebuilt only when `machine.py` changes."""
 KIND, TICKS, IMMEDIATE, OPER, CHANNEL, A, B, C, D, E, F, G, IMM, TARGET = range(14)
 
 
 def decode(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """Return the fields of words, (words, `FIELDS`).
 
-    Registers are numbered through all pages (page x 32 + register); the immediate is an unsigned 32-bit word. An
-    unknown opcode becomes `Kind.UNKNOWN`, which is an error only when it is executed.
+    The number of a register is page x 32 + register. The immediate is an unsigned 32-bit word. An unknown opcode
+    becomes `Kind.UNKNOWN`, which is an error only when it is executed.
 
     >>> regwi_page_1_register_3_minus_2 = 0x19 << 56 | 1 << 53 | 3 << 41 | 0x7FFFFFFE
     >>> fields = decode(np.array([regwi_page_1_register_3_minus_2], np.uint64))[0]
@@ -99,23 +99,23 @@ def decode(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     (35, -2)
     """
     fields = np.zeros((len(words), FIELDS), np.int64)
-    of_opcode = _by_opcode()
-    opcode = _bits(words, 63, 56)
-    fields[:, KIND], fields[:, TICKS], fields[:, IMMEDIATE] = of_opcode[opcode].T
-    fields[:, OPER] = _bits(words, 49, 46)
-    fields[:, CHANNEL] = _bits(words, 52, 50)
+    opcode_table = _make_opcode_table()
+    opcode = _extract_bits(words, 63, 56)
+    fields[:, KIND], fields[:, TICKS], fields[:, IMMEDIATE] = opcode_table[opcode].T
+    fields[:, OPER] = _extract_bits(words, 49, 46)
+    fields[:, CHANNEL] = _extract_bits(words, 52, 50)
     for field, lowest in ((A, 41), (B, 36), (C, 31), (D, 26), (E, 21), (F, 16), (G, 11)):
-        fields[:, field] = _bits(words, 55, 53) * 32 + _bits(words, lowest + 4, lowest)
-    fields[:, IMM] = _bits(words, 30, 0) | _bits(words, 30, 30) << 31
-    fields[:, TARGET] = _bits(words, 15, 0)
+        fields[:, field] = _extract_bits(words, 55, 53) * 32 + _extract_bits(words, lowest + 4, lowest)
+    fields[:, IMM] = _extract_bits(words, 30, 0) | _extract_bits(words, 30, 30) << 31
+    fields[:, TARGET] = _extract_bits(words, 15, 0)
     return fields
 
 
-def _bits(words: npt.NDArray[np.uint64], high: int, low: int) -> npt.NDArray[np.int64]:
+def _extract_bits(words: npt.NDArray[np.uint64], high: int, low: int) -> npt.NDArray[np.int64]:
     return (words >> np.uint64(low) & np.uint64((1 << (high - low + 1)) - 1)).astype(np.int64)
 
 
-def _by_opcode() -> npt.NDArray[Any]:
+def _make_opcode_table() -> npt.NDArray[Any]:
     table = np.zeros((256, 3), np.int64)
     for opcode, instruction in INSTRUCTIONS.items():
         table[opcode] = instruction.kind, instruction.ticks, instruction.immediate

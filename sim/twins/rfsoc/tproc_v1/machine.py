@@ -1,7 +1,7 @@
-"""The inner machine, which executes instructions and counts ticks; compiled if numba is installed.
+"""The inner machine, which executes instructions and counts ticks. It is compiled if numba is installed.
 
-All functions use flat sequences of integers (arrays if compiled, otherwise lists), so that the same source runs in both
-ways; words are stored as 0 to 2**32 - 1. Imported only when a program is run, because importing numba is slow.
+All functions use flat sequences of integers: arrays if compiled, otherwise lists. The same source therefore runs in
+both ways. Words are stored as 0 to 2**32 - 1. Import this module only to run a program: importing numba is slow.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ STACK_SIZE = 255
 QUEUE_SIZE = 15
 """Capacity of a channel's queue, besides the word that waits for its time."""
 QUEUE_STRIDE = QUEUE_SIZE + 2
-"""Numbers for each channel: ticks at which the last words left the queue (a ring), count of words that passed, and tick
+"""Numbers of each channel: ticks at which the latest words left the queue (a ring buffer), count of all words, and tick
 at which the last word took effect."""
 COUNT, LAST = QUEUE_SIZE, QUEUE_SIZE + 1
 
 SENT_STRIDE = 7  # channel, time, five words
 STORED_STRIDE = 3  # address, time, word
 
-GOING, ENDED, READING, UNKNOWN, ASTRAY, OVERFLOW, UNDERFLOW, LIMIT, FULL = range(9)
+RUNNING, ENDED, READING, UNKNOWN, OUTSIDE, OVERFLOW, UNDERFLOW, LIMIT, FULL = range(9)
 """Reason why the machine stopped: none (it continues); `end`; it needs a word of an input port; an unknown opcode; an
-address beyond the program; a full or an empty stack; too many instructions; no capacity for more events."""
+address outside the program; a full or an empty stack; too many instructions; no capacity for more events."""
 
 _ASSIGN, _FETCH, _STORE = int(Kind.ASSIGN), int(Kind.FETCH), int(Kind.STORE)
 _CALCULATE, _PUSH, _POP = int(Kind.CALCULATE), int(Kind.PUSH), int(Kind.POP)
@@ -58,7 +58,7 @@ def sign(word: int, bits: int) -> int:
 
 @compile_function
 def calculate(oper: int, a: int, b: int) -> int:
-    """Return the result of the arithmetic unit: bit-wise below 8, arithmetic from 8, and zero for an invalid code."""
+    """Return the result of an operation. Codes below 8 are bit-wise, codes from 8 arithmetic; invalid codes give 0."""
     result = 0
     if oper == 8:
         result = a + b
@@ -82,8 +82,8 @@ def calculate(oper: int, a: int, b: int) -> int:
 
 
 @compile_function
-def holds(oper: int, a: int, b: int) -> bool:
-    """Return True if a signed comparison is true; an invalid code is never true."""
+def compare(oper: int, a: int, b: int) -> bool:
+    """Return True if a signed comparison is true. An invalid code is never true."""
     left, right = sign(a, 32), sign(b, 32)
     if oper < 2:
         return left > right or (oper == 1 and left == right)
@@ -93,28 +93,28 @@ def holds(oper: int, a: int, b: int) -> bool:
 
 
 @compile_function
-def operand(code: Sequence[int], at: int, regs: Numbers, register: int) -> int:
-    """Return the immediate or the value of a register, as the instruction selects."""
+def get_operand(code: Sequence[int], at: int, regs: Numbers, register: int) -> int:
+    """Return the immediate or the value of a register, whichever the instruction selects."""
     return code[at + _IMM] if code[at + _IMMEDIATE] else regs[code[at + register]]
 
 
 @compile_function
 def assign(regs: Numbers, register: int, word: int) -> None:
-    """Write a register; register 0 of each page stays zero."""
+    """Write a register. Register 0 of each page stays zero."""
     if register & 31:
         regs[register] = word
 
 
 @compile_function
 def take_word(code: Sequence[int], at: int, regs: Numbers, memory: Numbers) -> None:
-    """Execute an instruction that assigns a register: immediate, calculation, or word of memory."""
+    """Execute an instruction that writes a register: an immediate, a calculation, or a word of memory."""
     kind = code[at + _KIND]
     if kind == _ASSIGN:
         word = code[at + _IMM]
     elif kind == _CALCULATE:
-        word = calculate(code[at + _OPER], regs[code[at + _B]], operand(code, at, regs, _C))
+        word = calculate(code[at + _OPER], regs[code[at + _B]], get_operand(code, at, regs, _C))
     else:
-        word = memory[operand(code, at, regs, _B) & (len(memory) - 1)]
+        word = memory[get_operand(code, at, regs, _B) & (len(memory) - 1)]
     assign(regs, code[at + _A], word)
 
 
@@ -122,8 +122,8 @@ def take_word(code: Sequence[int], at: int, regs: Numbers, memory: Numbers) -> N
 def store(
     code: Sequence[int], at: int, regs: Numbers, memory: Numbers, state: Numbers, stored: Numbers
 ) -> None:
-    """Store a word in memory, readable from the tick at which the next instruction is decoded."""
-    address = operand(code, at, regs, _B) & (len(memory) - 1)
+    """Store a word in memory. It is readable from the tick at which the next instruction is decoded."""
+    address = get_operand(code, at, regs, _B) & (len(memory) - 1)
     word = regs[code[at + _C]]
     memory[address] = word
     to = state[STORED] * STORED_STRIDE
@@ -133,7 +133,7 @@ def store(
 
 @compile_function
 def use_stack(code: Sequence[int], at: int, regs: Numbers, stack: Numbers, state: Numbers) -> int:
-    """Execute `pushi` or `popi`; return GOING, or OVERFLOW or UNDERFLOW if the stack is full or empty."""
+    """Execute `pushi` or `popi`. Return RUNNING, OVERFLOW if the stack is full, or UNDERFLOW if it is empty."""
     depth = state[DEPTH]
     if code[at + _KIND] == _PUSH:
         if depth == STACK_SIZE:
@@ -146,15 +146,15 @@ def use_stack(code: Sequence[int], at: int, regs: Numbers, stack: Numbers, state
             return UNDERFLOW
         state[DEPTH] = depth - 1
         assign(regs, code[at + _A], stack[depth - 1])
-    return GOING
+    return RUNNING
 
 
 @compile_function
 def pass_queue(queues: Numbers, channel: int, entered: int, due: int) -> int:
-    """Put a word into a channel's queue at tick `entered`, or when the queue has space; return the tick of entry.
+    """Put a word into a channel's queue at tick `entered`, or later when the queue has space. Return the tick of entry.
 
-    The time of the word becomes the channel's `LAST`. The word leaves the queue two ticks after it entered, or three
-    ticks after the previous word took effect; it takes effect when it is due or, if that tick has passed, at once.
+    The word leaves the queue two ticks after it entered, or three ticks after the previous word took effect. It takes
+    effect when it is due, or at once if that tick has passed. That tick becomes the channel's `LAST`.
     """
     base = channel * QUEUE_STRIDE
     slot = base + queues[base + COUNT] % QUEUE_SIZE
@@ -168,19 +168,19 @@ def pass_queue(queues: Numbers, channel: int, entered: int, due: int) -> int:
 
 @compile_function
 def send(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Numbers, sent: Numbers) -> None:
-    """Send a word of 160 or 32 bits to a channel; if the queue is full, the instruction takes longer."""
+    """Send a word of 160 or 32 bits to a channel. If the queue is full, the instruction takes longer."""
     channel = code[at + _CHANNEL]
-    due = (state[OFFSET] + operand(code, at, regs, _C)) & CLOCK
+    due = (state[OFFSET] + get_operand(code, at, regs, _C)) & CLOCK
     earliest = state[TICK] - 2
     state[TICK] += pass_queue(queues, channel, earliest, due) - earliest
     to = state[SENT] * SENT_STRIDE
     sent[to], sent[to + 1] = channel, queues[channel * QUEUE_STRIDE + LAST]
     sent[to + 2] = regs[code[at + _B]]
-    wide = not code[at + _IMMEDIATE]
-    sent[to + 3] = regs[code[at + _D]] if wide else 0
-    sent[to + 4] = regs[code[at + _E]] if wide else 0
-    sent[to + 5] = regs[code[at + _F]] if wide else 0
-    sent[to + 6] = regs[code[at + _G]] if wide else 0
+    has_160_bits = not code[at + _IMMEDIATE]
+    sent[to + 3] = regs[code[at + _D]] if has_160_bits else 0
+    sent[to + 4] = regs[code[at + _E]] if has_160_bits else 0
+    sent[to + 5] = regs[code[at + _F]] if has_160_bits else 0
+    sent[to + 6] = regs[code[at + _G]] if has_160_bits else 0
     state[SENT] += 1
 
 
@@ -188,7 +188,7 @@ def send(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Nu
 def wait(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Numbers) -> None:
     """Wait until all earlier words of the channel have taken effect, and the time has come."""
     channel = code[at + _CHANNEL]
-    due = (state[OFFSET] + operand(code, at, regs, _C)) & CLOCK
+    due = (state[OFFSET] + get_operand(code, at, regs, _C)) & CLOCK
     pass_queue(queues, channel, state[TICK] - 5, due)
     state[TICK] = queues[channel * QUEUE_STRIDE + LAST] + 3
 
@@ -199,7 +199,7 @@ def jump(code: Sequence[int], at: int, regs: Numbers, state: Numbers) -> None:
     b = regs[code[at + _B]]
     oper = code[at + _OPER]
     if code[at + _KIND] == _BRANCH:
-        if holds(oper, b, regs[code[at + _C]]):
+        if compare(oper, b, regs[code[at + _C]]):
             state[PC] = code[at + _TARGET]
             state[TICK] += 1
     elif b:
@@ -220,7 +220,7 @@ def step(
     sent: Numbers,
     stored: Numbers,
 ) -> int:
-    """Execute one instruction of any kind except `READ`, `END` and `UNKNOWN`; return the status."""
+    """Execute one instruction of any kind except `READ`, `END` and `UNKNOWN`. Return the status."""
     kind = code[at + _KIND]
     state[PC] += 1
     state[TICK] += code[at + _TICKS]
@@ -229,7 +229,7 @@ def step(
     elif kind == _SEND:
         send(code, at, regs, queues, state, sent)
     elif kind == _SYNC:
-        state[OFFSET] = (state[OFFSET] + operand(code, at, regs, _C)) & CLOCK
+        state[OFFSET] = (state[OFFSET] + get_operand(code, at, regs, _C)) & CLOCK
     elif kind == _STORE:
         store(code, at, regs, memory, state, stored)
     elif kind == _WAIT:
@@ -238,17 +238,17 @@ def step(
         jump(code, at, regs, state)
     else:
         return use_stack(code, at, regs, stack, state)
-    return GOING
+    return RUNNING
 
 
 @compile_function
-def stop_at(kind: int) -> int:
-    """Return the reason to stop before an instruction of a kind (END, READ, unknown), or GOING."""
+def find_stop_reason(kind: int) -> int:
+    """Return the reason to stop before an instruction of a kind, or RUNNING if there is none."""
     if kind == _END:
         return ENDED
     if kind == _READ:
         return READING
-    return GOING if kind else UNKNOWN
+    return RUNNING if kind else UNKNOWN
 
 
 @compile_function
@@ -265,15 +265,16 @@ def execute(
 ) -> int:
     """Execute instructions until something stops the machine, and return the reason.
 
-    The state is then that before the instruction that stopped it (after it for a full or empty stack).
+    The state is then the state before the instruction that stopped the machine. For a full or empty stack, PC, TICK and
+    STEPS are already those after it.
     """
-    status = GOING
-    while status == GOING:
+    status = RUNNING
+    while status == RUNNING:
         at = state[PC] * FIELDS
         if at >= len(code):
-            return ASTRAY
-        status = stop_at(code[at + _KIND])
-        if status != GOING:
+            return OUTSIDE
+        status = find_stop_reason(code[at + _KIND])
+        if status != RUNNING:
             return status
         if state[STEPS] >= limit:
             return LIMIT

@@ -14,7 +14,7 @@ STACK_WORDS = 255
 
 @dataclass(slots=True)
 class Memories:
-    """8 pages of 32 registers, data memory, and the stack with its depth; words are 0 to 2**32 - 1."""
+    """8 pages of 32 registers, data memory, and the stack with its depth. Words are 0 to 2**32 - 1."""
 
     registers: npt.NDArray[np.int64]
     data: npt.NDArray[np.int64]

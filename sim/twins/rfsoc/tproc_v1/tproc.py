@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 INSTRUCTION_LIMIT = 50_000_000
 SLOW_LIMIT = 2_000_000
-"""Default limit without numba, which takes a few seconds."""
+"""Default instruction limit without numba. It takes a few seconds to reach."""
 EVENT_LIMIT = 10_000_000
 
 
 class TprocV1:
     """The timed processor `axis_tproc64x32_x8` with its memories.
 
-    `pmem_words` and `dmem_words` (a power of two) are the sizes of its memories, in words of 64 and of 32 bits.
-    `data_ports` are the channels that drive pins: a word to them is a `PIN` of the run, a word to any other a `WRITE`.
-    A program counts as endless after `instruction_limit` instructions (by default, as many as take a few seconds), or
-    if it needs more capacity after `event_limit` words sent and stored.
+    `pmem_words` is the size of program memory in words of 64 bits, and `dmem_words` the size of data memory in words of
+    32 bits, a power of two. `data_ports` are the channels that drive pins. A word to one of them is a `PIN` of the run;
+    a word to any other channel is a `WRITE`. A program counts as endless after `instruction_limit` instructions, or if
+    it needs more capacity after `event_limit` words sent and stored. The default instruction limit takes a few seconds.
     """
 
     def __init__(
@@ -48,33 +48,33 @@ class TprocV1:
         self._data_ports = frozenset(data_ports)
         self._pmem_words = pmem_words
         self._memories = Memories.empty(dmem_words)
-        self._reads = 0
+        self._runs_with_input = 0
         self._execution: Execution | None = None
         self._set_program(np.zeros(0, np.uint64))
 
     @property
     def version(self) -> int:
-        """Number that depends on everything that the next run depends on: program, memory, registers, stack.
+        """Number computed from everything that the next run depends on: program, memory, registers, stack.
 
-        Equal contents have equal numbers, so that rounds whose shot counter is cleared before each have the same
-        number. After a run that has read an input port, the number changes.
+        Equal contents give equal numbers. Rounds therefore have the same number if the shot counter is cleared before
+        each round. After a run that has read an input port, the number changes.
         """
         digest = blake2b(self._program + self._memories.fingerprint(), digest_size=8)
-        digest.update(self._reads.to_bytes(8))
+        digest.update(self._runs_with_input.to_bytes(8))
         return int.from_bytes(digest.digest())
 
     def load_bin_program(self, binprog: Any, *, load_mem: bool = True) -> None:
         """Load a program of 64-bit words in place of the previous one.
 
-        Raise `ProgramError` for a program that does not fit, or that is for the other processor. `load_mem` has no
-        effect, because a program has no contents for data memory.
+        Raise `ProgramError` if the program does not fit, or is for the other processor. `load_mem` has no effect,
+        because a program has no contents for data memory.
         """
         if isinstance(binprog, Mapping):
             raise ProgramError(
                 "this program is for the processor of version 2 (it has several memories), but the board has "
                 "version 1; write it with AveragerProgram or QickProgram instead of their V2 forms"
             )
-        words = _as_words(binprog)
+        words = _parse_words(binprog)
         if not 0 < len(words) <= self._pmem_words:
             raise ProgramError(
                 f"a program of {len(words)} words does not fit into program memory, which holds 1 to "
@@ -83,24 +83,24 @@ class TprocV1:
         self._set_program(words)
 
     def reload_mem(self) -> None:
-        """Do nothing, as QICK's driver: a program has no contents for data memory."""
+        """Do nothing, like QICK's driver, because a program has no contents for data memory."""
 
     def load_mem(self, mem_sel: str, data: npt.NDArray[np.int32], addr: int = 0) -> None:
         """Write 32-bit words into data memory. Raise `ProgramError` for another memory or too long a block."""
         words = np.asarray(data).astype(np.int64) & 0xFFFF_FFFF
-        self._block(mem_sel, len(words), addr)[:] = words
+        self._get_block(mem_sel, len(words), addr)[:] = words
 
     def read_mem(self, mem_sel: str, length: int, addr: int = 0) -> npt.NDArray[np.int32]:
         """Return `length` words of data memory as signed numbers. Raise `ProgramError` as `load_mem` does."""
-        return self._block(mem_sel, length, addr).astype(np.uint32).view(np.int32)
+        return self._get_block(mem_sel, length, addr).astype(np.uint32).view(np.int32)
 
     def reset(self) -> None:
-        """Set registers to zero and empty the stack; keep program and data memory."""
+        """Set registers to zero, and empty the stack. Keep program and data memory."""
         self._memories.registers[:] = 0
         self._memories.depth = 0
 
     def run(self, read: ReadInput) -> Run:
-        """Execute the program from its beginning. Raise `ProgramError`, see `Processor`.
+        """Execute the program from its beginning. Raise `ProgramError` (see `Processor.run`).
 
         `read` is called at every `read` instruction, and may call `so_far()`.
         """
@@ -113,11 +113,11 @@ class TprocV1:
         try:
             return self._execution.complete(read, limits)
         finally:
-            self._reads += self._execution.has_read
+            self._runs_with_input += self._execution.has_read
             self._execution = None
 
     def so_far(self) -> Run:
-        """Return all events of the program so far, and the current tick as `end`, while `run` reads an input."""
+        """Return all events of the program so far, with the current tick as `end`. Only `read` may call it."""
         if self._execution is None:
             raise ProgramError(
                 "no program is running: call so_far() only from the function that answers `read`"
@@ -129,7 +129,7 @@ class TprocV1:
         self._code = decode(words)
         self._program = blake2b(words.tobytes()).digest()
 
-    def _block(self, mem_sel: str, length: int, addr: int) -> npt.NDArray[np.int64]:
+    def _get_block(self, mem_sel: str, length: int, addr: int) -> npt.NDArray[np.int64]:
         if mem_sel != "dmem":
             raise ProgramError(f"memory {mem_sel!r}: the processor of version 1 gives access to 'dmem' only")
         data = self._memories.data
@@ -141,7 +141,7 @@ class TprocV1:
         return data[addr : addr + length]
 
 
-def _as_words(binprog: Iterable[Any]) -> npt.NDArray[np.uint64]:
+def _parse_words(binprog: Iterable[Any]) -> npt.NDArray[np.uint64]:
     try:
         numbers = [index(number) for number in binprog]
     except TypeError as error:

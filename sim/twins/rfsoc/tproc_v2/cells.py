@@ -31,8 +31,8 @@ CFG, BRANCH, CONTROL, PERIPHERAL_HEADER, REGISTER, MEMORY, PORT_HEADER = range(7
 ) = range(19)
 FIRST_REFUSED = UNKNOWN
 
-# Columns of a row. LEFT and RIGHT are the inputs of the arithmetic unit, PLACE and OFFSET those of addresses; FIELD is
-# PLACE interpreted as a register even if it is a literal, as the pipeline does.
+# Columns of a row. LEFT and RIGHT are inputs of the arithmetic unit. PLACE and OFFSET are inputs of addresses. FIELD is
+# PLACE as a register number even if PLACE is a literal, because the pipeline interprets it so.
 (
     ACTION,
     OPERATION,
@@ -78,8 +78,8 @@ WAVE_WORDS = 6
 RECORD = 9
 """Length of a record: kind, port, time, and six words."""
 ROOM = 4096
-"""Capacity for records; when it is exhausted, `execute` stops so that they are collected. An instruction makes at most
-two records."""
+"""Capacity for records. When it is exhausted, `execute` stops, and its caller collects the records. An instruction
+makes at most two records."""
 DATA_PIN, TRIGGER_PIN, WAVE_OUT, COUNTER = range(4)
 
 # Cells of the state that are not registers.
@@ -119,10 +119,10 @@ DATA_PIN, TRIGGER_PIN, WAVE_OUT, COUNTER = range(4)
     RECORDS,
     INPUT_PORT,
 ) = (*range(9), *range(10, 35))
-# HOST has two cells: the two registers that the host writes. READY_... are cycles of the core.
+# HOST has two cells, for the two registers that the host writes. READY_... are cycles of the core.
 STACK = 35
 STACK_DEPTH = 7
-"""The hardware has eight words but a 3-bit pointer: after the eighth call, it treats the stack as empty."""
+"""The hardware has eight words, but after the eighth call its 3-bit pointer makes the stack look empty."""
 STATE = STACK + STACK_DEPTH
 REGISTERS = WAVE_REGISTERS + 8
 QUEUES = 128
@@ -130,8 +130,8 @@ QUEUES = 128
 SPACING = 3
 """Minimum ticks between two words of a queue: the dispatcher evaluates its comparator every third tick."""
 
-# Reasons why `execute` stopped; those after READ are errors. Codes from FIRST_REFUSED (12) are actions of a row that
-# are not simulated.
+# Reasons why `execute` stopped. Codes after READ are errors. Codes from FIRST_REFUSED (12) are actions that are not
+# simulated.
 GO, END, PAUSE, FULL, READ, OUTSIDE, STUCK, TOO_DEEP, TOO_SHALLOW, TOO_EARLY, FLAG_SOURCE, DATA_SOURCE = (
     range(12)
 )

@@ -1,4 +1,4 @@
-"""Compilation of `machine` by numba, if it is installed and the run is long enough to justify the compile time."""
+"""Compilation of `machine` by numba, if numba is installed and the run is long enough to justify the compile time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _ready: list[Callable[..., int]] = []
 def executor() -> Callable[..., int] | None:
     """Return `machine.execute` for arrays of 64-bit integers, or None without numba.
 
-    The functions of `machine` stay unchanged: numba compiles copies of them, which call each other's compiled copies
-    by name. Compilation happens on the first call.
+    The functions of `machine` stay unchanged. Numba compiles copies of them, which call each other by name. It compiles
+    on the first call.
     """
     from lightbed import compiled as machine_code  # imported here because importing numba is slow
 
@@ -36,5 +36,5 @@ def executor() -> Callable[..., int] | None:
 
 
 def ready() -> bool:
-    """Return True if compiled code exists already, so that even a short program should use it."""
+    """Return True if compiled code exists already. Even a short program should then use it."""
     return bool(_ready)

@@ -1,4 +1,4 @@
-"""Execution of one program on the machine: its cells, as lists or arrays, and its records so far."""
+"""Execution of one program on the machine: its cells (lists or arrays), and its records so far."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Execution:
         self._pushed: Cells = [0] * cells.QUEUES
         self._records: Cells = [0] * (cells.ROOM * cells.RECORD)
         self._execute: Callable[..., int] = machine.execute
-        self._parts: list[npt.NDArray[np.int64]] = []
+        self._collected_records: list[npt.NDArray[np.int64]] = []
         self.compiled = False
 
     @property
@@ -54,8 +54,8 @@ class Execution:
         self._execute = execute
         self.compiled = True
 
-    def go(self, pause_at: int) -> int:
-        """Run until the machine stops, at the latest after `pause_at` instructions in total; return the stop code."""
+    def run_until_stop(self, pause_at: int) -> int:
+        """Run until the machine stops, at most until `pause_at` instructions in total. Return the stop code."""
         self._state[cells.PAUSE_AT] = pause_at
         return int(
             self._execute(
@@ -70,8 +70,8 @@ class Execution:
             )
         )
 
-    def feed(self, read: ReadInput) -> None:
-        """Write the two halves of the input port that the program reads into its registers."""
+    def answer_read(self, read: ReadInput) -> None:
+        """Write both halves of the input port that the program reads into registers of the program."""
         port, now = int(self._state[cells.INPUT_PORT]), int(tick(self._state))
         for half in (0, 1):
             self._reg[8 + half] = read(port, half, now) & cells.MASK
@@ -80,38 +80,38 @@ class Execution:
         """Move the records of the machine to the result, and clear them."""
         used = int(self._state[cells.RECORDS])
         part = np.array(self._records[: used * cells.RECORD], np.int64)
-        self._parts.append(part.reshape(used, cells.RECORD))
+        self._collected_records.append(part.reshape(used, cells.RECORD))
         self._state[cells.RECORDS] = 0
 
     def registers(self) -> list[int]:
-        """Return all registers: special, then data, then wave registers."""
+        """Return all registers: special registers, data registers, then wave registers."""
         return [int(value) for value in self._reg]
 
     def run(self) -> Run:
         """Return all collected events as a `Run`, each kind in order of time."""
-        table = np.concatenate(self._parts)
+        table = np.concatenate(self._collected_records)
         return Run(
-            writes=_writes(table[table[:, 0] == cells.WAVE_OUT]),
-            pins=_pins(table[table[:, 0] <= cells.TRIGGER_PIN]),
-            counts=_counts(table[table[:, 0] == cells.COUNTER]),
+            writes=_make_writes(table[table[:, 0] == cells.WAVE_OUT]),
+            pins=_make_pins(table[table[:, 0] <= cells.TRIGGER_PIN]),
+            counts=_make_counts(table[table[:, 0] == cells.COUNTER]),
             end=int(tick(self._state)),
         )
 
 
-def _order(table: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return records sorted by time; records of the same tick stay in the order in which the program sent them."""
+def _sort_by_time(table: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return records sorted by time. Records of the same tick stay in the order in which the program sent them."""
     return table[np.argsort(table[:, 2], kind="stable")]
 
 
-def _writes(table: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    table = _order(table)
+def _make_writes(table: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    table = _sort_by_time(table)
     writes = np.zeros(len(table), WRITE)
     writes["port"], writes["time"], writes["words"] = table[:, 1], table[:, 2], table[:, 3:9]
     return writes
 
 
-def _pins(table: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    table = _order(table)
+def _make_pins(table: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    table = _sort_by_time(table)
     pins = np.zeros(len(table), PIN)
     pins["kind"], pins["port"], pins["time"], pins["word"] = (
         table[:, 0],
@@ -122,7 +122,7 @@ def _pins(table: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     return pins
 
 
-def _counts(table: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+def _make_counts(table: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     counts = np.zeros(len(table), COUNT)
     counts["address"], counts["time"], counts["value"] = table[:, 1], table[:, 2], table[:, 3]
     return counts

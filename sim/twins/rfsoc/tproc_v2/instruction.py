@@ -1,6 +1,6 @@
 """Decoding of an instruction word into a row of integers, which `machine` executes.
 
-The decoder follows the hardware rather than the mnemonics: RET ignores its condition, and WMEM_WR with a port takes its
+The decoder follows the hardware rather than the mnemonics. RET ignores its condition. WMEM_WR with a port takes its
 time from `s14`, although the assembler accepts a literal time.
 
 The layout of a word is that of QICK's assembler (`tprocv2_assembler.py`) and the firmware's decoder (`qcore_cpu.sv`):
@@ -8,13 +8,13 @@ The layout of a word is that of QICK's assembler (`tprocv2_assembler.py`) and th
     71..69 header   68 AI   67..66 DF   65..63 condition   62 SO   61 TO   60 UF   59 WR   58 RDI   57..56 operation
     55..45 address (11 bits, or 50..45 a register)   44..39 second address, or port   38..7 data   6..0 destination
 
-The data part depends on DF: 1 two registers and 16 signed bits, 2 one register and 24 signed bits, 3 a literal of 32
-bits.
+The data part depends on DF: two registers and 16 signed bits (1), one register and 24 signed bits (2), or a literal of
+32 bits (3).
 
-The firmware stalls an instruction while an earlier one that it depends on is still in the pipeline
-(`qcore_ctrl_hazard.sv`). Here, each instruction knows which resources it needs, and after how many cycles of the core
-each resource that it uses is ready again. Some stalls depend only on the address of the destination, and therefore
-also follow instructions whose condition did not hold.
+The firmware stalls an instruction while it depends on an earlier instruction in the pipeline (`qcore_ctrl_hazard.sv`).
+Here, a row contains the resources that the instruction needs, and its effects: which resources it uses, and after how
+many cycles of the core each of them is ready again. Some effects depend only on the address of the destination. They
+occur even if the condition of the instruction does not hold.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from sim.twins.rfsoc.tproc_v2.cells import (
 
 WRITABLE = frozenset({0, 1, 2, 12, 13, 14, 15})
 SIMULATED_STATUS = 0x700F
-"""Simulated bits of `s_status`: those of the arithmetic units, and three that are always zero."""
+"""Simulated bits of `s_status`: bits of the arithmetic units, and three bits that are always zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +96,12 @@ class Word:
 
     @property
     def loads_wave(self) -> bool:
-        """True for REG_WR r_wave, which loads six registers from the wave memory."""
+        """True if this is REG_WR r_wave, which loads six registers from the wave memory."""
         return self.header == REGISTER and bool(self.so) and not self.to
 
     @property
     def conditional(self) -> bool:
-        """True if `cond` is a condition; for waves and ports, its bits are switches."""
+        """True if `cond` is a condition. In instructions for waves and ports, its bits are switches."""
         if self.header in {CFG, BRANCH, CONTROL, PERIPHERAL_HEADER}:
             return True
         return (self.header == REGISTER and not self.loads_wave) or (self.header == MEMORY and not self.so)
@@ -116,8 +116,8 @@ def bits(word: int, high: int, low: int) -> int:
     return (word >> low) & ((1 << (high - low + 1)) - 1)
 
 
-def _literal(word: int, df: int) -> int:
-    """Return the literal as an unsigned 32-bit number, sign-extended depending on DF."""
+def _extract_literal(word: int, df: int) -> int:
+    """Return the literal as an unsigned 32-bit number. DF determines its width and sign extension."""
     if df == 0:
         return bits(word, 55, 45)
     if df == 3:
@@ -127,8 +127,8 @@ def _literal(word: int, df: int) -> int:
     return (value - ((value >> (width - 1)) << width)) & 0xFFFF_FFFF
 
 
-def cut(word: int) -> Word:
-    """Cut a 72-bit word into its fields."""
+def split_word(word: int) -> Word:
+    """Split a 72-bit word into its fields."""
     df = bits(word, 67, 66)
     return Word(
         header=bits(word, 71, 69),
@@ -145,7 +145,7 @@ def cut(word: int) -> Word:
         second=bits(word, 44, 39),
         left=bits(word, 37, 31) if df != 3 else 0,
         right=bits(word, 29, 23) if df == 1 else 0,
-        literal=_literal(word, df),
+        literal=_extract_literal(word, df),
         rd=bits(word, 6, 0),
     )
 
@@ -164,7 +164,7 @@ EFFECTS = {
     "s_addr": ((READY_ADDRESS, 4),),
     "w": ((READY_WAVE, 4),),
 }
-"""For each effect: the cells of the state that it sets, and to how many cycles after that of the instruction."""
+"""For each effect: the cells of the state that it sets, and their values in cycles after the instruction."""
 
 BY_ADDRESS = {1: "s_rand", 2: "s_cfg", 15: "s_addr"}
 _FLAT = [(effect, cell, delay) for effect, cells in EFFECTS.items() for cell, delay in cells]
@@ -173,7 +173,7 @@ EFFECT_DELAY = tuple(delay for _, _, delay in _FLAT)
 _BITS = {effect: sum(1 << n for n, row in enumerate(_FLAT) if row[0] == effect) for effect in EFFECTS}
 
 
-def needs(word: Word, *, to_memory: bool) -> int:
+def find_needed_cells(word: Word, *, to_memory: bool) -> int:
     """Return a bit mask of the cells, from READY_FLAG, that an instruction waits for before it starts."""
     sources = {word.left, word.right}
     waits = {
@@ -187,14 +187,14 @@ def needs(word: Word, *, to_memory: bool) -> int:
     return sum(1 << (cell - READY_FLAG) for cell, is_needed in waits.items() if is_needed)
 
 
-def leaves(word: Word) -> int:
-    """Return a bit mask of the effects (EFFECT_CELL) of an instruction whose condition does not hold."""
+def find_address_effects(word: Word) -> int:
+    """Return a bit mask of the effects (EFFECT_CELL) that an instruction has even if its condition does not hold."""
     by_address = "w" if word.rd >> 5 == WAVE_REGISTERS >> 5 else BY_ADDRESS.get(word.rd)
     bits = _BITS[by_address] if by_address else 0
     return bits | (_BITS["random read"] if 1 in {word.left, word.right} else 0)
 
 
-def sets(word: Word, *, to_port: bool, source: int) -> int:
+def find_effects(word: Word, *, to_port: bool, source: int) -> int:
     """Return a bit mask of the effects (EFFECT_CELL) of an executed instruction."""
     effects = {
         "flags": word.uf and word.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER},
@@ -204,11 +204,13 @@ def sets(word: Word, *, to_port: bool, source: int) -> int:
         "input": word.header == PORT_HEADER and not word.so and not word.cond & 1,
         "load": source == FROM_DMEM,
     }
-    return leaves(word) | sum(_BITS[effect] for effect, there in effects.items() if there)
+    return find_address_effects(word) | sum(
+        _BITS[effect] for effect, has_effect in effects.items() if has_effect
+    )
 
 
 def _read_index(address: int, registers: int) -> int:
-    """Return the register of a 7-bit source: 0..15 special, 32.. data, 64.. wave; the fourth bank is always zero."""
+    """Return the register of a 7-bit source: 0..15 special, 32.. data, 64.. wave. The fourth bank is always zero."""
     bank, number = address >> 5, address & 31
     if bank == 1:
         return DATA_REGISTERS + (number & (registers - 1))
@@ -218,7 +220,7 @@ def _read_index(address: int, registers: int) -> int:
 
 
 def _write_index(address: int, registers: int) -> int:
-    """Return the register of a 7-bit destination, or -1: the results of units and ports cannot be written."""
+    """Return the register of a 7-bit destination, or -1 for read-only registers (results of units and ports)."""
     bank, number = address >> 5, address & 31
     if bank == 1:
         return DATA_REGISTERS + (number & (registers - 1))
@@ -227,13 +229,13 @@ def _write_index(address: int, registers: int) -> int:
     return number if bank == 0 and number in WRITABLE else -1
 
 
-def _place_index(address: int, registers: int) -> int:
-    """Return the register of a 6-bit address, which can be a special or data register only."""
+def _address_index(address: int, registers: int) -> int:
+    """Return the register of a 6-bit address, which is a special register or a data register."""
     return _read_index(address & 63, registers)
 
 
-def _control(word: Word) -> tuple[int, int]:
-    """Return action and operation of the internal units: time, flag, multiplier, divider."""
+def _find_control_action(word: Word) -> tuple[int, int]:
+    """Return the action and operation of a command for an internal unit: time, flag, multiplier or divider."""
     unit, operation = bits(word.low | word.uf << 4 | word.to << 5 | word.so << 6, 6, 4), word.low
     if unit == 0:
         return (TIME_CHANGE if operation & 3 else REFERENCE), operation
@@ -244,10 +246,10 @@ def _control(word: Word) -> tuple[int, int]:
     return (DIVIDE if unit == 3 else UNKNOWN), operation
 
 
-def _action(word: Word) -> tuple[int, int]:
-    """Return the action of a word besides computing, and its operation number."""
+def _find_action(word: Word) -> tuple[int, int]:
+    """Return the action of a word (in addition to its calculation), and its operation number."""
     if word.header == CONTROL:
-        return _control(word)
+        return _find_control_action(word)
     if word.header == PERIPHERAL_HEADER:
         return NETWORK + (word.so << 1 | word.to), word.low | word.uf << 4
     actions = {
@@ -260,7 +262,7 @@ def _action(word: Word) -> tuple[int, int]:
     return actions.get(word.header, UNKNOWN), 0
 
 
-def _alu(word: Word) -> int:
+def _find_alu_operation(word: Word) -> int:
     """Return the operation of the arithmetic unit: one of 16 for REG_WR op, one of 4 for other instructions."""
     if word.header == REGISTER and not word.so and not word.to:
         return word.low
@@ -271,19 +273,21 @@ def _reads_status(word: Word) -> bool:
     """Return True if an instruction reads bits of `s_status` that belong to ports or peripherals."""
     if S_STATUS not in {word.left, word.right}:
         return False
-    masked = word.right != S_STATUS and word.df == 2 and _alu(word) == AND
+    masked = word.right != S_STATUS and word.df == 2 and _find_alu_operation(word) == AND
     return not (masked and word.literal | SIMULATED_STATUS == SIMULATED_STATUS)
 
 
-def _register_write(word: Word, registers: int) -> tuple[int, int]:
+def _find_register_write(word: Word, registers: int) -> tuple[int, int]:
     """Return the register that an instruction writes (-1 for none) and the source of the value."""
     if word.header == REGISTER and not word.loads_wave:
         return _write_index(word.rd, registers), word.so << 1 | word.to
-    also = word.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER} and word.wr
-    return (_write_index(word.rd, registers) if also else -1), FROM_LITERAL if word.rdi else FROM_ALU
+    writes_register = word.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER} and word.wr
+    return (
+        _write_index(word.rd, registers) if writes_register else -1
+    ), FROM_LITERAL if word.rdi else FROM_ALU
 
 
-def _wave_switches(word: Word) -> tuple[int, int, int]:
+def _find_wave_targets(word: Word) -> tuple[int, int, int]:
     """Return whether a wave is written to a port, to the wave memory, and to the wave registers."""
     loads = int(word.loads_wave)
     stores = int(word.header == MEMORY and word.so == 1)
@@ -295,24 +299,24 @@ def _wave_switches(word: Word) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=65536)
 def decode(word: int, registers: int = 32) -> tuple[int, ...]:
-    """Return the row of a 72-bit word; `registers` is the number of data registers of the firmware.
+    """Return the row of a 72-bit word. `registers` is the number of data registers of the firmware.
 
-    Every word can be decoded: instructions that are not simulated are refused when they are executed, not when they
-    are loaded.
+    Every word can be decoded. An instruction that is not simulated is refused when it is executed, not when it is
+    loaded.
     """
-    w = cut(word)
-    action, operation = _action(w)
+    w = split_word(word)
+    action, operation = _find_action(w)
     if action < FIRST_REFUSED and _reads_status(w):
         action = STATUS
-    target, source = _register_write(w, registers)
-    to_port, to_memory, to_registers = _wave_switches(w)
+    target, source = _find_register_write(w, registers)
+    to_port, to_memory, to_registers = _find_wave_targets(w)
     updates = int(w.uf and w.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER})
     stores_literal = w.header == MEMORY and w.to
     return (
         action,
         operation,
         w.cond if w.conditional else 0,
-        _alu(w),
+        _find_alu_operation(w),
         _read_index(w.left, registers),
         _read_index(w.right, registers),
         int(w.df == 2),
@@ -321,25 +325,25 @@ def decode(word: int, registers: int = 32) -> tuple[int, ...]:
         updates,
         target,
         source,
-        w.address if w.ai else _place_index(w.address & 63, registers),
+        w.address if w.ai else _address_index(w.address & 63, registers),
         w.ai,
-        _place_index(w.second, registers),
+        _address_index(w.second, registers),
         w.second,
         int(w.header == PORT_HEADER and w.to == 1),
         (w.cond >> 1) & 1,
         to_port,
         to_memory,
         to_registers,
-        _place_index(w.address & 63, registers),
-        needs(w, to_memory=bool(to_memory)),
-        sets(w, to_port=bool(to_port) or action == PIN, source=source if target >= 0 else FROM_ALU),
-        leaves(w),
+        _address_index(w.address & 63, registers),
+        find_needed_cells(w, to_memory=bool(to_memory)),
+        find_effects(w, to_port=bool(to_port) or action == PIN, source=source if target >= 0 else FROM_ALU),
+        find_address_effects(w),
     )
 
 
-def name(word: int) -> str:
-    """Return the assembler's name of an instruction that is not simulated, for messages."""
-    action, operation = _action(cut(word))
+def describe_refused(word: int) -> str:
+    """Return the assembler's name of an instruction that is not simulated."""
+    action, operation = _find_action(split_word(word))
     if action == TIME_CHANGE:
         return "TIME rst" if operation & 1 else "TIME updt"
     peripherals = {NETWORK: "NET", COMMUNICATION: "COM", PERIPHERAL_A: "PA", PERIPHERAL_B: "PB"}

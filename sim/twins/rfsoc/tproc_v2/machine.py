@@ -1,8 +1,8 @@
 """The machine: functions over flat arrays of integers, which numba can compile unchanged.
 
-With Python lists, the functions run as they are; `compiled` compiles the same functions for arrays of 64-bit integers.
-Therefore this module uses no objects, exceptions or unbounded integers: registers are 0..2**32-1, times have 48 bits,
-and `execute` returns a stop code when `processor` has to act.
+The functions run on Python lists. `compiled` compiles the same functions for arrays of 64-bit integers. Therefore this
+module uses no objects, exceptions or unbounded integers: registers are 0..2**32-1, times have 48 bits, and `execute`
+returns a stop code when `processor` has to act.
 
 Widths and signs of the arithmetic are those of the firmware (AB_alu, arith, div_r and LFSR in `_qproc_ips.sv`).
 """
@@ -135,7 +135,7 @@ def wrap(value: int, width: int) -> int:
 
 
 def alu(operation: int, a: int, b: int) -> int:
-    """Return the result of the arithmetic unit: arithmetic for even operations, logic for odd ones.
+    """Return the result of the arithmetic unit. Even operations are arithmetic, odd operations are logic.
 
     Shifts use four bits of `b`.
 
@@ -144,41 +144,41 @@ def alu(operation: int, a: int, b: int) -> int:
     """
     if operation & 1:
         return logic(operation >> 1, a, b) & MASK
-    which = operation >> 1
-    if which == 0:
+    selector = operation >> 1
+    if selector == 0:
         result = a + b
-    elif which == 1:
+    elif selector == 1:
         result = a - b
-    elif which == 2:
+    elif selector == 2:
         result = a & b
-    elif which == 3:
+    elif selector == 3:
         result = sign(a) >> (b & 15)
-    elif which == 4:
+    elif selector == 4:
         result = -b if b >> 31 else b
-    elif which == 5:
+    elif selector == 5:
         result = a >> 16
-    elif which == 6:
+    elif selector == 6:
         result = a & 0xFFFF
     else:
         result = (a & 0xFFFF) << 16 | a >> 16
     return result & MASK
 
 
-def logic(which: int, a: int, b: int) -> int:
+def logic(selector: int, a: int, b: int) -> int:
     """Return the result of a logic operation: NOT, OR, XOR, CAT, reserved (zero), parity, shift left, shift right."""
-    if which == 0:
+    if selector == 0:
         result = ~a
-    elif which == 1:
+    elif selector == 1:
         result = a | b
-    elif which == 2:
+    elif selector == 2:
         result = a ^ b
-    elif which == 3:
+    elif selector == 3:
         result = (a & 0xFFFF) << 16 | b & 0xFFFF
-    elif which == 4:
+    elif selector == 4:
         result = 0
-    elif which == 5:
+    elif selector == 5:
         result = parity(a)
-    elif which == 6:
+    elif selector == 6:
         result = a << (b & 15)
     else:
         result = a >> (b & 15)
@@ -195,7 +195,8 @@ def parity(a: int) -> int:
 def multiply(operation: int, a: int, b: int, c: int, d: int) -> int:
     """Return the result of the multiplier: (A, D+A or D-A) x B, plus nothing, +C or -C.
 
-    The factors have 27 and 18 bits, signed, the result has 46; the inner sum wraps at 27 bits, as in the DSP block.
+    The factors are signed numbers of 27 and 18 bits. The result has 46 bits. The inner sum wraps at 27 bits, as in the
+    DSP block.
 
     >>> multiply(4, 2, 10, 7, 3)  # PTP: (3 + 2) * 10 + 7
     57
@@ -214,7 +215,7 @@ def multiply(operation: int, a: int, b: int, c: int, d: int) -> int:
 
 
 def quotient(a: int, b: int) -> int:
-    """Return the quotient of the divider: at most 2**31 - 1, which is also the result of a division by zero.
+    """Return the quotient of the divider, at most 2**31 - 1. The quotient of a division by zero is also 2**31 - 1.
 
     >>> quotient(17, 5), quotient(17, 0) == 2**31 - 1
     (3, True)
@@ -224,7 +225,9 @@ def quotient(a: int, b: int) -> int:
 
 
 def next_random(lfsr: int) -> int:
-    """Return the next word of the random register: shifted left, with the inverted parity of bits 31, 21, 1, 0 as LSB.
+    """Return the next word of the random register: `lfsr` shifted left. Its LSB is the inverted parity of 4 old bits.
+
+    These are bits 31, 21, 1 and 0.
 
     >>> next_random(0), next_random(1)
     (1, 2)
@@ -233,23 +236,23 @@ def next_random(lfsr: int) -> int:
     return (lfsr << 1 | new) & MASK
 
 
-# -- multiplier and divider: their results are kept in the state until they are ready
+# -- multiplier and divider: the state keeps their results until they are ready
 
 DIVIDE_CYCLES = 34
 MULTIPLY_CYCLES = 6
-"""Cycles from the instruction that starts a unit to the first that can read its result: states of div_r and arith."""
+"""Cycles from the instruction that starts a unit until its result can be read: numbers of states of div_r and arith."""
 READY_MULTIPLIER, NEW_PRODUCT, READY_DIVIDER, NEW_QUOTIENT = 1, 2, 4, 8
 """Bits of `s_status`."""
-EVER = 1 << 60
+FOREVER = 1 << 60
 
 
-def start_divider(over: int, under: int, reg: Cells, state: Cells) -> None:
-    """Start a division, which replaces an unfinished one; in the last cycle of a division, the new one is ignored."""
+def start_divider(dividend: int, divisor: int, reg: Cells, state: Cells) -> None:
+    """Start a division, which replaces an unfinished division. In the last cycle of a division, do nothing."""
     deliver(state[CYCLE] + 1, reg, state)
     if state[DIVIDED_AT] - state[CYCLE] == 2:
         return
-    state[QUOTIENT] = quotient(over, under)
-    state[REMAINDER] = over - state[QUOTIENT] * under
+    state[QUOTIENT] = quotient(dividend, divisor)
+    state[REMAINDER] = dividend - state[QUOTIENT] * divisor
     state[DIVIDED_AT] = state[CYCLE] + DIVIDE_CYCLES
     reg[S_STATUS] &= READY_MULTIPLIER | NEW_PRODUCT
 
@@ -264,7 +267,7 @@ def start_multiplier(operation: int, a: int, b: int, c: int, d: int, reg: Cells,
 
 
 def deliver(now: int, reg: Cells, state: Cells) -> None:
-    """Write the results that are ready at a cycle of the core into the registers."""
+    """Write the results that are ready at cycle `now` of the core into the registers."""
     if 0 < state[DIVIDED_AT] <= now:
         reg[4] = state[QUOTIENT]
         reg[5] = state[REMAINDER]
@@ -290,7 +293,7 @@ def tick(state: Cells) -> int:
 
 
 def wait_until(time: int, state: Cells) -> None:
-    """Stall the core until a tick; do nothing if the tick has passed."""
+    """Stall the core until a tick. Do nothing if the tick has passed."""
     state[CYCLE] = max(state[CYCLE], -(-time * state[CYCLES] // state[TICKS]))
 
 
@@ -305,15 +308,15 @@ def stall(needs: int, state: Cells) -> None:
 
 
 def stall_for_load(code: Cells, row: int, state: Cells) -> None:
-    """Stall for one cycle if an instruction uses the register that the previous one loads from data memory."""
+    """Stall an instruction that uses the register which the previous instruction loads from data memory."""
     if state[READY_LOADED] > state[CYCLE]:
         for column in (LEFT, RIGHT, FIELD, OFFSET):
             if code[row + column] == state[LOADED]:
                 state[CYCLE] = max(state[CYCLE], state[READY_LOADED])
 
 
-def settle(sets: int, cycle: int, state: Cells) -> None:
-    """Set the cycles at which the resources used by an instruction of this cycle are ready again."""
+def mark_ready(sets: int, cycle: int, state: Cells) -> None:
+    """Set the cycles at which resources are ready again. An instruction of this cycle has the effects `sets`."""
     effect = 0
     while sets:
         if sets & 1:
@@ -324,7 +327,7 @@ def settle(sets: int, cycle: int, state: Cells) -> None:
 
 
 def record(kind: int, port: int, time: int, value: int, state: Cells, records: Cells) -> None:
-    """Append a record of an event that is visible outside."""
+    """Append a record of an event that is visible outside the processor."""
     base = state[RECORDS] * RECORD
     records[base] = kind
     records[base + 1] = port
@@ -361,7 +364,7 @@ def schedule(code: Cells, row: int, reg: Cells, state: Cells) -> int:
 
 
 def operand(index: int, reg: Cells, state: Cells) -> int:
-    """Return the value of a register; that of `s_usr_time` is the time since the reference."""
+    """Return the value of a register. The value of `s_usr_time` is the time since the reference."""
     if index == S_TIME:
         return (tick(state) - state[START]) & MASK
     if 3 <= index <= S_STATUS:
@@ -369,7 +372,7 @@ def operand(index: int, reg: Cells, state: Cells) -> int:
     return reg[index]
 
 
-def holds(condition: int, reg: Cells, state: Cells) -> bool:
+def is_met(condition: int, reg: Cells, state: Cells) -> bool:
     """Return True if a condition holds: always, Z, S, NZ, NS, F, NF, never."""
     if condition == 0:
         return True
@@ -389,7 +392,7 @@ def holds(condition: int, reg: Cells, state: Cells) -> bool:
 
 
 def configure(value: int, reg: Cells, state: Cells) -> int:
-    """Write `s_cfg`, which selects the sources of flag and core data; its upper half clears bits of `s_status`.
+    """Write `s_cfg`, which selects the sources of flag and core data. Its upper half clears bits of `s_status`.
 
     Return GO, or FLAG_SOURCE or DATA_SOURCE for a source that is not simulated.
     """
@@ -407,8 +410,8 @@ def configure(value: int, reg: Cells, state: Cells) -> int:
     return GO
 
 
-def put(target: int, value: int, reg: Cells, state: Cells, records: Cells) -> int:
-    """Write a register, and record changes of the two special registers that are readable from outside."""
+def write_register(target: int, value: int, reg: Cells, state: Cells, records: Cells) -> int:
+    """Write a register, and record changes of the two special registers that the host can read. Return a stop code."""
     if target > S_ADDRESS or target == 14:
         reg[target] = value
     elif target == S_ADDRESS:
@@ -429,68 +432,68 @@ def put(target: int, value: int, reg: Cells, state: Cells, records: Cells) -> in
 
 
 def polls_time(code: Cells, row: int, target: int, state: Cells) -> bool:
-    """Return True if a taken jump only polls the time: it jumps to itself, or to an equal TEST directly before it."""
+    """Return True if a taken jump only polls the time: it jumps to itself, or to a TEST of the time just before it."""
     if code[row + CONDITION] != 2 or code[row + LEFT] != S_TIME or code[row + ALU] != SUBTRACT:
         return False
     if target == state[PC]:
         return True
     before = row - WIDTH
-    bare = before >= 0 and code[before + ACTION] == NOTHING and code[before + TARGET] < 0
-    return target == state[PC] - 1 and bare and code[before + LEFT] == S_TIME
+    is_plain_test = before >= 0 and code[before + ACTION] == NOTHING and code[before + TARGET] < 0
+    return target == state[PC] - 1 and is_plain_test and code[before + LEFT] == S_TIME
 
 
 def call(target: int, state: Cells) -> int:
-    """Push the address of the next instruction and jump; return TOO_DEEP if the stack is full."""
+    """Push the address of the next instruction and jump. Return TOO_DEEP if the stack is full, otherwise GO."""
     if state[LIFO] == STACK_DEPTH:
         return TOO_DEEP
     state[STACK + state[LIFO]] = state[PC] + 1
     state[LIFO] += 1
-    return leap(target, state)
+    return take_jump(target, state)
 
 
-def back(state: Cells) -> int:
-    """Return from a call; the result is TOO_SHALLOW if the stack is empty."""
+def return_from_call(state: Cells) -> int:
+    """Execute the return from a call. The result is TOO_SHALLOW if the stack is empty, otherwise GO."""
     if state[LIFO] == 0:
         return TOO_SHALLOW
     state[LIFO] -= 1
-    return leap(state[STACK + state[LIFO]], state)
+    return take_jump(state[STACK + state[LIFO]], state)
 
 
-def leap(target: int, state: Cells) -> int:
-    """Jump in three cycles, because the two instructions fetched meanwhile are discarded."""
+def take_jump(target: int, state: Cells) -> int:
+    """Jump in three cycles, because the two instructions that were fetched meanwhile are discarded."""
     state[PC] = target
     state[CYCLE] += 3
     return GO
 
 
 def branch(code: Cells, row: int, result: int, reg: Cells, state: Cells) -> int:
-    """Execute a jump, call or return. A jump to itself ends the program; a loop that polls the time is skipped."""
+    """Execute a jump, call or return. A jump to itself ends the program. A loop that polls the time is skipped."""
     action = code[row + ACTION]
     if action == RETURN:
-        return back(state)
+        return return_from_call(state)
     target = code[row + PLACE] if code[row + PLACE_LITERAL] else reg[S_ADDRESS]
     if action == CALL:
         return call(target, state)
     updates = code[row + UPDATES]
     if target == state[PC] and not updates:
-        return stand(code[row + CONDITION], reg, state)
+        return jump_to_itself(code[row + CONDITION], reg, state)
     if updates and polls_time(code, row, target, state):
-        spin(-sign(result), 3 if target == state[PC] else 6, state)
-    return leap(target, state)
+        skip_polling(-sign(result), 3 if target == state[PC] else 6, state)
+    return take_jump(target, state)
 
 
-def stand(condition: int, reg: Cells, state: Cells) -> int:
-    """Execute a jump to itself without a change of flags: the end, or a wait that only an arithmetic unit can end."""
+def jump_to_itself(condition: int, reg: Cells, state: Cells) -> int:
+    """Execute a jump to itself that leaves the flags. It is the end, or a wait that only an arithmetic unit can end."""
     if condition and (state[DIVIDED_AT] or state[MULTIPLIED_AT]):
-        return leap(state[PC], state)
-    deliver(EVER, reg, state)
+        return take_jump(state[PC], state)
+    deliver(FOREVER, reg, state)
     return STUCK if condition else END
 
 
-def spin(missing: int, period: int, state: Cells) -> None:
-    """Skip all passes of a loop that polls the time, except the last, which finds that the time is reached."""
-    if missing > 0:
-        cycle = -(-(tick(state) + missing) * state[CYCLES] // state[TICKS])
+def skip_polling(missing_ticks: int, period: int, state: Cells) -> None:
+    """Skip all passes of a loop that polls the time, except the last pass, which finds that the time is reached."""
+    if missing_ticks > 0:
+        cycle = -(-(tick(state) + missing_ticks) * state[CYCLES] // state[TICKS])
         state[CYCLE] += max(0, -((state[CYCLE] + 3 - cycle) // period) * period)
 
 
@@ -500,19 +503,19 @@ def spin(missing: int, period: int, state: Cells) -> None:
 def move_wave(
     code: Cells, row: int, reg: Cells, state: Cells, wmem: Cells, ring: Cells, pushed: Cells, records: Cells
 ) -> int:
-    """Move six words between port, wave memory and wave registers; the memory is read before it is written."""
+    """Move six words between port, wave memory and wave registers. The memory is read before it is written."""
     size = len(wmem) // WAVE_WORDS
     place = (code[row + PLACE] if code[row + PLACE_LITERAL] else reg[code[row + PLACE]]) % size * WAVE_WORDS
     base = state[RECORDS] * RECORD + 3
-    own = code[row + FROM_REGISTERS]
+    from_registers = code[row + FROM_REGISTERS]
     for word in range(WAVE_WORDS):
-        register = reg[WAVE_REGISTERS + word] & narrow(word)
-        moved = register if own else wmem[place + word]
-        records[base + word] = moved
+        register = reg[WAVE_REGISTERS + word] & get_word_mask(word)
+        wave_word = register if from_registers else wmem[place + word]
+        records[base + word] = wave_word
         if code[row + TO_MEMORY]:
             wmem[place + word] = register
         if code[row + TO_REGISTERS]:
-            reg[WAVE_REGISTERS + word] = moved
+            reg[WAVE_REGISTERS + word] = wave_word
     if not code[row + TO_PORT]:
         return GO
     scheduled = schedule(code, row, reg, state)
@@ -524,8 +527,8 @@ def move_wave(
     return GO
 
 
-def narrow(word: int) -> int:
-    """Return the mask of a word in a wave: 24 bits for the envelope address, 16 for the configuration, otherwise 32."""
+def get_word_mask(word: int) -> int:
+    """Return the mask of a word of a wave: 24 bits for the envelope address, 16 for the configuration, otherwise 32."""
     if word == 2:
         return 0xFF_FFFF
     return 0xFFFF if word == 5 else MASK
@@ -593,7 +596,7 @@ def data_address(code: Cells, row: int, reg: Cells) -> int:
 # -- instructions
 
 
-def act(
+def execute_action(
     code: Cells,
     row: int,
     result: int,
@@ -605,7 +608,7 @@ def act(
     pushed: Cells,
     records: Cells,
 ) -> int:
-    """Execute the action of an instruction other than a branch; return a stop code or GO."""
+    """Execute the action of an instruction that is not a branch. Return a stop code or GO."""
     action = code[row + ACTION]
     if action == WAVE:
         return move_wave(code, row, reg, state, wmem, ring, pushed, records)
@@ -622,20 +625,20 @@ def act(
     return GO
 
 
-def leave_out(code: Cells, row: int, state: Cells) -> int:
-    """Skip an instruction whose condition does not hold; RET ignores its condition and returns anyway."""
+def skip_instruction(code: Cells, row: int, state: Cells) -> int:
+    """Skip an instruction whose condition does not hold. RET ignores its condition, so execute it."""
     cycle = state[CYCLE]
     if code[row + ACTION] == RETURN:
-        stop = back(state)
+        stop = return_from_call(state)
     else:
         state[PC] += 1
         state[CYCLE] += 1
         stop = GO
-    settle(code[row + LEAVES], cycle, state)
+    mark_ready(code[row + LEAVES], cycle, state)
     return stop
 
 
-def conclude(
+def finish_instruction(
     code: Cells,
     row: int,
     result: int,
@@ -646,14 +649,14 @@ def conclude(
     state: Cells,
     records: Cells,
 ) -> int:
-    """Write register and flags. After a refused instruction, reset the program counter to it, for the message."""
+    """Write register and flags, and return the stop code. For an error, set the program counter to the instruction."""
     if code[row + TARGET] >= 0 and stop in (GO, READ):
         state[LOADED] = code[row + TARGET]
-        stop = put(code[row + TARGET], value, reg, state, records) or stop
+        stop = write_register(code[row + TARGET], value, reg, state, records) or stop
     if code[row + UPDATES]:
         state[ZERO] = int(result == 0)
         state[SIGN] = result >> 31
-    settle(code[row + SETS], cycle, state)
+    mark_ready(code[row + SETS], cycle, state)
     if stop > READ:
         state[PC] = row // WIDTH
     return stop
@@ -677,8 +680,8 @@ def step(
     left = operand(code[row + LEFT], reg, state)
     if code[row + LEFT] == 1 and state[LFSR_MODE] == 2:
         reg[1] = next_random(reg[1])
-    if not holds(code[row + CONDITION], reg, state):
-        return leave_out(code, row, state)
+    if not is_met(code[row + CONDITION], reg, state):
+        return skip_instruction(code, row, state)
     if action >= FIRST_REFUSED:
         return action
     right = code[row + LITERAL] if code[row + RIGHT_LITERAL] else operand(code[row + RIGHT], reg, state)
@@ -690,10 +693,10 @@ def step(
     if JUMP <= action <= RETURN:
         stop = branch(code, row, result, reg, state)
     else:
-        stop = act(code, row, result, reg, state, dmem, wmem, ring, pushed, records)
+        stop = execute_action(code, row, result, reg, state, dmem, wmem, ring, pushed, records)
         state[PC] += 1
         state[CYCLE] += 1
-    return conclude(code, row, result, value, cycle, stop, reg, state, records)
+    return finish_instruction(code, row, result, value, cycle, stop, reg, state, records)
 
 
 def execute(

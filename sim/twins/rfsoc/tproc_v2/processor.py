@@ -22,11 +22,11 @@ MASKS = {
     "wmem": np.array([0xFFFF_FFFF, 0xFFFF_FFFF, 0xFF_FFFF, 0xFFFF_FFFF, 0xFFFF_FFFF, 0xFFFF], np.uint32),
 }
 """Mask of the bits of each column that a memory stores."""
-PATIENCE = 500_000
-"""Instructions of a run after which compilation (some seconds, once) takes less time than continuing without it."""
+COMPILE_AFTER = 500_000
+"""Number of instructions of a run after which it is compiled. Compilation takes some seconds, but only once."""
 LIMIT = 10_000_000
 SLOW_LIMIT = 2_000_000
-"""Default limit without numba. Both limits take a few seconds."""
+"""Default instruction limit without numba. Both limits take a few seconds to reach."""
 _REASONS = {
     cells.STUCK: "waits for a flag that nothing can change: set it before, or update flags in the jump",
     cells.TOO_DEEP: f"is a call inside {cells.STACK_DEPTH} others, and the stack of return addresses is full",
@@ -50,10 +50,10 @@ _SIMULATED = {
 
 
 class Memories:
-    """Program, data and wave memory, as DMA writes and reads them; `version` counts changes of their contents.
+    """Program, data and wave memory, as DMA writes and reads them. `version` counts changes of their contents.
 
-    A block from QICK has lines of eight 32-bit words: an instruction uses three of them, a wave six (168 bits: the
-    envelope address has 24, the configuration 16). The data memory uses single words.
+    A block from QICK has lines of eight 32-bit words. An instruction uses three of these words. A wave uses six: its
+    envelope address has 24 bits and its configuration 16. The data memory uses single words.
     """
 
     def __init__(self, pmem_words: int, dmem_words: int, wmem_words: int) -> None:
@@ -62,19 +62,19 @@ class Memories:
         self.version = 0
 
     def write(self, name: str, data: Any, address: int = 0) -> None:
-        """Write a block: (n, 8) of int32 for programs and waves (at least the used columns), (n,) for data.
+        """Write a block: (n, 8) for programs and waves (unused columns may be absent), (n,) for data.
 
         Raise `ProgramError` for an unknown memory, or a block that does not fit.
         """
-        lines = self._lines(name, data)
-        bank = self._part(name, len(lines), address)
+        lines = self._make_lines(name, data)
+        bank = self._get_block(name, len(lines), address)
         if not np.array_equal(bank, lines):
             bank[:] = lines
             self.version += 1
 
     def read(self, name: str, length: int, address: int = 0) -> npt.NDArray[np.int32]:
-        """Return a block: (n, 3) for programs, (n, 6) for waves, (n,) for data. Raise `ProgramError`."""
-        block = self._part(name, length, address).view(np.int32).copy()
+        """Return a block: (n, 3) for programs, (n, 6) for waves, (n,) for data. Raise `ProgramError` like `write`."""
+        block = self._get_block(name, length, address).view(np.int32).copy()
         return block.ravel() if name == "dmem" else block
 
     def numbers(self, name: str) -> list[int]:
@@ -82,16 +82,16 @@ class Memories:
         row: list[int] = self._banks[name].ravel().tolist()
         return row
 
-    def keep(self, name: str, numbers: Any) -> None:
-        """Replace the contents of a memory by those after a run."""
+    def replace_contents(self, name: str, numbers: Any) -> None:
+        """Replace the contents of a memory. `numbers` is a flat sequence of unsigned numbers."""
         self.write(name, np.asarray(numbers, np.int64).reshape(-1, COLUMNS[name]))
 
     def instructions(self, count: int) -> list[int]:
         """Return the first `count` words of the program memory, 72 bits each."""
         return [low | middle << 32 | high << 64 for low, middle, high in self._banks["pmem"][:count].tolist()]
 
-    def _part(self, name: str, length: int, address: int) -> npt.NDArray[np.uint32]:
-        bank = self._bank(name)
+    def _get_block(self, name: str, length: int, address: int) -> npt.NDArray[np.uint32]:
+        bank = self._get_bank(name)
         if address < 0 or length < 0 or address + length > len(bank):
             raise ProgramError(
                 f"{length} words from address {address} on do not fit into {name}, which has {len(bank)}: "
@@ -99,13 +99,13 @@ class Memories:
             )
         return bank[address : address + length]
 
-    def _bank(self, name: str) -> npt.NDArray[np.uint32]:
+    def _get_bank(self, name: str) -> npt.NDArray[np.uint32]:
         if name not in self._banks:
             raise ProgramError(f"there is no memory {name!r}: use one of {', '.join(self._banks)}")
         return self._banks[name]
 
-    def _lines(self, name: str, data: Any) -> npt.NDArray[np.uint32]:
-        columns = self._bank(name).shape[1]
+    def _make_lines(self, name: str, data: Any) -> npt.NDArray[np.uint32]:
+        columns = self._get_bank(name).shape[1]
         block = np.asarray(data, np.int64)
         block = block.reshape(-1, 1) if block.ndim == 1 else block
         if block.ndim != 2 or block.shape[1] < columns:
@@ -119,9 +119,9 @@ class Memories:
 class TprocV2:
     """The processor `qick_processor` of QICK firmware: a `processor.Processor`.
 
-    `dreg_qty` and `fifo_depth` are build parameters of the firmware; `ticks_per_cycle` is the ratio of the timing clock
-    to the core clock. `limit` is the maximum number of instructions of a run, so that an endless program raises an
-    error (by default, as many as take a few seconds).
+    `dreg_qty` and `fifo_depth` are build parameters of the firmware. `ticks_per_cycle` is the ratio of the timing clock
+    to the core clock. `limit` is the maximum number of instructions of a run, so an endless program raises an error.
+    The default limit takes a few seconds.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class TprocV2:
             self.reload_mem()
 
     def reload_mem(self) -> None:
-        """Restore waveform and data memory to the contents that the program was loaded with."""
+        """Restore waveform and data memory to the contents of the loaded program."""
         for name in ("wmem", "dmem"):
             if self._loaded[name] is not None:
                 self.load_mem(name, self._loaded[name])
@@ -186,7 +186,7 @@ class TprocV2:
             self._resize(max(self._length, addr + len(data)))
 
     def read_mem(self, mem_sel: str, length: int, addr: int = 0) -> npt.NDArray[np.int32]:
-        """Return a block: (n, 3) for "pmem", (n, 6) for "wmem", (n,) for "dmem". Raise `ProgramError`."""
+        """Return a block: (n, 3) for "pmem", (n, 6) for "wmem", (n,) for "dmem". Raise `ProgramError` if invalid."""
         return self._memories.read(mem_sel, length, addr)
 
     def _resize(self, length: int) -> None:
@@ -195,7 +195,7 @@ class TprocV2:
 
     # ------------------------------------------------------------------------------- settings of the host
     def set_lfsr(self, mode: int) -> None:
-        """Set when the random register steps: 0 never, 2 at each read of `s1`, 3 at each write of `s0`.
+        """Set when the random register changes: never (0), at each read of `s1` (2), or at each write of `s0` (3).
 
         Raise `NotSimulated` for 1 (free-running).
         """
@@ -215,17 +215,17 @@ class TprocV2:
     # -------------------------------------------------------------------------------------- execution
     @property
     def version(self) -> int:
-        """Number that changes with program, memory and settings; a run may be reused while it is the same."""
+        """Number that changes with program, memory and settings. While it is the same, a run may be reused."""
         return self._changes + self._memories.version
 
     @property
     def registers(self) -> dict[str, int]:
-        """Registers after the last run, unsigned, by their names in the assembler (s0.., r0.., w0..)."""
+        """Registers after the last run as unsigned numbers, by assembler name (s0.., r0.., w0..)."""
         names = [*(f"s{n}" for n in range(32)), *(f"r{n}" for n in range(32)), *(f"w{n}" for n in range(8))]
         return dict(zip(names, self._registers, strict=True))
 
     def reset(self) -> None:
-        """Set registers and program counter to zero; keep the memories and the random register."""
+        """Set registers and program counter to zero. Keep the memories and the random register."""
         self._registers = [0] * cells.REGISTERS
 
     def run(self, read: ReadInput) -> Run:
@@ -234,15 +234,15 @@ class TprocV2:
         Raise `ProgramError` for an invalid instruction, an address outside the program, a wait that nothing can end,
         and a program that exceeds the limit; raise `NotSimulated` for features that the twin lacks.
         """
-        execution = self._start()
+        execution = self._make_execution()
         stop = cells.GO
         while stop != cells.END:
-            stop = execution.go(self._get_pause(execution))
+            stop = execution.run_until_stop(self._get_pause(execution))
             self._handle_stop(stop, execution, read)
         self._finish(execution)
         return execution.run()
 
-    def _start(self) -> Execution:
+    def _make_execution(self) -> Execution:
         self.reset()
         words = self._memories.instructions(self._length)
         state = {
@@ -263,12 +263,12 @@ class TprocV2:
         return execution
 
     def _get_pause(self, execution: Execution) -> int:
-        """Return the number of instructions after which to compile, or, if that is done, the limit."""
+        """Return the number of instructions after which to compile, or the limit once compilation was tried."""
         limit = self._get_limit(execution)
-        return limit if execution.steps >= PATIENCE or execution.compiled else min(PATIENCE, limit)
+        return limit if execution.steps >= COMPILE_AFTER or execution.compiled else min(COMPILE_AFTER, limit)
 
     def _get_limit(self, execution: Execution) -> int:
-        """Return the limit of instructions: the configured one, or the default with or without compiled code."""
+        """Return the configured instruction limit, or the default for compiled or uncompiled code."""
         return self._limit or (LIMIT if execution.compiled else SLOW_LIMIT)
 
     def _compile(self, execution: Execution) -> None:
@@ -277,31 +277,31 @@ class TprocV2:
             execution.compile(executor)
 
     def _handle_stop(self, stop: int, execution: Execution, read: ReadInput) -> None:
-        """Do what the machine stopped for, or raise the error that stopped it."""
+        """Do what the stop code requests, or raise the error that it means."""
         if stop in {cells.END, cells.FULL}:
             execution.collect()
         elif stop == cells.READ:
-            execution.feed(read)
+            execution.answer_read(read)
         elif stop == cells.PAUSE and execution.steps < self._get_limit(execution):
             self._compile(execution)
         elif stop == cells.PAUSE:
-            reported = describe_endless(f"{execution.steps} instructions", execution.steps)
-            raise ProgramError(f"at address {execution.address}: {reported}; does it end with end()?")
+            message = describe_endless(f"{execution.steps} instructions", execution.steps)
+            raise ProgramError(f"at address {execution.address}: {message}; does it end with end()?")
         else:
             word = self._memories.instructions(self._length)[execution.address : execution.address + 1]
-            raise refusal(stop, execution.address, word[0] if word else None, self._length)
+            raise make_refusal(stop, execution.address, word[0] if word else None, self._length)
 
     def _finish(self, execution: Execution) -> None:
-        """Store registers and memories after a run; `version` changes if the next run depends on a change."""
+        """Store registers and memories after a run. If this can change the next run, `version` changes."""
         self._registers = execution.registers()
         self._changes += self._random != self._registers[1]
         self._random = self._registers[1]
-        self._memories.keep("dmem", execution.dmem)
-        self._memories.keep("wmem", execution.wmem)
+        self._memories.replace_contents("dmem", execution.dmem)
+        self._memories.replace_contents("wmem", execution.wmem)
 
 
-def refusal(stop: int, address: int, word: int | None, length: int) -> Exception:
-    """Return the exception for a stop code at an address with instruction `word` (None if outside the program)."""
+def make_refusal(stop: int, address: int, word: int | None, length: int) -> Exception:
+    """Return the exception for a stop code at an address. `word` is its instruction, or None outside the program."""
     if word is None:
         return ProgramError(
             f"address {address} is outside the program, which has {length} words: end it with end(), "
@@ -310,5 +310,7 @@ def refusal(stop: int, address: int, word: int | None, length: int) -> Exception
     where = f"the instruction at address {address} (word 0x{word:018x})"
     if stop in _REASONS:
         return ProgramError(f"{where} {_REASONS[stop]}")
-    what, hint = _SIMULATED.get(stop, (instruction.name(word), "leave it out of the program, or use a board"))
+    what, hint = _SIMULATED.get(
+        stop, (instruction.describe_refused(word), "leave it out of the program, or use a board")
+    )
     return NotSimulated(f"{what}, {where},", hint)
