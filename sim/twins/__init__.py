@@ -2,7 +2,7 @@
 
 | package or module | contents |
 |---|---|
-| `families` | switches and patch panels; `FAMILIES` lists those that `python -m sim.twins` can start |
+| `families` | switches and patch panels that `python -m sim.twins` can start |
 | `rfsoc`, `board`, `hosts` | the QICK board with the photonic kit, the PYNQ board, servers in network namespaces |
 | `frontends` | protocols that several families share: TL1, SCPI, command lines, HTTP |
 | `switch` | state, motion, faults and power of a switch, independent of its protocols |

@@ -99,11 +99,11 @@ class Plant:
 
     def input_power_dbm(self, switch: str, port: int) -> float:
         """Return the reading of the power monitor of an input in dBm."""
-        return max(self._input_dbm(switch, port), DARK_FLOOR_DBM)
+        return max(self._compute_input_dbm(switch, port), DARK_FLOOR_DBM)
 
     def output_power_dbm(self, switch: str, port: int) -> float:
         """Return the reading of the power monitor of an output in dBm, after cross-connect and attenuator."""
-        return max(self._output_dbm(switch, port), DARK_FLOOR_DBM)
+        return max(self._compute_output_dbm(switch, port), DARK_FLOOR_DBM)
 
     def transmit_dbm(self, nic: str) -> float:
         """Return the power of a NIC's laser in dBm, or minus infinity if it is off. Raise `FibreError` if unknown."""
@@ -135,7 +135,7 @@ class Plant:
         self._render()
 
     def set_extra_loss(self, fibre: str, loss_db: float) -> None:
-        """Set an additional loss of a fibre, as of a dirty connector; 0 removes it."""
+        """Set an additional loss of a fibre, like that of a dirty connector. A loss of 0 dB removes it."""
         self._fibres.extra_loss_db[self._fibres.find_fibre(fibre).name] = loss_db
         self._render()
 
@@ -179,7 +179,7 @@ class Plant:
             "lasers_off": sorted(self._fibres.dark_lasers),
         }
 
-    def _input_dbm(self, switch: str, port: int) -> float:
+    def _compute_input_dbm(self, switch: str, port: int) -> float:
         if self._has_no_hosts:
             return attenuate_dbm(self.transmit_power_dbm, [DEFAULT_FIBRE_LOSS_DB], -math.inf)
         fibre = self._fibres.find_at(switch, port)
@@ -187,14 +187,14 @@ class Plant:
             return -math.inf
         return attenuate_dbm(self.transmit_power_dbm, [self._fibres.loss_db(fibre)], -math.inf)
 
-    def _output_dbm(self, switch: str, output: int) -> float:
+    def _compute_output_dbm(self, switch: str, output: int) -> float:
         circuits = self._lit_circuits.get(switch, _NO_CIRCUITS)
         source = circuits.input_by_output.get(output)
         if source is None:
             return -math.inf
         insertion_loss_db = self._insertion_loss_db.get(switch, DEFAULT_INSERTION_LOSS_DB)
         attenuator = circuits.attenuators.get(output, _NO_ATTENUATION)
-        return attenuator.power_after_dbm(self._input_dbm(switch, source) - insertion_loss_db)
+        return attenuator.power_after_dbm(self._compute_input_dbm(switch, source) - insertion_loss_db)
 
     def _find_path_to(self, receive: Fibre) -> LightPath | None:
         switch, output = self._fibres.end_of(receive)
@@ -203,7 +203,7 @@ class Plant:
         if source is None or transmit is None or transmit.direction != "transmit":
             return None
         received_dbm = attenuate_dbm(
-            self._output_dbm(switch, output), [self._fibres.loss_db(receive)], -math.inf
+            self._compute_output_dbm(switch, output), [self._fibres.loss_db(receive)], -math.inf
         )
         power_dbm = max(received_dbm, DARK_FLOOR_DBM)
         return LightPath(
@@ -242,7 +242,7 @@ def plant_verbs(plant: Plant) -> Mapping[str, Verb]:
         "laser": lambda request: _apply(
             lambda: plant.set_laser(request.text("nic"), on=request.flag("on", default=True))
         ),
-        "truth": lambda _: _truth(plant),
+        "truth": lambda _: _read_truth(plant),
         "fibres": lambda _: {"simulated": True, "fibres": plant.fibres()},
     }
 
@@ -262,7 +262,7 @@ def _parse_two_fibres(request: Request) -> tuple[str, str]:
     return fibres[0], fibres[1]
 
 
-def _truth(plant: Plant) -> Reply:
+def _read_truth(plant: Plant) -> Reply:
     paths = [
         {
             "transmitter": path.transmitter,

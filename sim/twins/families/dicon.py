@@ -22,7 +22,7 @@ DEFAULT_BAUD = 9600
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated DiCon; size 2x16 means two 1x8 switches. Raise `SettingError` for invalid settings."""
+    """Return a simulated DiCon. Size 2x16 means two 1x8 switches. Raise `SettingError` for invalid settings."""
     settings.check_options("separate_lines", "forgets_path", "identity", "baud")
     style = Style(
         ends=b"\r",
@@ -59,7 +59,7 @@ class _Commands:
         return {
             "ROUTe#:SCAN": self._select,
             "ROUTe#:SCAN?": lambda numbers, _: str(self._wrong_reply.channel(numbers[0])),
-            "ROUTe#:SCAN:NEXT": self._next,
+            "ROUTe#:SCAN:NEXT": self._select_next,
             "ROUTe#:OPEN:STATE?": lambda numbers, _: str(int(self._device.channel(numbers[0]) == 0)),
         }
 
@@ -67,7 +67,7 @@ class _Commands:
         (channel,) = parse_whole_numbers(texts, 1)
         self._device.select(numbers[0], channel)
 
-    def _next(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
+    def _select_next(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
         """Move a bank to its next channel, or from its last channel to the first."""
         del texts
         bank = numbers[0]

@@ -128,15 +128,19 @@ class GlimmerglassTl1(Tl1Frontend):
         return {
             "RTRV-HDR": lambda _: (),
             "RTRV-SYSTEM-INFO": lambda _: [f"GGN:{name}={value}" for name, value in self._system.items()],
-            "RTRV-CFG-FIBER": lambda command: [self._port_row(port) for port in self._ports(command.aid)],
-            "RTRV-CRS-FIBER": lambda command: [self._circuit_row(port) for port in self._ports(command.aid)],
+            "RTRV-CFG-FIBER": lambda command: [
+                self._format_port_row(port) for port in self._parse_ports(command.aid)
+            ],
+            "RTRV-CRS-FIBER": lambda command: [
+                self._format_circuit_row(port) for port in self._parse_ports(command.aid)
+            ],
             "RTRV-PORT-POWER": lambda command: [
-                f"GGN:PORTID={self.numbering.number(port)},PORTPOWER={self._power(port):.3f}"
-                for port in self._ports(command.aid)
+                f"GGN:PORTID={self.numbering.number(port)},PORTPOWER={self._read_power(port):.3f}"
+                for port in self._parse_ports(command.aid)
             ],
             "RTRV-SIGTYPE-FIBER": lambda command: [
-                f"GGN:PORTID={self.numbering.number(port)},PORTNAME={self._name(port)},SIGTYPE=1550"
-                for port in self._ports(command.aid)
+                f"GGN:PORTID={self.numbering.number(port)},PORTNAME={self._find_name(port)},SIGTYPE=1550"
+                for port in self._parse_ports(command.aid)
             ],
             "ENT-CRS-FIBER": lambda command: self._connect(command, session),
             "DLT-CRS-FIBER": self._disconnect,
@@ -181,43 +185,43 @@ class GlimmerglassTl1(Tl1Frontend):
 
     # -- reads
 
-    def _ports(self, aid: str) -> Sequence[int]:
+    def _parse_ports(self, aid: str) -> Sequence[int]:
         """Return the ports that a command names. An empty identifier or `all` names all ports."""
         return self.device.matrix.ports if aid.lower() in {"", "all"} else self.numbering.ports(aid)
 
-    def _name(self, port: int) -> str:
+    def _find_name(self, port: int) -> str:
         side = "IN" if self.device.matrix.is_input(port) else "OUT"
         number = self.numbering.number(port) % INPUT_BASE
         return self.device.labels.get(port, "" if self._quirks.release == "2005" else f"{side}{number}")
 
-    def _power(self, port: int) -> float:
+    def _read_power(self, port: int) -> float:
         """Return the power reading of a port in dBm. Without light, a monitor reads noise."""
         return max(self.device.power_dbm(port), noise_dbm(self.numbering.number(port)))
 
     def _is_lit(self, port: int) -> bool:
-        return self._power(port) > noise_dbm(self.numbering.number(port))
+        return self._read_power(port) > noise_dbm(self.numbering.number(port))
 
-    def _port_row(self, port: int) -> str:
+    def _format_port_row(self, port: int) -> str:
         health = "good" if self.device.matrix.state(port) == "E" else "bad"
-        return port_row(self._quirks.release, self.numbering.number(port), self._name(port), health)
+        return port_row(self._quirks.release, self.numbering.number(port), self._find_name(port), health)
 
-    def _circuit_row(self, port: int) -> str:
+    def _format_circuit_row(self, port: int) -> str:
         """Return the row of the circuit on a port, or a row of the port alone if it has no circuit."""
         matrix = self.device.matrix
         ends = {matrix.is_input(end): end for end in (port, matrix.peer(port)) if end is not None}
         return circuit_row(
             self._quirks.release,
-            self._end(ends.get(True)),
-            self._end(ends.get(False)),
-            self._state(ends[True], ends[False]) if len(ends) == 2 else State(),
+            self._make_end(ends.get(True)),
+            self._make_end(ends.get(False)),
+            self._find_state(ends[True], ends[False]) if len(ends) == 2 else State(),
         )
 
-    def _end(self, port: int | None) -> End:
+    def _make_end(self, port: int | None) -> End:
         if port is None:
             return End()
-        return End(self.numbering.number(port), self._name(port), self._power(port))
+        return End(self.numbering.number(port), self._find_name(port), self._read_power(port))
 
-    def _state(self, source: int, output: int) -> State:
+    def _find_state(self, source: int, output: int) -> State:
         user = self._user_of_input.get(source, "")
         if self.device.is_moving(source):
             return State(self._quirks.moving, user=user)
@@ -320,7 +324,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """State of a circuit, the cause of the state, and the user who made the circuit."""
+    """State of a circuit, the cause of this state, and the user who made the circuit."""
 
     word: str = "single"
     cause: str = "none"
@@ -343,13 +347,13 @@ def circuit_row(release: Release, source: End, output: End, state: State) -> str
         )
     name = source.name if source.number and output.number else ""
     return (
-        f"GGN:{_end('I', source, powers[0])},{_end('O', output, powers[1])},SIGBAND=1550,PWRLOSS={powers[2]},"
+        f"GGN:{_show_end('I', source, powers[0])},{_show_end('O', output, powers[1])},SIGBAND=1550,PWRLOSS={powers[2]},"
         f"CONNID=0,CONNNAME={name},CONNSTATE={state.word},CONNCAUSE={state.cause},"
         f"CONNLOCK=0,CONNLOCKUSER={state.user}"
     )
 
 
-def _end(side: str, end: End, power: str) -> str:
+def _show_end(side: str, end: End, power: str) -> str:
     group = "OpenGroup" if end.number else ""
     return (
         f"{side}PORTID={end.number},{side}PORTGROUP={group},{side}PORTNAME={end.name},{side}PORTCOMMENT=,"

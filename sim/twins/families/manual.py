@@ -1,8 +1,8 @@
 """A patch panel and a simulated person who moves its cords. Requests are lines of text over TCP.
 
 A move takes 30 s by default. The person then answers `done`, or `no` and a reason if the move is impossible. With the
-fault `mistake`, the person plugs a cord into the wrong output and still answers `done`. Asked where a cord goes, the
-person always answers correctly, from the matrix.
+fault `mistake`, the person plugs a cord into the wrong output and still answers `done`. The answer to a question about
+a cord is always correct, because it comes from the matrix.
 """
 
 from __future__ import annotations

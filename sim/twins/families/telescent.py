@@ -1,6 +1,6 @@
 """A simulated Telescent robotic patch panel: a command line over SSH, and one arm that moves fibres.
 
-The only published document is a third-party driver. Options select behaviour that it leaves open:
+The only published document is a third-party driver. Options select behaviour that the driver does not show:
 
     motion=hidden|shown          whether the table shows only plugged fibres, or also pending moves (letters C and D)
     simplex_unlock=fails|works   whether `unallocate` needs both directions of a port unlocked, or only one

@@ -284,11 +284,13 @@ class _Session:
             await clock.sleep(remaining_s)
 
     async def _execute_lines(self) -> None:
-        self.print(_format_rows([self._style.greeting] if self._style.greeting else []) + self._prompt())
+        self.print(
+            _format_rows([self._style.greeting] if self._style.greeting else []) + self._format_prompt()
+        )
         while (command := await self._read_line()) is not None:
             if command.strip() in self._style.exit_commands:
                 return
-            prompt = self._prompt().encode()
+            prompt = self._format_prompt().encode()
             try:
                 await self._line.respond(lambda command=command: self._answer(command), prompt)  # type: ignore[misc]
             except SessionEnded as ending:
@@ -309,7 +311,7 @@ class _Session:
             self.print(f"{self._style.login_failure}\r\n")
         return ""
 
-    def _prompt(self) -> str:
+    def _format_prompt(self) -> str:
         prompt = self._style.prompt
         return f"{_BLUE}{prompt}{_RESET}" if self._style.colour else prompt
 

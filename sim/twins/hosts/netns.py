@@ -91,7 +91,7 @@ def add_namespaces(names: Iterable[str]) -> None:
 
 
 def delete_namespaces(names: Iterable[str]) -> None:
-    """Remove those of the namespaces that exist. The kernel removes their links once no process uses them."""
+    """Remove named namespaces, if they exist. The kernel removes their links once no process uses them."""
     present = set(list_namespaces())
     batch("ip", [f"netns del {name}" for name in names if name in present])
 
@@ -206,7 +206,7 @@ def bind_socket_in(namespace: str | None, host: str, port: int) -> socket.socket
 
     Raise `KernelFault` if that fails, with code `address_in_use` if the address is in use.
     """
-    from sim.twins.wire.listener import bind_socket  # imports asyncio, which is not needed to list labs
+    from sim.twins.wire.listener import bind_socket  # imports asyncio, which a list of labs does not need
 
     try:
         if namespace is None:

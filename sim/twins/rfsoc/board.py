@@ -83,7 +83,7 @@ class DeviceClock:
         """Spend the time of one read of a counter.
 
         The counter changes next, or the program ends, at `next_change_s` (None for never). Each read without a new
-        value takes longer than the one before, so a client that waits for a second needs 20 reads instead of 20,000.
+        value takes longer than the previous read, so a client that waits for a second needs 20 reads instead of 20,000.
         No read ends later than `COUNTER_READ_S` after the change.
         """
         longest_s = (
@@ -248,9 +248,9 @@ class Board:
             )
         if not cfg["complex_env"] and rows[:, 1].any():
             raise NotImplementedError(f"generator {generator} takes real envelopes only: leave Q zero")
-        place = self.envelopes[generator][address : address + len(rows)]
-        if not np.array_equal(place, rows):
-            place[:] = rows
+        target = self.envelopes[generator][address : address + len(rows)]
+        if not np.array_equal(target, rows):
+            target[:] = rows
             self._envelopes_version += 1
 
     def load_program(self, binprog: Any, *, load_mem: bool) -> None:
@@ -432,7 +432,7 @@ class Feedback:
         board = self._board
         so_far = getattr(board.core.processor, "so_far", None)
         number = next(
-            (i for i, ro in enumerate(board.cfg["readouts"]) if ro.get("tproc_ch", -1) == port), None
+            (index for index, ro in enumerate(board.cfg["readouts"]) if ro.get("tproc_ch", -1) == port), None
         )
         if number is None or so_far is None:
             raise NotSimulated(f"input {port} of the processor")

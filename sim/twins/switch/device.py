@@ -187,8 +187,8 @@ class SwitchDevice:
     def change(self, after: Connections, *, whole: bool = False) -> asyncio.Task[None] | None:
         """Replace the connections by `after`, and return the task of the motion, or None if nothing changes.
 
-        `whole` marks a command that sets the whole configuration. Unless the device is `hitless`, such a command also
-        darkens unchanged circuits. The device skips a stuck pair that is not connected yet.
+        `whole` is True for a command that sets the whole configuration. Unless the device is `hitless`, it also darkens
+        unchanged circuits. The device skips a stuck pair that is not connected yet.
         """
         before = self.matrix.connections
         if any(pair in self.faults.stuck for pair in after.items() - before.items()):
@@ -239,7 +239,7 @@ class SwitchDevice:
     def report_light(self) -> None:
         """Report the circuits that pass light, and their attenuation, to the plant."""
         attenuators: dict[int, Attenuator] = {
-            output: self._attenuator((source, output)) for source, output in self.lit.items()
+            output: self._make_attenuator((source, output)) for source, output in self.lit.items()
         }
         self.plant.switch_changed(self.name, self.light_paths, attenuators)
 
@@ -285,7 +285,7 @@ class SwitchDevice:
         for listener in self._listeners:
             listener(change)
 
-    def _attenuator(self, pair: Pair) -> Attenuator:
+    def _make_attenuator(self, pair: Pair) -> Attenuator:
         attenuator = self.attenuators.get(pair[1], Attenuator())
         return attenuator.with_extra_loss(self.faults.lossy_db.get(pair, 0.0))
 

@@ -56,7 +56,7 @@ class FaultBoard:
         self._device = device
         self._line = line
         self._expire_logins = expire
-        self._known = self._line_faults() | self._mirror_and_port_faults() | dict(family_faults or {})
+        self._known = self._make_line_faults() | self._make_device_faults() | dict(family_faults or {})
 
     @property
     def known(self) -> Mapping[str, Fault]:
@@ -94,7 +94,7 @@ class FaultBoard:
 
     # -- faults of connections and logins
 
-    def _line_faults(self) -> dict[str, Fault]:
+    def _make_line_faults(self) -> dict[str, Fault]:
         return {
             "garbage": self._make_counter("garbage_replies"),
             "delay_reply": Fault(
@@ -102,7 +102,9 @@ class FaultBoard:
                 lambda _: self._set_delay(0.0),
                 main_field="seconds",
             ),
-            "close_connection": Fault(self._close, lambda _: self._stay_open(), main_field="after_commands"),
+            "close_connection": Fault(
+                self._set_close, lambda _: self._clear_close(), main_field="after_commands"
+            ),
             "refuse": Fault(lambda _: self._line.refuse(), lambda _: self._line.accept()),
             "max_sessions": Fault(
                 lambda request: self._limit_sessions(request.whole("count")),
@@ -112,7 +114,7 @@ class FaultBoard:
                 lambda _: setattr(self._faults, "half_open", True),
                 lambda _: setattr(self._faults, "half_open", False),
             ),
-            "expire_session": Fault(lambda _: self._expire(), lambda _: None),
+            "expire_session": Fault(lambda _: self._expire_sessions(), lambda _: None),
         }
 
     def _make_counter(self, name: str) -> Fault:
@@ -124,7 +126,7 @@ class FaultBoard:
     def _set_delay(self, seconds: float) -> None:
         self._faults.reply_delay_s = seconds
 
-    def _close(self, request: Request) -> None:
+    def _set_close(self, request: Request) -> None:
         if "after_commands" in request:
             self._faults.close_after_commands = request.whole("after_commands")
             self._faults.close_executes = request.flag("executed", default=True)
@@ -133,20 +135,20 @@ class FaultBoard:
         else:
             self._faults.fired["close_connection"] += self._line.drop_clients()
 
-    def _stay_open(self) -> None:
+    def _clear_close(self) -> None:
         self._faults.close_after_commands = None
         self._faults.close_after_bytes = None
 
     def _limit_sessions(self, count: int | None) -> None:
         self._faults.max_sessions = count
 
-    def _expire(self) -> None:
+    def _expire_sessions(self) -> None:
         if self._expire_logins():
             self._faults.fired["expire_session"] += 1
 
     # -- faults of changes, mirrors and ports
 
-    def _mirror_and_port_faults(self) -> dict[str, Fault]:
+    def _make_device_faults(self) -> dict[str, Fault]:
         matrix = self._device.matrix
         return {
             "drop_command": self._make_counter("dropped_commands"),
@@ -161,7 +163,7 @@ class FaultBoard:
             ),
             "lossy": Fault(self._make_lossy, self._make_clear, main_field="pair"),
             "dark_input": self._make_port_fault(self._faults.dark_inputs),
-            "swap_fibres": Fault(self._swap, lambda _: self._unswap(), main_field="pair"),
+            "swap_fibres": Fault(self._swap_fibres, lambda _: self._unswap_fibres(), main_field="pair"),
         }
 
     def _make_port_fault(self, ports: set[int]) -> Fault:
@@ -180,7 +182,7 @@ class FaultBoard:
 
         return Fault(add, remove, main_field="port")
 
-    def _swap(self, request: Request) -> None:
+    def _swap_fibres(self, request: Request) -> None:
         first, second = request.pair("pair")
         for port in (first, second):
             self._device.matrix.check_input(port)
@@ -192,7 +194,7 @@ class FaultBoard:
         self._faults.fired["swap_fibres"] += 1
         self._device.report_light()
 
-    def _unswap(self) -> None:
+    def _unswap_fibres(self) -> None:
         self._faults.swapped.clear()
         self._device.report_light()
 

@@ -92,7 +92,7 @@ class Matrix:
         return next((source for source, output in self.connections.items() if output == port), None)
 
     def passes_light(self, pair: Pair) -> bool:
-        """Return True if neither port of a pair is disabled or failed, because such ports block the light."""
+        """Return True if light passes through both ports of a pair: neither is disabled or failed."""
         return not any(port in self.disabled or port in self.failed for port in pair)
 
     def add(
@@ -120,7 +120,7 @@ class Matrix:
         return target
 
     def without(self, inputs: Sequence[int], outputs: Sequence[int] = ()) -> Connections:
-        """Return the connections without those of `inputs`.
+        """Return the connections after disconnecting `inputs`.
 
         `outputs` is empty, or names the other end of each connection. An input without a connection is accepted.
         Raise `Refused` if an input is connected to another output, or a port is locked.

@@ -47,9 +47,9 @@ Listener = Callable[[Event, Job | None], None]
 
 
 class Robot:
-    """The arm of one panel. A move takes `move_s` on the device's clock, a homing run `homing_s`.
+    """The arm of one panel. On the device's clock, a move takes `move_s` and a homing run takes `homing_s`.
 
-    Use a robot from one event loop only. A power loss stops the arm and fails all jobs; a jam persists.
+    Use a robot from one event loop only. A power loss stops the arm and fails all jobs, but does not end a jam.
     """
 
     def __init__(self, device: SwitchDevice, *, move_s: float, homing_s: float = 60.0) -> None:
@@ -95,7 +95,7 @@ class Robot:
         return self._jobs[number]
 
     def listen(self, listener: Listener) -> None:
-        """Call `listener(event, job)` at every event; `job` is None for homing and enabling."""
+        """Call `listener(event, job)` at every event. `job` is None for homing and enabling."""
         self._listeners.append(listener)
 
     async def wait_idle(self) -> None:
@@ -156,7 +156,9 @@ class Robot:
         """Return the fault `jam` by its name. It jams the arm after `count` further moves."""
         return {
             "jam": Fault(
-                lambda request: self.jam_after(request.whole("count", 0)), lambda _: self._unjam(), "count"
+                lambda request: self.jam_after(request.whole("count", 0)),
+                lambda _: self._clear_jam(),
+                "count",
             )
         }
 
@@ -168,7 +170,7 @@ class Robot:
         source = request.text("source") if "source" in request else "GUI"
         return {"job": asdict(self.submit(kind, request.pair("pair"), user=user, source=source))}
 
-    def _unjam(self) -> None:
+    def _clear_jam(self) -> None:
         """Cancel a planned jam. Free a jammed arm, as a technician does by hand, and fail the stuck job."""
         self.jam_after(None)
         self._free_arm("freed by hand")

@@ -148,7 +148,7 @@ class SwitchTwin:
 
     async def close(self) -> None:
         """Disconnect all clients and close the sockets. Lit circuits stay lit."""
-        for listener in self._all_listeners():
+        for listener in self._list_listeners():
             await listener.close()
         await self._control.close()
         await self.device.stop()
@@ -157,18 +157,24 @@ class SwitchTwin:
 
     def addresses(self) -> dict[str, str]:
         """Return the address of every served frontend, in the form that drivers accept, and of `control`."""
-        addresses = {name: self._url(name, listener) for name, listener in self._listeners.items()}
+        addresses = {name: self._format_address(name, listener) for name, listener in self._listeners.items()}
         return {**addresses, "control": f"tcp://{self._control_address}"}
 
-    def _url(self, name: str, listener: AnyListener) -> str:
+    def _format_address(self, name: str, listener: AnyListener) -> str:
         frontend = self.frontends[name]
-        where, options = listener.address, {"baud": str(frontend.baud)} if frontend.wire == "serial" else {}
+        location, options = (
+            listener.address,
+            {"baud": str(frontend.baud)} if frontend.wire == "serial" else {},
+        )
         if frontend.file:
             if self._directory is None:
                 self._directory = TemporaryDirectory(prefix="lightbed-twin-")
-            where, options = str(Path(self._directory.name) / frontend.file), {"operator": listener.address}
+            location, options = (
+                str(Path(self._directory.name) / frontend.file),
+                {"operator": listener.address},
+            )
         query = urlencode({**options, **frontend.options})
-        return f"{frontend.scheme}://{where}" + (f"?{query}" if query else "")
+        return f"{frontend.scheme}://{location}" + (f"?{query}" if query else "")
 
     def host_of(self, name: str) -> str:
         """Return the IP address that a frontend listens on. Some devices report their own address."""
@@ -187,19 +193,19 @@ class SwitchTwin:
 
     def accept(self) -> None:
         """Accept clients on all frontends."""
-        for listener in self._all_listeners():
+        for listener in self._list_listeners():
             listener.open()
 
     async def refuse(self) -> None:
         """Refuse new clients on all frontends. The control socket stays available."""
         for name in self.frontends:  # create missing listeners, so that they refuse a later `attach`
             self._memory.setdefault(name, MemoryListener(self._make_client_handler(name)))
-        for listener in self._all_listeners():
+        for listener in self._list_listeners():
             await listener.refuse()
 
     def drop_clients(self) -> int:
         """Break the connections of all frontends, and return their number."""
-        return sum(listener.drop_clients() for listener in self._all_listeners())
+        return sum(listener.drop_clients() for listener in self._list_listeners())
 
     async def power_cycle(self, off_s: float) -> None:
         """Switch the device off, wait `off_s` on its clock, and boot it in its boot mode."""
@@ -211,7 +217,7 @@ class SwitchTwin:
         self.device.boot()
         self.accept()
 
-    def _all_listeners(self) -> list[AnyListener]:
+    def _list_listeners(self) -> list[AnyListener]:
         return [*self._listeners.values(), *self._memory.values()]
 
     def _make_client_handler(self, name: str) -> Client:
@@ -278,23 +284,23 @@ class ControlVerbs:
     def verbs(self) -> Mapping[str, Verb]:
         """Return the verbs that every switch has, and the verbs of the family."""
         return {
-            "truth": lambda _: self._truth(),
+            "truth": lambda _: self._read_truth(),
             "advance": self._advance,
             "transcript": self._transcript,
-            "operator": self._operator,
+            "operator": self._change_as_operator,
             "power_cycle": self._power_cycle,
             "set_fault": self.fault_board.set_fault,
             "clear_fault": self.fault_board.clear_fault,
             **self.family_verbs,
         }
 
-    def _truth(self) -> Reply:
+    def _read_truth(self) -> Reply:
         device = self.device
         return {
             "simulated": True,
-            "connections": _as_lists(device.matrix.connections),
-            "lit": _as_lists(device.lit),
-            "really": _as_lists(device.light_paths),
+            "connections": _convert_to_lists(device.matrix.connections),
+            "lit": _convert_to_lists(device.lit),
+            "really": _convert_to_lists(device.light_paths),
             "ports": {str(port): device.matrix.state(port) for port in device.matrix.ports},
             "locked": sorted(device.matrix.locked),
             "boot_mode": device.boot_mode,
@@ -322,7 +328,7 @@ class ControlVerbs:
             self.transcript.clear()
         return {"entries": entries}
 
-    def _operator(self, request: Request) -> Reply:
+    def _change_as_operator(self, request: Request) -> Reply:
         """Change connections as another operator does. A new connection replaces others that use its ports."""
         pairs = request.pairs("connect")
         try:
@@ -331,12 +337,12 @@ class ControlVerbs:
             self.device.change(self.device.matrix.add(inputs, outputs, "replace"))
         except Refused as refusal:
             raise VerbError(str(refusal)) from None
-        return {"connections": _as_lists(self.device.matrix.connections)}
+        return {"connections": _convert_to_lists(self.device.matrix.connections)}
 
     async def _power_cycle(self, request: Request) -> Reply:
         await self.power.power_cycle(request.number("off_s", 0.0))
-        return {"connections": _as_lists(self.device.matrix.connections)}
+        return {"connections": _convert_to_lists(self.device.matrix.connections)}
 
 
-def _as_lists(connections: Mapping[int, int]) -> list[list[int]]:
+def _convert_to_lists(connections: Mapping[int, int]) -> list[list[int]]:
     return [[source, output] for source, output in connections.items()]

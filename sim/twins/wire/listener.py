@@ -160,7 +160,7 @@ class Listener(SocketListener):
         return len(self._writers)
 
     def drop_clients(self) -> int:
-        """Break every connection; return their number."""
+        """Break every connection, and return their number."""
         for writer in self._writers:
             writer.transport.abort()
         return len(self._writers)

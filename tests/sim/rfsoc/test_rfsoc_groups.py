@@ -103,6 +103,6 @@ def test_what_a_run_left_ready_is_dropped_with_its_epoch():
     kept = []
     for epoch in ("one", "one", "two"):
         readout.traces.begin(epoch)
-        kept.append(readout._level_of(timeline, firsts, 400, converter))
+        kept.append(readout._find_level(timeline, firsts, 400, converter))
     assert kept[0] is kept[1]
     assert kept[0] is not kept[2]

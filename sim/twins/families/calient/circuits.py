@@ -62,16 +62,22 @@ class CircuitConfiguration:
     def circuits(self) -> list[Circuit]:
         """Update the list of circuits from the matrix, and return all circuits in order of creation."""
         connections = set(self._device.matrix.connections.items())
-        self._circuits = [c for c in self._circuits if not c.active or set(self.pairs(c)) <= connections]
+        self._circuits = [
+            entry for entry in self._circuits if not entry.active or set(self.pairs(entry)) <= connections
+        ]
         active_pairs = {pair for circuit in self._circuits if circuit.active for pair in self.pairs(circuit)}
         for pair in sorted(connections - active_pairs):
-            self._circuits = [c for c in self._circuits if c.active or not self._share_ports(c, [pair])]
+            self._circuits = [
+                entry for entry in self._circuits if entry.active or not self._share_ports(entry, [pair])
+            ]
             self._circuits.append(Circuit(pair[0], pair[1] - self.names.ports, two_way=False, active=True))
         return list(self._circuits)
 
     def circuit_on(self, port: int) -> Circuit | None:
         """Return the circuit that uses a port of the matrix, or None."""
-        return next((c for c in self.circuits() if any(port in pair for pair in self.pairs(c))), None)
+        return next(
+            (entry for entry in self.circuits() if any(port in pair for pair in self.pairs(entry))), None
+        )
 
     def forget_provisioned(self) -> None:
         """Remove all circuits that are not active. A power loss does this (assumption)."""
@@ -149,8 +155,8 @@ class CircuitConfiguration:
         """Return the administrative state, operational state and operational capability of a circuit.
 
         The states are `UMA`, `RDY` for a provisioned circuit, `moving_states` while mirrors move, and `IS`, `IS`
-        afterwards. The capability is `FAIL` for a connected circuit without light, otherwise `OK`. `pairs` selects the
-        directions to judge; by default all are judged.
+        afterwards. The capability is `FAIL` for a connected circuit without light, otherwise `OK`. `pairs` selects
+        directions of the circuit. The default is all directions.
         """
         if not circuit.active:
             return "UMA", "RDY", "OK"

@@ -76,13 +76,15 @@ class RestFrontend:
         """Return the faults `fail_item` (an item of the next bulk request fails) and `deny_writes` (status 403)."""
         return {
             "fail_item": Fault(self._set_failing, lambda _: self._set_failing(None), main_field="item"),
-            "deny_writes": Fault(lambda _: self._deny(denied=True), lambda _: self._deny(denied=False)),
+            "deny_writes": Fault(
+                lambda _: self._set_denied(denied=True), lambda _: self._set_denied(denied=False)
+            ),
         }
 
     def _set_failing(self, request: Request | None) -> None:
         self._failing_index = request.whole("item", 1) if request else 0
 
-    def _deny(self, *, denied: bool) -> None:
+    def _set_denied(self, *, denied: bool) -> None:
         self._denies_writes = denied
 
     # -- reads
@@ -91,13 +93,13 @@ class RestFrontend:
         resource = request.query.get("id", "")
         documents = {"restversion": {"restversion": "2.1"}, "softwareversion": {"version": SOFTWARE_VERSION}}
         if resource not in documents:
-            raise _unknown_id(resource)
+            raise _make_unknown_id_refusal(resource)
         return json_answer(documents[resource])
 
     def _get_node(self, request: HttpRequest) -> HttpAnswer:
         """Return the requested `detail` for `id=summary`, as one public client expects."""
         if request.query.get("id", "") != "summary":
-            raise _unknown_id(request.query.get("id", ""))
+            raise _make_unknown_id_refusal(request.query.get("id", ""))
         system = {"serialnumber": self._serial, "partnumber": f"S{self._names.ports}"}
         details = {
             "SYSCFG": system,
@@ -122,7 +124,7 @@ class RestFrontend:
                 )
             except Refused:
                 return json_answer([])
-        raise _unknown_id(resource)
+        raise _make_unknown_id_refusal(resource)
 
     def _describe_circuit(self, circuit: Circuit) -> dict[str, Any]:
         name = self._configuration.name(circuit)
@@ -156,7 +158,7 @@ class RestFrontend:
                 )
             return json_answer([self._summarise(number) for number in numbers])
         if resource != "detail":
-            raise _unknown_id(resource)
+            raise _make_unknown_id_refusal(resource)
         try:
             return json_answer([self._describe_port(self._names.number(request.query.get("port", "")))])
         except Refused as refusal:
@@ -178,7 +180,7 @@ class RestFrontend:
         }
 
     def _describe_port(self, number: int) -> dict[str, str]:
-        """Return the fields of one port. Fields and thresholds are those of a public capture."""
+        """Return the fields of one port, with the field names and thresholds of a public capture."""
         document = {"port": self._names.name(number), **THRESHOLDS}
         for side, port in (("in", number), ("out", number + self._names.ports)):
             admin, operational, capability = self._configuration.fibre_states(port)
@@ -222,7 +224,7 @@ class RestFrontend:
             return await self._execute_items(
                 items, lambda item: action(self._configuration.find(item.get("conn", "")))
             )
-        raise _unknown_id(resource)
+        raise _make_unknown_id_refusal(resource)
 
     async def _delete_circuit(self, request: HttpRequest) -> HttpAnswer:
         return await self._execute_items([{"conn": request.query.get("conn", "")}], self._remove)
@@ -282,7 +284,7 @@ class RestFrontend:
         self._configuration.delete(self._configuration.find(str(item.get("conn", ""))))
 
 
-def _unknown_id(resource: str) -> HttpRefusal:
+def _make_unknown_id_refusal(resource: str) -> HttpRefusal:
     return HttpRefusal(400, f"no id {resource[:40]!r}")
 
 

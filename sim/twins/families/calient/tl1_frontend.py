@@ -156,8 +156,12 @@ class CalientTl1(Tl1Frontend):
 
     def _summarise_port(self, port: int) -> str:
         powers = [self._format_power(number) for number in (port, port + self._names.ports)]
-        circuits = [c for c in self.configuration.circuits() if any(port in ends for ends in c.ends())][:2]
-        connections = [(self.configuration.name(c), "ACT" if c.active else "PRO") for c in circuits]
+        circuits = [
+            entry for entry in self.configuration.circuits() if any(port in ends for ends in entry.ends())
+        ][:2]
+        connections = [
+            (self.configuration.name(entry), "ACT" if entry.active else "PRO") for entry in circuits
+        ]
         connections += [("NONE", "NONE")] * (2 - len(connections))
         connection_fields = ",".join(
             f"CONNNAME{n}={name},CONNSTATE{n}={state}" for n, (name, state) in enumerate(connections, 1)

@@ -1,6 +1,6 @@
 """RESTCONF interface of a Polatis switch: cross-connects, ports, power readings, attenuators and product data.
 
-Resources are under /api/data. Their names, and the statuses of `PUT` and `POST`, are those that public clients use. The
+Resources are under /api/data. Public clients show the names of resources, and the statuses of `PUT` and `POST`. The
 module prefix of a name is optional. The rest follows RFC 8040 (RESTCONF) and RFC 7951 (decimal numbers are strings in
 JSON). Bodies are JSON or XML. A change is answered after the light has arrived.
 """
@@ -52,7 +52,7 @@ class RestFrontend:
     if the tag still matches. This is an assumption: units send an ETag, but no document describes `If-Match`.
     Pairs made with POST disappear after `post_vanishes_s` (0 for never), as on the unit of one lab.
 
-    `default` is the format of an answer if the client names no format; one public client then expects XML. With
+    `default` is the format of an answer if the client names no format. One public client then expects XML. With
     `empty_is_204`, a read of cross-connects returns status 204 if there are none, as one client expects.
     """
 
@@ -92,8 +92,8 @@ class RestFrontend:
             ),
             ("GET", pairs, lambda _: self._show_pairs({_PAIR: _list_pairs(self._matrix.connections)})),
             ("PUT", whole, self._put_all),
-            ("POST", whole, self._post),
-            ("PATCH", f"{whole}(?:/pair)?", self._patch),
+            ("POST", whole, self._post_pair),
+            ("PATCH", f"{whole}(?:/pair)?", self._patch_pairs),
             ("DELETE", f"{whole}(?:/pair)?", self._delete_all),
             ("GET", single, self._show_pair),
             ("PUT", single, self._put_pair),
@@ -172,7 +172,7 @@ class RestFrontend:
         exists = source in self._matrix.connections
         return await self._change(lambda: self._add_pairs([(source, output)]), 204 if exists else 201)
 
-    async def _patch(self, request: HttpRequest) -> Reply:
+    async def _patch_pairs(self, request: HttpRequest) -> Reply:
         pairs = parse_pairs(read_body(request, _PAIRS, _PAIR))
         self._check_etag(request)
         return await self._change(lambda: self._add_pairs(pairs), 204)
@@ -186,7 +186,7 @@ class RestFrontend:
         replaceable = all(self._matrix.peer(output) in {None, *inputs} for output in outputs)
         return self._matrix.add(inputs, outputs, "replace" if replaceable else None)
 
-    async def _post(self, request: HttpRequest) -> Reply:
+    async def _post_pair(self, request: HttpRequest) -> Reply:
         ((source, output),) = parse_pairs(read_body(request, _PAIR), exactly=1)
         if source in self._matrix.connections:
             raise HttpRefusal(409, error_document("data-exists", f"ingress {source} has a pair"))

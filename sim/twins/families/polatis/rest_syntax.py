@@ -46,7 +46,7 @@ _NAMESPACES = {
     "ietf-restconf": "urn:ietf:params:xml:ns:yang:ietf-restconf",
 }
 _LIST_ELEMENTS = frozenset({"pair", "port", "error"})
-"""XML elements that are list entries. `parse_xml` makes a list of them even if there is only one."""
+"""XML elements that are list entries. `parse_xml` makes a list even of a single entry."""
 
 
 # -- media
@@ -87,10 +87,10 @@ def choose_media(request: HttpRequest, default: Media) -> Media:
             return _ANSWER_MEDIA[kind]
     if not {"*/*", "*", "application/*"}.intersection(accept_types):
         raise HttpRefusal(406, f"answers are {YANG_JSON} or {YANG_XML}")
-    return _BODY_MEDIA.get(_content_type(request), default)
+    return _BODY_MEDIA.get(_read_content_type(request), default)
 
 
-def _content_type(request: HttpRequest) -> str:
+def _read_content_type(request: HttpRequest) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -100,7 +100,7 @@ def parse_body(request: HttpRequest) -> Any:
     One public client sends XML without a type, and a real unit accepts it. Raise `HttpRefusal`: 415 for another type,
     400 for an invalid body.
     """
-    kind = _content_type(request)
+    kind = _read_content_type(request)
     if kind and kind not in _BODY_MEDIA:
         raise HttpRefusal(415, error_document("invalid-value", f"send {YANG_JSON} or {YANG_XML}, not {kind}"))
     looks_like_xml = request.body.lstrip().startswith(b"<")
@@ -186,7 +186,7 @@ def parse_pairs(content: Any, *, exactly: int | None = None) -> list[Pair]:
 
 
 def get_single_entry(content: Any) -> Mapping[str, Any]:
-    """Return the object of a list of one object. Raise `HttpRefusal` (400) for anything else."""
+    """Return the object in a list of one object. Raise `HttpRefusal` (400) for any other content."""
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
         return content[0]
     raise HttpRefusal(400, error_document("malformed-message", "not a list of one entry"))

@@ -48,7 +48,7 @@ class ScpiFrontend:
         self._network = network
         self._separator = "\r\n" if separate_lines else ";"
         self._event_status = 0
-        self._commands = {compile_header(name): handler for name, handler in self._table().items()}
+        self._commands = {compile_header(name): handler for name, handler in self._make_table().items()}
 
     async def execute(self, line: str) -> bytes:
         """Execute one line, and return its encoded answer. The answer is empty if no command of the line has one."""
@@ -66,7 +66,7 @@ class ScpiFrontend:
         self.errors.push(error)
         self._event_status |= _COMMAND_ERROR if error.number > -200 else _EXECUTION_ERROR
 
-    def _table(self) -> dict[str, Handler]:
+    def _make_table(self) -> dict[str, Handler]:
         common: dict[str, Handler] = {
             "*IDN?": lambda _: self._identity,
             "*CLS": lambda _: self._clear_status(),
@@ -79,9 +79,9 @@ class ScpiFrontend:
             "SYSTem:ERRor:ALL?": lambda _: self.errors.pop_all(),
             "SYSTem:COMMunicate:NETWork:ADDRess?": lambda _: self._network(),
         }
-        return common | self._switch_table()
+        return common | self._make_switch_table()
 
-    def _switch_table(self) -> dict[str, Handler]:
+    def _make_switch_table(self) -> dict[str, Handler]:
         return {
             "OXC:SWITch:SIZE?": lambda _: f"{self._matrix.inputs},{self._matrix.outputs}",
             "OXC:SWITch:CONNect:ADD": self._connect,

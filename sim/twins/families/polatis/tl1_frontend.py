@@ -229,14 +229,14 @@ class PortCommands:
             "ED-PORT-LABEL": self._set_labels,
         }
 
-    def _ports(self, command: Command) -> list[int]:
+    def _parse_ports(self, command: Command) -> list[int]:
         ports = list(self._matrix.ports) if command.aid.upper() == "ALL" else parse_ports(command.aid)
         for port in ports:
             self._matrix.check_port(port)
         return ports
 
     def _list_values(self, command: Command, show: Callable[[int], str]) -> Lines:
-        return [f"{port}:{show(port)}" for port in self._ports(command)]
+        return [f"{port}:{show(port)}" for port in self._parse_ports(command)]
 
     def _apply(self, action: Callable[[], object]) -> Lines:
         """Execute a set command, unless the fault `drop_command` discards it."""
@@ -245,7 +245,7 @@ class PortCommands:
         return ()
 
     def _set_shutters(self, command: Command, *, disabled: bool) -> Lines:
-        ports = set(self._ports(command))
+        ports = set(self._parse_ports(command))
         return self._apply(lambda: self._device.set_disabled(ports, disabled=disabled))
 
     def _set_flaps(self, command: Command) -> Lines:
@@ -256,12 +256,12 @@ class PortCommands:
             raise Denied("IDNV", "three whole numbers are needed: off ms, on ms, cycles") from None
         if min(off_ms, on_ms, cycles) < 1 or cycles > _MAX_CYCLES:
             raise Denied("IDRG", f"times are from 1 ms, cycles from 1 to {_MAX_CYCLES}")
-        flaps = dict.fromkeys(self._ports(command), Flap(off_ms / 1000, on_ms / 1000, cycles))
+        flaps = dict.fromkeys(self._parse_ports(command), Flap(off_ms / 1000, on_ms / 1000, cycles))
         return self._apply(lambda: self._flaps.update(flaps))
 
     def _start_flaps(self, command: Command) -> Lines:
         """Start the flap tests of ports, without waiting (assumption). Raise `Denied` if a port has no test."""
-        ports = self._ports(command)
+        ports = self._parse_ports(command)
         for port in ports:
             if port not in self._flaps:
                 raise Denied("SNVS", f"no flap was entered for port {port}")
@@ -271,12 +271,12 @@ class PortCommands:
 
     def _stop_flaps(self, command: Command) -> Lines:
         """Stop flap tests after their current cycle, which leaves their ports lit (assumption)."""
-        ports = self._ports(command)
+        ports = self._parse_ports(command)
         return self._apply(lambda: self._flapping.difference_update(ports))
 
     def _list_flaps(self, command: Command) -> Lines:
         """Return the flap tests of the named ports, or of all ports. The format is an assumption."""
-        ports = self._ports(command) if command.aid else sorted(self._flaps)
+        ports = self._parse_ports(command) if command.aid else sorted(self._flaps)
         return [f"{port}:{self._flaps[port]}" for port in ports if port in self._flaps]
 
     async def _run_flap(self, port: int, flap: Flap) -> None:
@@ -289,7 +289,7 @@ class PortCommands:
                 await self._device.clock.sleep(seconds)
 
     def _set_labels(self, command: Command) -> Lines:
-        labels = dict.fromkeys(self._ports(command), command.keyword("LABEL"))
+        labels = dict.fromkeys(self._parse_ports(command), command.keyword("LABEL"))
         return self._apply(lambda: self._device.labels.update(labels))
 
     # -- power monitors
@@ -299,7 +299,7 @@ class PortCommands:
 
     def _set_monitors(self, command: Command) -> Lines:
         monitors = {}
-        for port in self._ports(command):
+        for port in self._parse_ports(command):
             monitor = self._get_monitor(port)
             monitors[port] = replace(
                 monitor,
@@ -317,7 +317,7 @@ class PortCommands:
         return self._attenuators.setting(port)
 
     def _set_attenuators(self, command: Command) -> Lines:
-        ports = self._ports(command)
+        ports = self._parse_ports(command)
         for port in ports:
             self._check_output(port)
         setting = self._parse_setting(command)

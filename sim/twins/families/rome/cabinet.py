@@ -66,7 +66,7 @@ def logical_name(scheme: Scheme, place: Place) -> str:
 
 
 def list_circuits(port1: Iterable[Place], port2: Iterable[Place]) -> list[tuple[int, int]]:
-    """Return the circuits from `port1` to `port2`, then those back. The list is empty if they share no matrix."""
+    """Return the circuits from `port1` to `port2`, then the circuits back. Without a common matrix there are none."""
     sources, targets = list(port1), list(port2)
     return [*_list_one_way(sources, targets), *_list_one_way(targets, sources)]
 
@@ -209,7 +209,7 @@ class Cabinet:
         Raise `CommandError` for an unknown name, ports of the same side, or ports without a common matrix.
         """
         if port1[0] not in "EW" or port2[0] not in "EW":
-            pairs = list_circuits(self._logical_port(port1), self._logical_port(port2))
+            pairs = list_circuits(self._find_logical_port(port1), self._find_logical_port(port2))
         elif port1[0] == port2[0]:
             raise CommandError("Error: ports are on the same side")
         else:
@@ -219,7 +219,7 @@ class Cabinet:
             raise CommandError("Ports are not of the same matrix")
         return pairs
 
-    def _logical_port(self, name: str) -> list[Place]:
+    def _find_logical_port(self, name: str) -> list[Place]:
         """Return the E and W ports of a logical name. Raise `CommandError` if it does not exist."""
         if name not in self._logical:
             raise CommandError(f"Error: no port {name}")

@@ -104,13 +104,13 @@ class Printer:
                 f"{indent}MIN_PORT_{side} 1  MAX_PORT_{side} {last}"
                 for side, last in (("EAST", east), ("WEST", west))
             ]
-        spare_east, spare_west = self._spare_places()
+        spare_east, spare_west = self._count_spares()
         return [
             f"{indent}Matrix {matrix}: Male/West 1..{west + spare_west}, Female/East 1..{east + spare_east}"
             for matrix, (east, west) in cabinet.matrices.items()
         ]
 
-    def _spare_places(self) -> tuple[int, int]:
+    def _count_spares(self) -> tuple[int, int]:
         return (SPARE_EAST, SPARE_WEST) if self.spares else (0, 0)
 
     # -- ports
@@ -136,7 +136,7 @@ class Printer:
             for port in cabinet.device.matrix.ports
             if cabinet.name(port)[0] == side and cabinet.matrix_of(port) == matrix
         ]
-        spare_count = self._spare_places()["EW".index(side)]
+        spare_count = self._count_spares()["EW".index(side)]
         return [self._format_rome_row(cabinet, port) for port in ports] + [
             _format_columns(
                 (f"1{matrix}{side}{len(ports) + extra}", "Unlocked", "Enabled", "Disconnected", "0", "", ""),

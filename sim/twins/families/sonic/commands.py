@@ -1,6 +1,6 @@
 """The commands `show` and `config` for optical cross-connects, their output, and their usage errors.
 
-Texts and exit statuses of usage errors are those of click 7, the release that SONiC's utilities require.
+Usage errors have the texts and exit statuses of click 7, the release that SONiC's utilities require.
 """
 
 from __future__ import annotations

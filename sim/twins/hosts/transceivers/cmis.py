@@ -43,7 +43,7 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
     )  # CMIS 4.0, paged, ModuleReady; single mode
     (temperature,), (voltage,) = measurements.temperature.flags, measurements.voltage.flags
     # Low four bits are the temperature flags, high four bits the voltage flags, each from high alarm to low warning.
-    lower[9] = sum(on << at for at, on in enumerate((*temperature, *voltage)))
+    lower[9] = sum(on << index for index, on in enumerate((*temperature, *voltage)))
     lower[14:18] = measurements.temperature.memory + measurements.voltage.memory
     lanes = {value_at: quantity.memory for (value_at, _, _), quantity in lane_quantities.items()}
     lanes |= {
@@ -101,7 +101,7 @@ def _make_thresholds(measurements: Diagnostics) -> bytearray:
         _BIAS[2]: measurements.bias.limits,
         _RECEIVE[2]: measurements.receive.limits,
     }
-    content = make_page({place: each.memory for place, each in limits.items()})
+    content = make_page({offset: quantity_limits.memory for offset, quantity_limits in limits.items()})
     content[-1] = compute_checksum(content[:-1])
     return content
 
@@ -122,14 +122,16 @@ def describe(module: ModuleMemory) -> Iterator[str]:
     yield text.format_code("Connector", module.byte(203), text.CONNECTORS)
     yield text.format_line("Cable assembly length", "0.00m")
     for bit, name in ((1, "CDR bypass control"), (0, "CDR")):
-        for at, direction in enumerate(("Tx", "Rx")):
-            is_supported = module.byte(161 + at, _ADVERTISEMENT_PAGE) >> bit & 1
+        for index, direction in enumerate(("Tx", "Rx")):
+            is_supported = module.byte(161 + index, _ADVERTISEMENT_PAGE) >> bit & 1
             yield text.format_line(f"{direction} {name}", "Yes" if is_supported else "No")
     yield text.format_code("Transmitter technology", module.byte(212), _TECHNOLOGIES)
     yield from text.format_wavelength(module, 138, _ADVERTISEMENT_PAGE)
     yield text.format_line("Length (SMF)", f"{module.byte(132, _ADVERTISEMENT_PAGE) & 0x3F:.2f}km")
-    for at, (fibre, unit) in enumerate((("OM5", 2), ("OM4", 2), ("OM3 50/125um", 2), ("OM2 50/125um", 1))):
-        yield text.format_line(f"Length ({fibre})", f"{module.byte(133 + at, _ADVERTISEMENT_PAGE) * unit}m")
+    for index, (fibre, unit) in enumerate((("OM5", 2), ("OM4", 2), ("OM3 50/125um", 2), ("OM2 50/125um", 1))):
+        yield text.format_line(
+            f"Length ({fibre})", f"{module.byte(133 + index, _ADVERTISEMENT_PAGE) * unit}m"
+        )
     yield from text.format_vendor(module, _VENDOR)
     yield text.format_line("Revision compliance", f"Rev. {module.byte(1) >> 4}.{module.byte(1) & 0xF}")
     yield text.format_code("Module State", module.byte(3) >> 1 & 7, _STATES)
@@ -148,9 +150,9 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
     )
     for name, format_value, (value_at, _, _) in quantities:
         yield from text.format_lanes(module, name, format_value, value_at, _SHOWN_LANES, _LANE_PAGE)
-    for at, name in enumerate(("Module temperature", "Module voltage")):
+    for index, name in enumerate(("Module temperature", "Module voltage")):
         for level, label in enumerate(text.LEVELS):
-            yield text.format_flag(name, label, on=bool(module.byte(9) >> 4 * at + level & 1))
+            yield text.format_flag(name, label, on=bool(module.byte(9) >> 4 * index + level & 1))
     for lane in range(_SHOWN_LANES):
         yield from _describe_lane(module, lane)
     yield from text.format_thresholds(

@@ -131,8 +131,8 @@ def parse(words: Sequence[str]) -> dict[str, int]:
     {'hex': 1, 'offset': 128, 'length': 16}
     """
     arguments: dict[str, int] = {}
-    for at in range(0, len(words), 2):
-        name, value = words[at], words[at + 1] if at + 1 < len(words) else ""
+    for position in range(0, len(words), 2):
+        name, value = words[position], words[position + 1] if position + 1 < len(words) else ""
         if name in _SWITCHES and value in {"on", "off"}:
             arguments[name] = int(value == "on")
         elif name in _NUMBERS and (number := _parse_number(value)) is not None:
@@ -152,7 +152,10 @@ def _parse_number(text: str) -> int | None:
 def hex_dump(data: bytes, offset: int) -> bytes:
     """Return a hexadecimal dump with 16 bytes on each line. `offset` is the address of the first byte."""
     lines = ["Offset\t\tValues", "------\t\t------"]
-    lines += [f"0x{offset + at:04x}:\t\t{data[at : at + 16].hex(' ')} " for at in range(0, len(data), 16)]
+    lines += [
+        f"0x{offset + position:04x}:\t\t{data[position : position + 16].hex(' ')} "
+        for position in range(0, len(data), 16)
+    ]
     return ("\n".join(lines) + "\n").encode()
 
 

@@ -61,12 +61,12 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
     )
     identity[63], identity[95] = compute_checksum(identity[:63]), compute_checksum(identity[64:95])
     quantities = [getattr(measurements, name) for name in _ORDER]
-    diagnostics = make_page({0: b"".join(each.limits.memory for each in quantities)}, base=0)
-    diagnostics[_VALUES : _VALUES + 10] = b"".join(each.memory for each in quantities)
+    diagnostics = make_page({0: b"".join(quantity.limits.memory for quantity in quantities)}, base=0)
+    diagnostics[_VALUES : _VALUES + 10] = b"".join(quantity.memory for quantity in quantities)
     diagnostics[95] = compute_checksum(diagnostics[:95])
-    for place, (high, low) in ((_ALARMS, (0, 1)), (_WARNINGS, (2, 3))):
-        bits = "".join(f"{each.flags[0][high]:d}{each.flags[0][low]:d}" for each in quantities)
-        diagnostics[place : place + 2] = int(bits.ljust(16, "0"), 2).to_bytes(2, "big")
+    for flags_offset, (high, low) in ((_ALARMS, (0, 1)), (_WARNINGS, (2, 3))):
+        bits = "".join(f"{quantity.flags[0][high]:d}{quantity.flags[0][low]:d}" for quantity in quantities)
+        diagnostics[flags_offset : flags_offset + 2] = int(bits.ljust(16, "0"), 2).to_bytes(2, "big")
     places = [
         (FIRST_ADDRESS, 0, LOWER),
         (FIRST_ADDRESS, 0, 0),
@@ -89,8 +89,8 @@ def describe(module: ModuleMemory) -> Iterator[str]:
     yield text.format_line("BR, Nominal", f"{module.byte(66) * 250}MBd")
     yield text.format_code("Rate identifier", module.byte(13), {0: "unspecified"})
     lengths = (("SMF,km", 1, "km"), ("SMF", 100, "m"), ("50um", 10, "m"), ("62.5um", 10, "m"))
-    for at, (fibre, unit, name) in enumerate((*lengths, ("Copper", 1, "m"), ("OM3", 10, "m"))):
-        yield text.format_line(f"Length ({fibre})", f"{module.byte(14 + at) * unit}{name}")
+    for index, (fibre, unit, name) in enumerate((*lengths, ("Copper", 1, "m"), ("OM3", 10, "m"))):
+        yield text.format_line(f"Length ({fibre})", f"{module.byte(14 + index) * unit}{name}")
     yield text.format_line("Laser wavelength", f"{module.word(60)}nm")
     yield text.format_line("Vendor name", module.text(20, 16))
     yield text.format_oui(module.read(offset=37, length=3))
@@ -112,7 +112,7 @@ def describe(module: ModuleMemory) -> Iterator[str]:
 
 def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
     celsius, volt, ampere, transmit, receive = (
-        module.word(_VALUES + 2 * at, address=SECOND_ADDRESS) for at in range(len(_ORDER))
+        module.word(_VALUES + 2 * index, address=SECOND_ADDRESS) for index in range(len(_ORDER))
     )
     yield text.format_bias("Laser bias current", ampere)
     yield text.format_power("Laser output power", transmit)
@@ -120,9 +120,9 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
     yield text.format_temperature("Module temperature", celsius)
     yield text.format_voltage("Module voltage", volt)
     yield text.format_line("Alarm/warning flags implemented", "Yes")
-    for name, at in _FLAGS:
+    for name, index in _FLAGS:
         for level, label in enumerate(text.LEVELS):
             flags = module.word(_ALARMS if level < 2 else _WARNINGS, address=SECOND_ADDRESS)
-            yield text.format_flag(name, label, on=bool(flags & 1 << 15 - 2 * at - level % 2))
-    places = {f"{name}_at": 8 * at for at, name in enumerate(_ORDER)}
+            yield text.format_flag(name, label, on=bool(flags & 1 << 15 - 2 * index - level % 2))
+    places = {f"{name}_at": 8 * index for index, name in enumerate(_ORDER)}
     yield from text.format_thresholds(module, **places, address=SECOND_ADDRESS)

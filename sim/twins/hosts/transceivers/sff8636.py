@@ -145,5 +145,5 @@ def _describe_flags(
     for lane in range(lanes):
         half = module.byte(at + lane // 2) >> (4 if lane % 2 == 0 else 0)
         for level, label in enumerate(text.LEVELS):
-            where = f"{lane_name} {lane + 1}" if lane_name else ""
-            yield text.format_flag(name, label, on=bool(half & 8 >> level), lane=where)
+            lane_label = f"{lane_name} {lane + 1}" if lane_name else ""
+            yield text.format_flag(name, label, on=bool(half & 8 >> level), lane=lane_label)

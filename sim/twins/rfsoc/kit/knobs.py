@@ -88,9 +88,9 @@ class Knob:
 
 def _make_knobs(owner: type, modulator: int | None, suffix: str) -> dict[str, Knob]:
     return {
-        one.name + suffix: Knob(one.name, modulator, str(one.type), **one.metadata)
-        for one in fields(owner)
-        if one.metadata
+        parameter.name + suffix: Knob(parameter.name, modulator, str(parameter.type), **parameter.metadata)
+        for parameter in fields(owner)
+        if parameter.metadata
     }
 
 
@@ -116,7 +116,7 @@ class KitKnobs(MutableMapping[str, Setting]):
         return find_knob(name).read(self._state.now.parameters)
 
     def __setitem__(self, name: str, value: Setting) -> None:
-        self._state.change(partial(_turn, find_knob(name), value))
+        self._state.change(partial(_turn_knob, find_knob(name), value))
 
     def __delitem__(self, name: str) -> None:
         """Reset a knob to the value that it had when this object was created."""
@@ -147,5 +147,5 @@ def turn(kit: KitParameters, settings: Mapping[str, object]) -> KitParameters:
     return kit
 
 
-def _turn(knob: Knob, value: object, kit: KitParameters) -> KitParameters:
+def _turn_knob(knob: Knob, value: object, kit: KitParameters) -> KitParameters:
     return knob.turn(kit, value)

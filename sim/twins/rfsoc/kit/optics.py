@@ -147,7 +147,7 @@ def _resample(
     outputs: Outputs, generator: int, ratio: float, first: int, count: int, delay: float
 ) -> Samples:
     """Return the result of `delay_output` for a generator with `ratio` times the rate. `delay` is in its samples."""
-    places = (first + np.arange(count)) * ratio - delay
-    start = math.floor(places[0])
-    samples = outputs.samples(generator, start, math.floor(places[-1]) + 2 - start)
-    return np.asarray(np.interp(places - start, np.arange(len(samples)), samples))
+    positions = (first + np.arange(count)) * ratio - delay
+    start = math.floor(positions[0])
+    samples = outputs.samples(generator, start, math.floor(positions[-1]) + 2 - start)
+    return np.asarray(np.interp(positions - start, np.arange(len(samples)), samples))

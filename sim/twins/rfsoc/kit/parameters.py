@@ -123,15 +123,17 @@ def vary(parameters: KitParameters, seed: int) -> KitParameters:
     Insertion loss: uniform, 4.0 to 4.6 dB. Skew: uniform, 0 to 0.6 ns. Normal deviates are clipped at 2.5 sigma.
     """
     rng = np.random.default_rng((seed, 0x6B6974))
-    return replace(parameters, modulators=tuple(_vary(one, rng) for one in parameters.modulators))
-
-
-def _vary(one: ModulatorParameters, rng: np.random.Generator) -> ModulatorParameters:
-    v_pi = one.v_pi * (1 + 0.04 * float(np.clip(rng.standard_normal(), -2.5, 2.5)))
     return replace(
-        one,
+        parameters, modulators=tuple(_vary_modulator(nominal, rng) for nominal in parameters.modulators)
+    )
+
+
+def _vary_modulator(nominal: ModulatorParameters, rng: np.random.Generator) -> ModulatorParameters:
+    v_pi = nominal.v_pi * (1 + 0.04 * float(np.clip(rng.standard_normal(), -2.5, 2.5)))
+    return replace(
+        nominal,
         v_pi=v_pi,
-        null_v=one.bias_v + 0.03 * v_pi * float(np.clip(rng.standard_normal(), -2.5, 2.5)),
+        null_v=nominal.bias_v + 0.03 * v_pi * float(np.clip(rng.standard_normal(), -2.5, 2.5)),
         extinction_db=float(rng.uniform(25.0, 30.0)),
         insertion_loss_db=float(rng.uniform(4.0, 4.6)),
         skew_ns=float(rng.uniform(0.0, 0.6)),

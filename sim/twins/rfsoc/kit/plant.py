@@ -154,7 +154,7 @@ def _compute_light(
     after_a = pole.response(before_a, receiver.memory(kit, fine_hz))
     slope_a_s = receiver.slope_a_s(kit, before_a, after_a)
     place = first * ratio - begin + warm_up
-    return _sample(after_a, ratio, place, count), _sample(slope_a_s, ratio, place, count)
+    return _sample_at(after_a, ratio, place, count), _sample_at(slope_a_s, ratio, place, count)
 
 
 def _compute_drives(
@@ -193,7 +193,7 @@ def _find_constant_runs(drives: Sequence[Samples]) -> npt.NDArray[np.intp]:
     return starts if len(starts) * _MIN_RUN_LENGTH <= len(changes) else np.zeros(0, np.intp)
 
 
-def _sample(fine: Samples, ratio: float, start: float, count: int) -> Samples:
+def _sample_at(fine: Samples, ratio: float, start: float, count: int) -> Samples:
     """Return `count` values of `fine`, the first at position `start`, and each `ratio` samples after the previous."""
     if ratio == int(ratio):
         return fine[int(start) :: int(ratio)][:count]

@@ -52,9 +52,9 @@ def current_a(kit: KitParameters, power_w: Samples) -> Samples:
 
 def level(kit: KitParameters, light_a: Samples) -> Samples:
     """Return the level as a fraction of the converter's full scale. `light_a` is the photocurrent after the pole."""
-    volts = _linear_v(kit, light_a)
+    volts = _compute_linear_v(kit, light_a)
     if math.isfinite(kit.saturation_v):
-        volts = amplify_v(_amplifier(kit), volts)
+        volts = amplify_v(_make_amplifier(kit), volts)
     return (volts + kit.offset_v) / kit.adc_full_scale_v
 
 
@@ -90,15 +90,15 @@ def _compute_level_per_ampere(kit: KitParameters, light_a: Samples) -> Samples |
     """Return the change of the level, as a fraction of full scale, per ampere of the current."""
     relative_gain: Samples | float = 1.0
     if math.isfinite(kit.saturation_v):
-        relative_gain = small_signal_gain(_amplifier(kit), _linear_v(kit, light_a))
+        relative_gain = small_signal_gain(_make_amplifier(kit), _compute_linear_v(kit, light_a))
     return relative_gain * kit.transimpedance_ohm / kit.adc_full_scale_v
 
 
-def _linear_v(kit: KitParameters, light_a: Samples) -> Samples:
+def _compute_linear_v(kit: KitParameters, light_a: Samples) -> Samples:
     return (light_a + kit.dark_current_a) * kit.transimpedance_ohm
 
 
-def _amplifier(kit: KitParameters) -> Amplifier:
+def _make_amplifier(kit: KitParameters) -> Amplifier:
     return Amplifier(gain=1.0, saturation_v=kit.saturation_v)
 
 

@@ -47,7 +47,7 @@ def make_level(signals: Sequence[Received], which: npt.NDArray[np.int64], bits: 
     """Return the levels for signals of a plant at a converter of `bits` bits. `which` is the signal of each window."""
     noises = np.stack([one.noise for one in signals])
     correlations = np.array([one.correlation for one in signals], np.float64)
-    owns = np.stack([_without_rounding(one, bits) for one in signals])
+    owns = np.stack([_remove_rounding(one, bits) for one in signals])
     drawn_together = (correlations < DRAWN_TOGETHER)[:, None]
     noises = np.where(drawn_together, np.hypot(noises, owns), noises)
     owns = np.where(drawn_together, 0.0, owns)
@@ -60,7 +60,7 @@ def make_level(signals: Sequence[Received], which: npt.NDArray[np.int64], bits: 
     )
 
 
-def _without_rounding(received: Received, bits: int) -> Floats:
+def _remove_rounding(received: Received, bits: int) -> Floats:
     """Return the standard deviation (samples,) of the converter's noise without rounding, because `convert` rounds.
 
     This is `sim.models.photonics.converter.excess_v2`, but 0 if the rounding alone is larger than the noise.

@@ -31,8 +31,8 @@ Ticks = npt.NDArray[np.int64]
 class AverageBuffer:
     """Memories of a readout (`axis_avg_buffer`): `avg_maxlen` sums (I, Q) of 32 bits, `buf_maxlen` samples of 16 bits.
 
-    While a memory is enabled, it is written from its start address upwards, and wraps around at its end. Lengths and
-    error types are those of QICK's driver.
+    While a memory is enabled, it is written from its start address upwards, and wraps around at its end. QICK's driver
+    has the same length limits and error types.
     """
 
     def __init__(self, cfg: Mapping[str, Any]) -> None:
@@ -271,14 +271,14 @@ class Readout:
     def _store(self, starts: npt.NDArray[np.int64], count: int, converter: Converter) -> None:
         assert self._scene is not None
         firsts = starts * DECIMATION - margin(len(converter.taps))
-        level = self._level_of(self._scene.timeline, firsts, count, converter)
+        level = self._find_level(self._scene.timeline, firsts, count, converter)
         self.buffer.store(
             conversion.convert(
                 self._rng, level, self._make_mixing(firsts), bits=converter.bits, taps=converter.taps
             )
         )
 
-    def _level_of(
+    def _find_level(
         self, timeline: TimeLine, firsts: npt.NDArray[np.int64], count: int, converter: Converter
     ) -> Level:
         """Return the levels of windows. If run and epoch are the same as before, reuse the levels."""
@@ -293,8 +293,8 @@ class Readout:
             if sum(level.traces.nbytes for level in self._levels.values()) > LEVELS_BYTES:
                 self._levels = {}
             rate_hz = self.cfg["fs"] * 1e6 * converter.clock_factor
-            signals, which = self.traces.of_windows(timeline, rate_hz, firsts, count)
-            self._levels[key] = make_level(signals, which, converter.bits)
+            signals, trace_numbers = self.traces.of_windows(timeline, rate_hz, firsts, count)
+            self._levels[key] = make_level(signals, trace_numbers, converter.bits)
         return self._levels[key]
 
     def _make_mixing(self, firsts: npt.NDArray[np.int64]) -> Mixing:

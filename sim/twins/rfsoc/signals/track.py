@@ -154,8 +154,8 @@ class Track:
             return real * gain >> 15
         if source not in {PRODUCT, INPUT}:
             return np.zeros(count, np.int64)
-        places = self.waves.address[i] * self._samples_per_tick(i) + sample_numbers % self.periods[i]
-        envelope_samples: npt.NDArray[np.int64] = envelope[places % len(envelope)].astype(np.int64)
+        positions = self.waves.address[i] * self._samples_per_tick(i) + sample_numbers % self.periods[i]
+        envelope_samples: npt.NDArray[np.int64] = envelope[positions % len(envelope)].astype(np.int64)
         shape = envelope_samples[:, 0] if source == INPUT else self._mix(i, sample_numbers, envelope_samples)
         return shape * gain >> 15
 

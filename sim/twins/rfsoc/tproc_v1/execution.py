@@ -107,11 +107,11 @@ class Execution:
 
     def _take_input(self, read: ReadInput) -> None:
         """Execute the instruction `read`. Ports 4 to 7 do not exist, and their value is 0."""
-        at = self._state[machine.PC] * FIELDS
-        channel, half = int(self._code[at + CHANNEL]), int(self._code[at + OPER] == UPPER)
+        row = self._state[machine.PC] * FIELDS
+        channel, half = int(self._code[row + CHANNEL]), int(self._code[row + OPER] == UPPER)
         tick = int(self._state[machine.TICK]) + 1
         word = read(channel, half, tick) & machine.WORD if channel < INPUTS else 0
-        machine.assign(self._registers, self._code[at + A], word)
+        machine.assign(self._registers, self._code[row + A], word)
         self._state[machine.PC] += 1
         self._state[machine.TICK] += READ_TICKS
         self._state[machine.STEPS] += 1

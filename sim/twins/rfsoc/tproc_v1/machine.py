@@ -93,9 +93,9 @@ def compare(oper: int, a: int, b: int) -> bool:
 
 
 @compile_function
-def get_operand(code: Sequence[int], at: int, regs: Numbers, register: int) -> int:
+def get_operand(code: Sequence[int], row: int, regs: Numbers, register: int) -> int:
     """Return the immediate or the value of a register, whichever the instruction selects."""
-    return code[at + _IMM] if code[at + _IMMEDIATE] else regs[code[at + register]]
+    return code[row + _IMM] if code[row + _IMMEDIATE] else regs[code[row + register]]
 
 
 @compile_function
@@ -106,25 +106,25 @@ def assign(regs: Numbers, register: int, word: int) -> None:
 
 
 @compile_function
-def take_word(code: Sequence[int], at: int, regs: Numbers, memory: Numbers) -> None:
+def take_word(code: Sequence[int], row: int, regs: Numbers, memory: Numbers) -> None:
     """Execute an instruction that writes a register: an immediate, a calculation, or a word of memory."""
-    kind = code[at + _KIND]
+    kind = code[row + _KIND]
     if kind == _ASSIGN:
-        word = code[at + _IMM]
+        word = code[row + _IMM]
     elif kind == _CALCULATE:
-        word = calculate(code[at + _OPER], regs[code[at + _B]], get_operand(code, at, regs, _C))
+        word = calculate(code[row + _OPER], regs[code[row + _B]], get_operand(code, row, regs, _C))
     else:
-        word = memory[get_operand(code, at, regs, _B) & (len(memory) - 1)]
-    assign(regs, code[at + _A], word)
+        word = memory[get_operand(code, row, regs, _B) & (len(memory) - 1)]
+    assign(regs, code[row + _A], word)
 
 
 @compile_function
 def store(
-    code: Sequence[int], at: int, regs: Numbers, memory: Numbers, state: Numbers, stored: Numbers
+    code: Sequence[int], row: int, regs: Numbers, memory: Numbers, state: Numbers, stored: Numbers
 ) -> None:
     """Store a word in memory. It is readable from the tick at which the next instruction is decoded."""
-    address = get_operand(code, at, regs, _B) & (len(memory) - 1)
-    word = regs[code[at + _C]]
+    address = get_operand(code, row, regs, _B) & (len(memory) - 1)
+    word = regs[code[row + _C]]
     memory[address] = word
     to = state[STORED] * STORED_STRIDE
     stored[to], stored[to + 1], stored[to + 2] = address, state[TICK], word
@@ -132,20 +132,20 @@ def store(
 
 
 @compile_function
-def use_stack(code: Sequence[int], at: int, regs: Numbers, stack: Numbers, state: Numbers) -> int:
+def use_stack(code: Sequence[int], row: int, regs: Numbers, stack: Numbers, state: Numbers) -> int:
     """Execute `pushi` or `popi`. Return RUNNING, OVERFLOW if the stack is full, or UNDERFLOW if it is empty."""
     depth = state[DEPTH]
-    if code[at + _KIND] == _PUSH:
+    if code[row + _KIND] == _PUSH:
         if depth == STACK_SIZE:
             return OVERFLOW
-        stack[depth] = regs[code[at + _B]]
+        stack[depth] = regs[code[row + _B]]
         state[DEPTH] = depth + 1
-        assign(regs, code[at + _A], code[at + _IMM])
+        assign(regs, code[row + _A], code[row + _IMM])
     else:
         if depth == 0:
             return UNDERFLOW
         state[DEPTH] = depth - 1
-        assign(regs, code[at + _A], stack[depth - 1])
+        assign(regs, code[row + _A], stack[depth - 1])
     return RUNNING
 
 
@@ -167,51 +167,53 @@ def pass_queue(queues: Numbers, channel: int, entered: int, due: int) -> int:
 
 
 @compile_function
-def send(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Numbers, sent: Numbers) -> None:
+def send(
+    code: Sequence[int], row: int, regs: Numbers, queues: Numbers, state: Numbers, sent: Numbers
+) -> None:
     """Send a word of 160 or 32 bits to a channel. If the queue is full, the instruction takes longer."""
-    channel = code[at + _CHANNEL]
-    due = (state[OFFSET] + get_operand(code, at, regs, _C)) & CLOCK
+    channel = code[row + _CHANNEL]
+    due = (state[OFFSET] + get_operand(code, row, regs, _C)) & CLOCK
     earliest = state[TICK] - 2
     state[TICK] += pass_queue(queues, channel, earliest, due) - earliest
     to = state[SENT] * SENT_STRIDE
     sent[to], sent[to + 1] = channel, queues[channel * QUEUE_STRIDE + LAST]
-    sent[to + 2] = regs[code[at + _B]]
-    has_160_bits = not code[at + _IMMEDIATE]
-    sent[to + 3] = regs[code[at + _D]] if has_160_bits else 0
-    sent[to + 4] = regs[code[at + _E]] if has_160_bits else 0
-    sent[to + 5] = regs[code[at + _F]] if has_160_bits else 0
-    sent[to + 6] = regs[code[at + _G]] if has_160_bits else 0
+    sent[to + 2] = regs[code[row + _B]]
+    has_160_bits = not code[row + _IMMEDIATE]
+    sent[to + 3] = regs[code[row + _D]] if has_160_bits else 0
+    sent[to + 4] = regs[code[row + _E]] if has_160_bits else 0
+    sent[to + 5] = regs[code[row + _F]] if has_160_bits else 0
+    sent[to + 6] = regs[code[row + _G]] if has_160_bits else 0
     state[SENT] += 1
 
 
 @compile_function
-def wait(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Numbers) -> None:
+def wait(code: Sequence[int], row: int, regs: Numbers, queues: Numbers, state: Numbers) -> None:
     """Wait until all earlier words of the channel have taken effect, and the time has come."""
-    channel = code[at + _CHANNEL]
-    due = (state[OFFSET] + get_operand(code, at, regs, _C)) & CLOCK
+    channel = code[row + _CHANNEL]
+    due = (state[OFFSET] + get_operand(code, row, regs, _C)) & CLOCK
     pass_queue(queues, channel, state[TICK] - 5, due)
     state[TICK] = queues[channel * QUEUE_STRIDE + LAST] + 3
 
 
 @compile_function
-def jump(code: Sequence[int], at: int, regs: Numbers, state: Numbers) -> None:
+def jump(code: Sequence[int], row: int, regs: Numbers, state: Numbers) -> None:
     """Execute `loopnz` or `condj`."""
-    b = regs[code[at + _B]]
-    oper = code[at + _OPER]
-    if code[at + _KIND] == _BRANCH:
-        if compare(oper, b, regs[code[at + _C]]):
-            state[PC] = code[at + _TARGET]
+    b = regs[code[row + _B]]
+    oper = code[row + _OPER]
+    if code[row + _KIND] == _BRANCH:
+        if compare(oper, b, regs[code[row + _C]]):
+            state[PC] = code[row + _TARGET]
             state[TICK] += 1
     elif b:
-        assign(regs, code[at + _A], calculate(oper, b, WORD))
-        state[PC] = code[at + _TARGET]
+        assign(regs, code[row + _A], calculate(oper, b, WORD))
+        state[PC] = code[row + _TARGET]
         state[TICK] += 3
 
 
 @compile_function
 def step(
     code: Sequence[int],
-    at: int,
+    row: int,
     regs: Numbers,
     memory: Numbers,
     stack: Numbers,
@@ -221,23 +223,23 @@ def step(
     stored: Numbers,
 ) -> int:
     """Execute one instruction of any kind except `READ`, `END` and `UNKNOWN`. Return the status."""
-    kind = code[at + _KIND]
+    kind = code[row + _KIND]
     state[PC] += 1
-    state[TICK] += code[at + _TICKS]
+    state[TICK] += code[row + _TICKS]
     if kind <= _FETCH:
-        take_word(code, at, regs, memory)
+        take_word(code, row, regs, memory)
     elif kind == _SEND:
-        send(code, at, regs, queues, state, sent)
+        send(code, row, regs, queues, state, sent)
     elif kind == _SYNC:
-        state[OFFSET] = (state[OFFSET] + get_operand(code, at, regs, _C)) & CLOCK
+        state[OFFSET] = (state[OFFSET] + get_operand(code, row, regs, _C)) & CLOCK
     elif kind == _STORE:
-        store(code, at, regs, memory, state, stored)
+        store(code, row, regs, memory, state, stored)
     elif kind == _WAIT:
-        wait(code, at, regs, queues, state)
+        wait(code, row, regs, queues, state)
     elif kind >= _LOOP:
-        jump(code, at, regs, state)
+        jump(code, row, regs, state)
     else:
-        return use_stack(code, at, regs, stack, state)
+        return use_stack(code, row, regs, stack, state)
     return RUNNING
 
 
@@ -265,15 +267,15 @@ def execute(
 ) -> int:
     """Execute instructions until something stops the machine, and return the reason.
 
-    The state is then the state before the instruction that stopped the machine. For a full or empty stack, PC, TICK and
-    STEPS are already those after it.
+    The state is then the state before the instruction that stopped the machine. For a full or empty stack, the
+    instruction has already increased PC, TICK and STEPS.
     """
     status = RUNNING
     while status == RUNNING:
-        at = state[PC] * FIELDS
-        if at >= len(code):
+        row = state[PC] * FIELDS
+        if row >= len(code):
             return OUTSIDE
-        status = find_stop_reason(code[at + _KIND])
+        status = find_stop_reason(code[row + _KIND])
         if status != RUNNING:
             return status
         if state[STEPS] >= limit:
@@ -281,5 +283,5 @@ def execute(
         if (state[SENT] + 1) * SENT_STRIDE > len(sent) or (state[STORED] + 1) * STORED_STRIDE > len(stored):
             return FULL
         state[STEPS] += 1
-        status = step(code, at, regs, memory, stack, queues, state, sent, stored)
+        status = step(code, row, regs, memory, stack, queues, state, sent, stored)
     return status

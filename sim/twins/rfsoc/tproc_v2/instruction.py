@@ -3,7 +3,7 @@
 The decoder follows the hardware rather than the mnemonics. RET ignores its condition. WMEM_WR with a port takes its
 time from `s14`, although the assembler accepts a literal time.
 
-The layout of a word is that of QICK's assembler (`tprocv2_assembler.py`) and the firmware's decoder (`qcore_cpu.sv`):
+QICK's assembler (`tprocv2_assembler.py`) and the firmware's decoder (`qcore_cpu.sv`) define the layout of a word:
 
     71..69 header   68 AI   67..66 DF   65..63 condition   62 SO   61 TO   60 UF   59 WR   58 RDI   57..56 operation
     55..45 address (11 bits, or 50..45 a register)   44..39 second address, or port   38..7 data   6..0 destination
@@ -304,40 +304,42 @@ def decode(word: int, registers: int = 32) -> tuple[int, ...]:
     Every word can be decoded. An instruction that is not simulated is refused when it is executed, not when it is
     loaded.
     """
-    w = split_word(word)
-    action, operation = _find_action(w)
-    if action < FIRST_REFUSED and _reads_status(w):
+    word_fields = split_word(word)
+    action, operation = _find_action(word_fields)
+    if action < FIRST_REFUSED and _reads_status(word_fields):
         action = STATUS
-    target, source = _find_register_write(w, registers)
-    to_port, to_memory, to_registers = _find_wave_targets(w)
-    updates = int(w.uf and w.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER})
-    stores_literal = w.header == MEMORY and w.to
+    target, source = _find_register_write(word_fields, registers)
+    to_port, to_memory, to_registers = _find_wave_targets(word_fields)
+    updates = int(word_fields.uf and word_fields.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER})
+    stores_literal = word_fields.header == MEMORY and word_fields.to
     return (
         action,
         operation,
-        w.cond if w.conditional else 0,
-        _find_alu_operation(w),
-        _read_index(w.left, registers),
-        _read_index(w.right, registers),
-        int(w.df == 2),
-        int(w.df == 3 or stores_literal),
-        w.literal,
+        word_fields.cond if word_fields.conditional else 0,
+        _find_alu_operation(word_fields),
+        _read_index(word_fields.left, registers),
+        _read_index(word_fields.right, registers),
+        int(word_fields.df == 2),
+        int(word_fields.df == 3 or stores_literal),
+        word_fields.literal,
         updates,
         target,
         source,
-        w.address if w.ai else _address_index(w.address & 63, registers),
-        w.ai,
-        _address_index(w.second, registers),
-        w.second,
-        int(w.header == PORT_HEADER and w.to == 1),
-        (w.cond >> 1) & 1,
+        word_fields.address if word_fields.ai else _address_index(word_fields.address & 63, registers),
+        word_fields.ai,
+        _address_index(word_fields.second, registers),
+        word_fields.second,
+        int(word_fields.header == PORT_HEADER and word_fields.to == 1),
+        (word_fields.cond >> 1) & 1,
         to_port,
         to_memory,
         to_registers,
-        _address_index(w.address & 63, registers),
-        find_needed_cells(w, to_memory=bool(to_memory)),
-        find_effects(w, to_port=bool(to_port) or action == PIN, source=source if target >= 0 else FROM_ALU),
-        find_address_effects(w),
+        _address_index(word_fields.address & 63, registers),
+        find_needed_cells(word_fields, to_memory=bool(to_memory)),
+        find_effects(
+            word_fields, to_port=bool(to_port) or action == PIN, source=source if target >= 0 else FROM_ALU
+        ),
+        find_address_effects(word_fields),
     )
 
 

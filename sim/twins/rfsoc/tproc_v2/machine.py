@@ -4,7 +4,7 @@ The functions run on Python lists. `compiled` compiles the same functions for ar
 module uses no objects, exceptions or unbounded integers: registers are 0..2**32-1, times have 48 bits, and `execute`
 returns a stop code when `processor` has to act.
 
-Widths and signs of the arithmetic are those of the firmware (AB_alu, arith, div_r and LFSR in `_qproc_ips.sv`).
+The arithmetic has the widths and signs of the firmware (AB_alu, arith, div_r and LFSR in `_qproc_ips.sv`).
 """
 
 from __future__ import annotations
@@ -483,7 +483,7 @@ def branch(code: Cells, row: int, result: int, reg: Cells, state: Cells) -> int:
 
 
 def jump_to_itself(condition: int, reg: Cells, state: Cells) -> int:
-    """Execute a jump to itself that leaves the flags. It is the end, or a wait that only an arithmetic unit can end."""
+    """Execute a jump to itself that keeps the flags. It is the end, or a wait that only an arithmetic unit can end."""
     if condition and (state[DIVIDED_AT] or state[MULTIPLIED_AT]):
         return take_jump(state[PC], state)
     deliver(FOREVER, reg, state)

@@ -307,10 +307,10 @@ def make_refusal(stop: int, address: int, word: int | None, length: int) -> Exce
             f"address {address} is outside the program, which has {length} words: end it with end(), "
             "and keep jumps inside it"
         )
-    where = f"the instruction at address {address} (word 0x{word:018x})"
+    location = f"the instruction at address {address} (word 0x{word:018x})"
     if stop in _REASONS:
-        return ProgramError(f"{where} {_REASONS[stop]}")
-    what, hint = _SIMULATED.get(
+        return ProgramError(f"{location} {_REASONS[stop]}")
+    feature, hint = _SIMULATED.get(
         stop, (instruction.describe_refused(word), "leave it out of the program, or use a board")
     )
-    return NotSimulated(f"{what}, {where},", hint)
+    return NotSimulated(f"{feature}, {location},", hint)

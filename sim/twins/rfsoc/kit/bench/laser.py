@@ -33,7 +33,7 @@ class LaserTwin:
         self._state = state
         self._settling = settling
         self._errors = errors
-        self._milliwatt = False
+        self._uses_milliwatt = False
 
     def table(self, serial: str) -> Mapping[str, Handler]:
         """Return the command handlers by header."""
@@ -48,10 +48,10 @@ class LaserTwin:
             ),
             "[SOURce:]POWer:SHUTter?": lambda *_: str(int(not self._settling.setting("shutter_open"))),
             "[SOURce:]POWer:UNIT": lambda _, texts: self._choose_unit(texts),
-            "[SOURce:]POWer:UNIT?": lambda *_: str(int(self._milliwatt)),
+            "[SOURce:]POWer:UNIT?": lambda *_: str(int(self._uses_milliwatt)),
             "[SOURce:]POWer[:LEVel]": lambda _, texts: self._set_power(texts),
             "[SOURce:]POWer[:LEVel]?": lambda *_: self._format_power(self._settling.setting("laser_dbm")),
-            "[SOURce:]POWer:ACTual[:LEVel]?": lambda *_: self._format_power(self._actual_dbm()),
+            "[SOURce:]POWer:ACTual[:LEVel]?": lambda *_: self._format_power(self._read_actual_dbm()),
             "[SOURce:]WAVelength": lambda _, texts: self._settling.set(
                 wavelength_nm=round(parse_number(get_single(texts), *WAVELENGTH_NM), 4)
             ),
@@ -65,20 +65,20 @@ class LaserTwin:
         return "No07.,Inter lock detection" if dropped else "No alerts."
 
     def _choose_unit(self, texts: Sequence[str]) -> None:
-        self._milliwatt = parse_bool(get_single(texts))
+        self._uses_milliwatt = parse_bool(get_single(texts))
 
     def _set_power(self, texts: Sequence[str]) -> None:
-        low, high = (_milliwatt(end) if self._milliwatt else end for end in POWER_DBM)
+        low, high = (_to_milliwatt(end) if self._uses_milliwatt else end for end in POWER_DBM)
         value = parse_number(get_single(texts), low, high)
-        self._settling.set(laser_dbm=10.0 * math.log10(value) if self._milliwatt else value)
+        self._settling.set(laser_dbm=10.0 * math.log10(value) if self._uses_milliwatt else value)
 
     def _format_power(self, power_dbm: float) -> str:
-        return f"{_milliwatt(power_dbm) if self._milliwatt else power_dbm:+.4f}"
+        return f"{_to_milliwatt(power_dbm) if self._uses_milliwatt else power_dbm:+.4f}"
 
-    def _actual_dbm(self) -> float:
+    def _read_actual_dbm(self) -> float:
         now = self._state.now
         return now.parameters.laser_dbm if now.is_lit else _DARK_DBM
 
 
-def _milliwatt(power_dbm: float) -> float:
+def _to_milliwatt(power_dbm: float) -> float:
     return math.pow(10.0, power_dbm / 10.0)

@@ -60,11 +60,11 @@ class SupplyTwin:
 
     def _switch_outputs(self, texts: Sequence[str]) -> None:
         text, channels = _split_value(texts)
-        on = parse_bool(text)
+        is_on = parse_bool(text)
         for channel in channels:
-            if on and channel in self._stored_v:
+            if is_on and channel in self._stored_v:
                 self._apply_v(channel, self._stored_v.pop(channel))
-            elif not on and channel not in self._stored_v:
+            elif not is_on and channel not in self._stored_v:
                 self._stored_v[channel] = self._read_v(channel)
                 self._apply_v(channel, 0.0)
 
