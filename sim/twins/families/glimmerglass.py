@@ -63,7 +63,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
             "SoftwareActiveVersion": "4.2.1",
             "LicensedPortMatrix": f"{settings.inputs}x{settings.outputs}",
         },
-        quirks=Quirks(
+        behaviour=Behaviour(
             waits=settings.choice("opmode", "sync", "async") == "sync",
             moving=settings.options.get("moving", "moving"),
             reports=cast("Reports", settings.choice("reports", "others", "yes", "no")),
@@ -85,7 +85,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
 
 
 @dataclass(frozen=True, slots=True)
-class Quirks:
+class Behaviour:
     """Behaviour that published documents leave open, or that differs between releases.
 
     With `waits`, a change without OPMODE is answered after the mirrors have stopped (SYNC), otherwise at once. `moving`
@@ -111,16 +111,16 @@ class GlimmerglassTl1(Tl1Frontend):
         *,
         account: tuple[str, str],
         system: Mapping[str, str],
-        quirks: Quirks,
+        behaviour: Behaviour,
     ) -> None:
-        super().__init__(device, account=account, own_reports=quirks.reports == "yes")
+        super().__init__(device, account=account, own_reports=behaviour.reports == "yes")
         self.numbering = Numbering(device.matrix.inputs, device.matrix.outputs)
         self._system = system
-        self._quirks = quirks
+        self._behaviour = behaviour
         self._remaining_wrong_tags = 0
         self._monitoring_period = "10"
         self._user_of_input: dict[int, str] = {}
-        if quirks.reports != "no":
+        if behaviour.reports != "no":
             device.listen(lambda change: self.report_changes(change, ("DLT-CRS-FIBER", "ENT-CRS-FIBER")))
 
     def table(self, session: Tl1Session) -> Mapping[str, Handler]:
@@ -192,7 +192,7 @@ class GlimmerglassTl1(Tl1Frontend):
     def _find_name(self, port: int) -> str:
         side = "IN" if self.device.matrix.is_input(port) else "OUT"
         number = self.numbering.number(port) % INPUT_BASE
-        return self.device.labels.get(port, "" if self._quirks.release == "2005" else f"{side}{number}")
+        return self.device.labels.get(port, "" if self._behaviour.release == "2005" else f"{side}{number}")
 
     def _read_power(self, port: int) -> float:
         """Return the power reading of a port in dBm. Without light, a monitor reads noise."""
@@ -203,14 +203,14 @@ class GlimmerglassTl1(Tl1Frontend):
 
     def _format_port_row(self, port: int) -> str:
         health = "good" if self.device.matrix.state(port) == "E" else "bad"
-        return port_row(self._quirks.release, self.numbering.number(port), self._find_name(port), health)
+        return port_row(self._behaviour.release, self.numbering.number(port), self._find_name(port), health)
 
     def _format_circuit_row(self, port: int) -> str:
         """Return the row of the circuit on a port, or a row of the port alone if it has no circuit."""
         matrix = self.device.matrix
         ends = {matrix.is_input(end): end for end in (port, matrix.peer(port)) if end is not None}
         return circuit_row(
-            self._quirks.release,
+            self._behaviour.release,
             self._make_end(ends.get(True)),
             self._make_end(ends.get(False)),
             self._find_state(ends[True], ends[False]) if len(ends) == 2 else State(),
@@ -224,7 +224,7 @@ class GlimmerglassTl1(Tl1Frontend):
     def _find_state(self, source: int, output: int) -> State:
         user = self._user_of_input.get(source, "")
         if self.device.is_moving(source):
-            return State(self._quirks.moving, user=user)
+            return State(self._behaviour.moving, user=user)
         if self._is_lit(source) and self._is_lit(output):
             return State("steady", user=user)
         return State("fault", "initial_connection_timer_expired", user)
@@ -260,7 +260,7 @@ class GlimmerglassTl1(Tl1Frontend):
         mode = command.keywords.get("OPMODE", "").upper()
         if mode not in {"", "SYNC", "ASYNC"}:
             raise Denied("IDNV", f"no OPMODE {mode[:40]}")
-        return self._quirks.waits if not mode else mode == "SYNC"
+        return self._behaviour.waits if not mode else mode == "SYNC"
 
     def _parse_port_lists(self, aid: str) -> tuple[list[int], list[int]]:
         inputs, comma, outputs = aid.partition(",")

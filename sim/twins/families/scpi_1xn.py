@@ -29,8 +29,8 @@ Dialect = Callable[[TwinSettings, BankDevice, WrongReply], Mapping[str, Handler]
 
 
 @dataclass(frozen=True, slots=True)
-class _Quirks:
-    """Behaviour that the options select."""
+class _Options:
+    """Values of the options."""
 
     make: str
     header: str
@@ -44,7 +44,7 @@ class _Quirks:
 class _Make:
     """Commands of a make, its line ending, and the rate of its serial line in bit/s."""
 
-    table: Callable[[_Quirks, TwinSettings, BankDevice, WrongReply, ErrorQueue], Mapping[str, Handler]]
+    table: Callable[[_Options, TwinSettings, BankDevice, WrongReply, ErrorQueue], Mapping[str, Handler]]
     end: str
     baud: int
     answer_end: str = ""  # if empty, answers end like commands
@@ -52,28 +52,28 @@ class _Make:
 
 def twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated unit. Size 2x16 means two 1x8 switches. Raise `SettingError` for invalid settings."""
-    quirks = _parse_quirks(settings)
+    unit_options = _parse_options(settings)
     device = make_bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong_reply, errors = WrongReply(device), ErrorQueue()
-    make = _MAKES[quirks.make]
-    table = make.table(quirks, settings, device, wrong_reply, errors)
-    end = _ENDS[quirks.end]
+    make = _MAKES[unit_options.make]
+    table = make.table(unit_options, settings, device, wrong_reply, errors)
+    end = _ENDS[unit_options.end]
     answer_end = end if "end" in settings.options else make.answer_end or end
     instrument = Instrument(table, Style(end[-1:].encode(), answer_end), errors)
-    options = {"banks": str(device.banks), "channels": str(device.channels), **_address_options(quirks)}
+    options = {"banks": str(device.banks), "channels": str(device.channels), **_address_options(unit_options)}
     scheme, serve = "scpi-1xn", instrument.serve
     frontends = {
         "scpi": Frontend(scheme, serve, options=options),
-        "serial": Frontend(f"{scheme}+serial", serve, wire="serial", baud=quirks.baud, options=options),
+        "serial": Frontend(f"{scheme}+serial", serve, wire="serial", baud=unit_options.baud, options=options),
     }
     return SwitchTwin(device, frontends, faults=wrong_reply.faults(), on_boot=errors.clear)
 
 
-def _parse_quirks(settings: TwinSettings) -> _Quirks:
+def _parse_options(settings: TwinSettings) -> _Options:
     settings.check_options("make", "header", "end", "errors", "identity", "baud")
     make = settings.choice("make", *_MAKES)
     default = "ROUTe#:CHANnel" if settings.inputs > 1 else "ROUTe:CHANnel"
-    return _Quirks(
+    return _Options(
         make,
         settings.options.get("header", default).removeprefix(":"),
         settings.choice("end", _MAKES[make].end, *_ENDS),
@@ -83,19 +83,23 @@ def _parse_quirks(settings: TwinSettings) -> _Quirks:
     )
 
 
-def _address_options(quirks: _Quirks) -> dict[str, str]:
+def _address_options(unit_options: _Options) -> dict[str, str]:
     """Return the query parameters of the address. They tell the driver the commands of this make."""
-    options = {} if quirks.end == _MAKES[quirks.make].end else {"end": quirks.end}
-    if quirks.make != "scpi":
-        return {**options, "preset": quirks.make}
-    header = quirks.header.replace("#", "{bank}")
+    options = {} if unit_options.end == _MAKES[unit_options.make].end else {"end": unit_options.end}
+    if unit_options.make != "scpi":
+        return {**options, "preset": unit_options.make}
+    header = unit_options.header.replace("#", "{bank}")
     options |= {"set": f":{header} {{channel}}", "query": f":{header}?"}
-    options |= {"errors": ":SYSTem:ERRor?"} if quirks.has_errors else {}
-    return options | ({} if quirks.has_identity else {"idn": ""})
+    options |= {"errors": ":SYSTem:ERRor?"} if unit_options.has_errors else {}
+    return options | ({} if unit_options.has_identity else {"idn": ""})
 
 
 def _make_scpi_table(
-    quirks: _Quirks, settings: TwinSettings, device: BankDevice, wrong_reply: WrongReply, errors: ErrorQueue
+    unit_options: _Options,
+    settings: TwinSettings,
+    device: BankDevice,
+    wrong_reply: WrongReply,
+    errors: ErrorQueue,
 ) -> Mapping[str, Handler]:
     def select(numbers: Sequence[int], texts: Sequence[str]) -> None:
         (channel,) = parse_whole_numbers(texts, 1)
@@ -103,12 +107,12 @@ def _make_scpi_table(
 
     serial = settings.serial_number
     table: dict[str, Handler] = {
-        quirks.header: select,
-        f"{quirks.header}?": lambda numbers, _: str(wrong_reply.channel(numbers[0] if numbers else 1)),
+        unit_options.header: select,
+        f"{unit_options.header}?": lambda numbers, _: str(wrong_reply.channel(numbers[0] if numbers else 1)),
     }
-    if quirks.has_errors:
+    if unit_options.has_errors:
         table["SYSTem:ERRor[:NEXT]?"] = lambda *_: errors.pop()
-    if quirks.has_identity:
+    if unit_options.has_identity:
         table["*IDN?"] = lambda *_: f"Simulated,1x{device.channels},{serial},1.0"
     return table
 
@@ -210,13 +214,13 @@ def _make_select(device: BankDevice, park: int | None = None) -> Handler:
 
 def _wrap_dialect(make_table: Dialect) -> Callable[..., Mapping[str, Handler]]:
     def table(
-        quirks: _Quirks,
+        unit_options: _Options,
         settings: TwinSettings,
         device: BankDevice,
         wrong_reply: WrongReply,
         errors: ErrorQueue,
     ) -> Mapping[str, Handler]:
-        del quirks, errors
+        del unit_options, errors
         return make_table(settings, device, wrong_reply)
 
     return table

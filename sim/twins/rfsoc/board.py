@@ -56,7 +56,7 @@ CONVERTER_BITS = range(4, 17)
 
 
 class DeviceClock:
-    """Device time in seconds since power-on. Its unaccounted part is the time that the plant has not advanced yet."""
+    """Device time in seconds since power-on. The plant has not advanced yet by its unaccounted part."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -403,7 +403,7 @@ class Board:
         return BoardState(self.cfg, self.core.version, self.envelopes, self.converter.clock_factor)
 
     def _find_playback(self, run: Run) -> Playback:
-        """Return the playback of a run. Reuse the last playback if the run and the state before it are the same."""
+        """Return the playback of a run. If the run and the state before it are the same, reuse the last playback."""
         before = frozenset(
             (key, one.wave.contents()[0], one.turn) for key, one in self.channel_states.items()
         )

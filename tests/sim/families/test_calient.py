@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from sim.models.clock import VirtualClock
 from sim.twins.families import make_twin
-from sim.twins.families.calient.circuits import Names
+from sim.twins.families.calient.circuits import PortNames
 from sim.twins.plant import Plant
 from sim.twins.switch.matrix import Refused
 from sim.twins.switch.settings import SettingError, TwinSettings
@@ -437,7 +437,7 @@ def test_names_and_numbers_are_one_to_one():
     @settings(max_examples=100)
     @given(st.sampled_from([8, 64, 320]), st.lists(st.integers(1, 9), min_size=3, max_size=3))
     def check(ports: int, parts: list[int]) -> None:
-        names, name = Names(ports), ".".join(map(str, parts))
+        names, name = PortNames(ports), ".".join(map(str, parts))
         try:
             number = names.number(name)
         except Refused:
@@ -448,7 +448,7 @@ def test_names_and_numbers_are_one_to_one():
             assert names.name(number) == name
 
     check()
-    assert len({Names(320).name(number) for number in range(1, 321)}) == 320
+    assert len({PortNames(320).name(number) for number in range(1, 321)}) == 320
     assert min(met[True], met[False]) >= 10
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sim.twins.families.sonic.configuration import Invalid, parse_pairs
+from sim.twins.families.sonic.configuration import InvalidPairs, parse_pairs
 
 PROMPT = "admin@sonic:~$ "
 SUDO = "sudo config ocs cross-connect "
@@ -284,7 +284,7 @@ class TestFaults:
 def test_any_text_is_pairs_in_range_or_invalid(text):
     try:
         pairs = parse_pairs(text, 8, 8)
-    except Invalid:
+    except InvalidPairs:
         return
     assert all(1 <= source <= 8 < output <= 16 for source, output in pairs)
     assert len(dict(pairs)) == len({output for _, output in pairs}) == len(pairs) > 0

@@ -53,7 +53,7 @@ class CircuitConfiguration:
 
     def __init__(self, device: SwitchDevice, *, moving_states: tuple[str, str] = ("IS", "RDY")) -> None:
         self.moving_states = moving_states
-        self.names = Names(device.matrix.inputs)
+        self.names = PortNames(device.matrix.inputs)
         self.skipped_activations = 0
         self.dark: set[Pair] = set()
         self._device = device
@@ -224,7 +224,7 @@ class CircuitConfiguration:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class PortNames:
     """Port names of a switch with `ports` ports."""
 
     ports: int
@@ -232,7 +232,7 @@ class Names:
     def name(self, number: int) -> str:
         """Return the name of a port by its number, counted from 1.
 
-        >>> Names(320).name(1), Names(320).name(9), Names(320).name(65)
+        >>> PortNames(320).name(1), PortNames(320).name(9), PortNames(320).name(65)
         ('1.1.1', '1.2.1', '2.1.1')
         """
         fibres, port = divmod(number - 1, PORTS_PER_FIBRE)

@@ -1,7 +1,7 @@
 """TL1 interface of a Calient switch: a raw port for programs, and an interactive port with a prompt.
 
-The answer to a command without ctag starts with `M  0`. An answer of more than `page_rows` rows is split into blocks.
-Each block ends with `>`, except the last, which ends with `;`.
+The answer to a command without ctag has the tag 0 (`M  0`). An answer of more than `page_rows` rows is split into
+blocks. Each block ends with `>`, except the last, which ends with `;`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class CalientTl1(Tl1Frontend):
         return verb[: len("INH-MSG")] if verb.startswith(("INH-MSG", "ALW-MSG")) else verb
 
     def check_account(self, session: Tl1Session, command: Command) -> str:
-        """Return the user of a login command. Raise `Denied` for a bad account, or a user who is already logged in."""
+        """Return the user of a login command. Raise `Denied` for a refused login or a user who is logged in already."""
         if session.user == command.aid:
             raise Denied("SNVS", "Already logged in")
         return super().check_account(session, command)

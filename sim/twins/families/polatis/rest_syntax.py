@@ -61,7 +61,7 @@ class Reply:
     headers: tuple[tuple[str, str], ...] = ()
 
     def answer(self, media: Media) -> HttpAnswer:
-        """Return the encoded answer. In XML, a bare list of other than one entry becomes status 400 (RFC 8040)."""
+        """Return the encoded answer. A bare list in XML must have one entry; otherwise return status 400 (RFC 8040)."""
         if self.document is None:
             return HttpAnswer(self.status, headers=self.headers)
         if media == "xml" and any(

@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
-from sim.twins.families.rome.cabinet import Cabinet, Quirks, Scheme
+from sim.twins.families.rome.cabinet import Behaviour, Cabinet, Scheme
 from sim.twins.families.rome.syntax import Printer, Product
 from sim.twins.frontends.cli import CliFaults, CliFrontend, CliStyle, CommandError, Handler, TypedCommand
 from sim.twins.frontends.telnet import make_telnet_server
@@ -91,14 +91,14 @@ def _make_twin(settings: TwinSettings, product: Product) -> SwitchTwin:
 
     logical = "numbers" if product == "AFM" else settings.choice("logical", "AB", "Q", "P", "XY")
     matrices = settings.choice("matrices", *("2" if logical in {"Q", "P", "XY"} else "12"))
-    quirks = Quirks(
+    behaviour = Behaviour(
         matrices=int(matrices),
         logical=cast("Scheme", logical),
         removes_both_ways=settings.choice("paired", "one", "both", "off") == "both",
         announces_jam=settings.choice("jam", "announced", "silent") == "announced",
         validates_at_once=settings.choice("validation", "at_once", "in_turn") == "at_once",
     )
-    cabinet = Cabinet(device, robot, quirks, announce)
+    cabinet = Cabinet(device, robot, behaviour, announce)
     cli_faults, table_faults = CliFaults(device.faults), TableFaults(device.faults)
     printer = Printer(
         product,

@@ -81,7 +81,7 @@ def _list_one_way(sources: list[Place], targets: list[Place]) -> list[tuple[int,
 
 
 @dataclass(frozen=True, slots=True)
-class Quirks:
+class Behaviour:
     """Behaviour that published documents leave open.
 
     With `announces_jam`, all sessions get a message about a jam. With `validates_at_once`, an impossible request is
@@ -124,12 +124,12 @@ class Cabinet:
     """A cabinet with one arm. `announce` prints lines to all sessions."""
 
     def __init__(
-        self, device: SwitchDevice, robot: Robot, quirks: Quirks, announce: Callable[..., None]
+        self, device: SwitchDevice, robot: Robot, behaviour: Behaviour, announce: Callable[..., None]
     ) -> None:
         self.device = device
         self.robot = robot
         self.made_at: dict[Pair, str] = {}
-        self._quirks = quirks
+        self._behaviour = behaviour
         self._announce = announce
         self._started_jobs: set[int] = set()
         self._requests: dict[int, CircuitRequest] = {}  # by job number, for unfinished jobs
@@ -138,7 +138,7 @@ class Cabinet:
         self._places = {port: self._make_place(port) for port in device.matrix.ports}
         self._logical: dict[str, list[Place]] = {}
         for place in self._places.values():
-            self._logical.setdefault(logical_name(quirks.logical, place), []).append(place)
+            self._logical.setdefault(logical_name(behaviour.logical, place), []).append(place)
         device.listen(self._note_change)
         robot.listen(self._report)
 
@@ -158,7 +158,7 @@ class Cabinet:
     def matrices(self) -> dict[str, tuple[int, int]]:
         """Numbers of E and W ports of each matrix, by its letter."""
         east, west = self.sizes
-        if self._quirks.matrices == 1:
+        if self._behaviour.matrices == 1:
             return {"A": (east, west)}
         return {"A": (east // 2, west // 2), "B": (east - east // 2, west - west // 2)}
 
@@ -184,7 +184,7 @@ class Cabinet:
 
     def logical(self, port: int) -> str:
         """Return the logical name of a port."""
-        return logical_name(self._quirks.logical, self._places[port])
+        return logical_name(self._behaviour.logical, self._places[port])
 
     @property
     def logical_port_count(self) -> int:
@@ -238,7 +238,7 @@ class Cabinet:
         With `validates_at_once`, an impossible request is not submitted: announce it, and return an empty answer.
         """
         pairs = self.pairs(port1.upper(), port2.upper())
-        if self._quirks.validates_at_once:
+        if self._behaviour.validates_at_once:
             for pair in pairs:
                 if not self._is_valid(kind, pair):
                     self._report_invalid(kind, pair, (port1, port2) if len(pairs) == 1 else None)
@@ -289,13 +289,13 @@ class Cabinet:
         if event == "running":
             self._started_jobs.add(job.number)
             self._report_start(job)
-        elif event == "jammed" and self._quirks.announces_jam:
+        elif event == "jammed" and self._behaviour.announces_jam:
             self._announce(f"{self.now} Multiple Cross Connect Severe Failure")
         elif event in {"done", "skipped", "failed"}:
             request = self._requests.get(job.number)
             if event == "skipped" and request is not None and request.is_logical:
                 self._report_start(job)
-            if event == "done" and job.kind == "disconnect" and self._quirks.removes_both_ways:
+            if event == "done" and job.kind == "disconnect" and self._behaviour.removes_both_ways:
                 both_ways = self.pairs(self.logical(job.pair[0]), self.logical(job.pair[1]))
                 remaining = set(self.device.matrix.connections.items()) - set(both_ways)
                 self.device.change(dict(sorted(remaining)))

@@ -10,7 +10,7 @@ from typing import cast
 
 from sim.twins.families.sonic.configuration import (
     Configuration,
-    Invalid,
+    InvalidPairs,
     Mode,
     Pair,
     describe_refusal,
@@ -94,7 +94,7 @@ class Commands:
                 return CommandOutput("Root privileges are required for this operation", REFUSED_STATUS)
             try:
                 return change(typed)
-            except (Invalid, CommandError) as error:
+            except (InvalidPairs, CommandError) as error:
                 return CommandOutput(str(error), REFUSED_STATUS)
             except Refused as refusal:
                 return CommandOutput(describe_refusal(refusal, self._matrix.inputs), REFUSED_STATUS)
@@ -118,7 +118,7 @@ class Commands:
         names = {port_name(port, self._matrix.inputs): port for port in self._matrix.ports}
         name = typed.match["port"].upper()
         if name not in names:
-            raise Invalid(f"Invalid port {name}")
+            raise InvalidPairs(f"Invalid port {name}")
         return names[name]
 
     def _set_port_state(self, typed: TypedCommand) -> str:

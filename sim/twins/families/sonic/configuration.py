@@ -23,12 +23,12 @@ Pair = tuple[int, int]
 _ITEM = re.compile(r"(\d+)A(?:\.\.(\d+)A)?-(\d+)B(?:\.\.(\d+)B)?", re.IGNORECASE)
 
 
-class Invalid(Exception):
+class InvalidPairs(Exception):
     """A text that is not a list of cross-connects, or names a port that does not exist."""
 
 
 def parse_pairs(text: str, inputs: int, outputs: int) -> list[Pair]:
-    """Return the pairs (input 1..N, output N+1..N+M) of a list. Raise `Invalid` with the device's message.
+    """Return the pairs (input 1..N, output N+1..N+M) of a list. Raise `InvalidPairs` with the device's message.
 
     >>> parse_pairs("10A-11B,12A..13A-1B..2B", 16, 16)
     [(10, 27), (12, 17), (13, 18)]
@@ -37,24 +37,24 @@ def parse_pairs(text: str, inputs: int, outputs: int) -> list[Pair]:
     for item in text.split(","):
         match = _ITEM.fullmatch(item)
         if match is None:
-            raise Invalid(f"Invalid cross-connect {item}")
+            raise InvalidPairs(f"Invalid cross-connect {item}")
         first_a, last_a, first_b, last_b = (int(group) if group else None for group in match.groups())
         assert first_a is not None  # required groups of the pattern
         assert first_b is not None
         sources = _parse_range(first_a, last_a, inputs, "A")
         sinks = _parse_range(first_b, last_b, outputs, "B")
         if len(sources) != len(sinks):
-            raise Invalid(f"Invalid range {item}: {len(sources)} A ports and {len(sinks)} B ports")
+            raise InvalidPairs(f"Invalid range {item}: {len(sources)} A ports and {len(sinks)} B ports")
         pairs += [(source, inputs + sink) for source, sink in zip(sources, sinks, strict=True)]
     if len({port for pair in pairs for port in pair}) != 2 * len(pairs):
-        raise Invalid("Invalid list: a port is in two cross-connects")
+        raise InvalidPairs("Invalid list: a port is in two cross-connects")
     return pairs
 
 
 def _parse_range(first: int, last: int | None, ports: int, side: str) -> range:
     last = first if last is None else last
     if not 1 <= first <= last <= ports:
-        raise Invalid(f"Error: port out of range 1{side}..{ports}{side}")
+        raise InvalidPairs(f"Error: port out of range 1{side}..{ports}{side}")
     return range(first, last + 1)
 
 

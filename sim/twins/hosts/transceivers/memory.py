@@ -199,7 +199,7 @@ def _make_power(dbm: float, lanes: int, laser_dbm: float, limits_db: Sequence[fl
 
 
 def scale_to_memory(value: float, scale: float) -> int:
-    """Return a value in memory units, limited to the maximum of two bytes. There are `scale` units in 1.
+    """Return a value in memory units, limited to the maximum of two bytes. `scale` is the number of memory units in 1.
 
     >>> scale_to_memory(milliwatt(-3.0), 10_000), scale_to_memory(milliwatt(float("-inf")), 10_000)
     (5012, 0)

@@ -12,8 +12,8 @@ from sim.twins.rfsoc.plant import Received
 
 Floats = npt.NDArray[np.float64]
 DRAWN_TOGETHER = 0.01
-"""Maximum correlation of the received noise for which it is drawn together with the converter's noise: as one noise
-with the sum of the variances. The converter's part then has the same small correlation, instead of none.
+"""If the received noise has less correlation, it is drawn together with the converter's noise: as one noise with the
+sum of the variances. The converter's part then has the same small correlation, instead of none.
 """
 
 

@@ -252,7 +252,10 @@ def _compute_starts_in_order(
 
 
 def _compute_phases(waves: Waves, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the phase of the oscillator at the start of each pulse. It is 0 at the run's start and at each reset."""
+    """Return the phase of the oscillator at the start of each pulse, in 2**-32 of a turn.
+
+    It is the phase of the word, plus its frequency times the number of samples since the run's start or the last reset.
+    """
     marks = np.where(waves.is_reset, starts, -FOREVER)
     origins = np.maximum.accumulate(marks) if len(marks) else marks
     sample_numbers = starts - np.where(origins == -FOREVER, 0, origins)
