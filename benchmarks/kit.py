@@ -28,7 +28,7 @@ from lightning.kit.compute import LightningCompute
 from lightning.kit.dot import VectorCore
 from sim.twins.rfsoc.kit import receiver
 from sim.twins.rfsoc.kit.optics import detect_power_w
-from sim.twins.rfsoc.kit.plant import photonic_kit
+from sim.twins.rfsoc.kit.plant import make_kit
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 KIT_SHOTS = 400
@@ -174,7 +174,7 @@ class LightOnly:
     COUNTS = 32768.0
 
     def __init__(self) -> None:
-        self.kit = photonic_kit({"seed": "5", "vary": "yes", "noise": "off"})
+        self.kit = make_kit({"seed": "5", "vary": "yes", "noise": "off"})
 
     def read(self, words: npt.ArrayLike, *, shots: int = 1) -> Readings:
         drives = np.asarray(words, dtype=float).T / 32768.0

@@ -19,7 +19,7 @@ from lightning import errors as lightning_errors
 from ocs_drivers import known_schemes
 from sim.twins.__main__ import make_parser, make_settings
 from sim.twins.families import FAMILIES, make_twin
-from sim.twins.plant import Plant, plant_verbs
+from sim.twins.plant import Plant, make_plant_verbs
 
 ROOT = Path(__file__).parent.parent
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")
@@ -264,7 +264,7 @@ def twins():
 
 def test_the_control_socket_page_has_every_verb(twins):
     text = (REFERENCE / "control-socket.md").read_text(encoding="utf-8")
-    verbs = {*plant_verbs(Plant({})), *(verb for twin in twins for verb in twin.verbs())}
+    verbs = {*make_plant_verbs(Plant({})), *(verb for twin in twins for verb in twin.verbs())}
     assert len(verbs) > 15
     assert [verb for verb in sorted(verbs) if f'{{"do": "{verb}"' not in text] == []
 

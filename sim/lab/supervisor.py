@@ -31,13 +31,20 @@ from sim.models.clock import RealClock, ScaledClock
 from sim.twins.families import make_twin
 from sim.twins.hosts import netns
 from sim.twins.hosts.interfaces import InterfaceWatch
-from sim.twins.hosts.keys import make_keys, ssh_files
-from sim.twins.hosts.own_root import check_device_nodes, machine_mounts, own_root_script, probe_own_root
+from sim.twins.hosts.keys import make_keys, make_ssh_files
+from sim.twins.hosts.own_root import check_device_nodes, make_root_script, parse_mounts, probe_own_root
 from sim.twins.hosts.redirects import Fabric, make_far_ends
 from sim.twins.hosts.spec import HostSpec
-from sim.twins.hosts.transceivers.command import ethtool_script, transceiver_verb
-from sim.twins.hosts.twin import MANAGEMENT_LINK, HostTwin, boot_script, build_network, etc_files, find_tools
-from sim.twins.plant import Plant, Renderer, plant_verbs
+from sim.twins.hosts.transceivers.command import make_ethtool_script, make_transceiver_verb
+from sim.twins.hosts.twin import (
+    MANAGEMENT_LINK,
+    HostTwin,
+    build_network,
+    find_tools,
+    make_boot_script,
+    make_etc_files,
+)
+from sim.twins.plant import Plant, Renderer, make_plant_verbs
 from sim.twins.switch.settings import SettingError, TwinSettings
 from sim.twins.switch.twin import SwitchTwin
 from sim.twins.wire.control import ControlServer
@@ -229,18 +236,18 @@ async def _start_hosts(
     passwd = Path("/etc/passwd").read_text("utf-8")
     shell = shutil.which("bash") or pwd.getpwuid(0).pw_shell
     keys = make_keys([spec.name for spec in specs], tools)
-    mounts = machine_mounts(Path("/proc/self/mountinfo").read_text("utf-8"))
+    mounts = parse_mounts(Path("/proc/self/mountinfo").read_text("utf-8"))
     check_device_nodes()
     refusal = probe_own_root(mounts, tools)
-    own_root = () if refusal else own_root_script(mounts)
+    own_root = () if refusal else make_root_script(mounts)
 
     control = document.control
 
     async def boot(spec: HostSpec) -> None:
-        etc = etc_files(spec, specs, passwd, shell)
-        ssh = ssh_files(spec, specs, keys, document.authorized_key)
-        ethtool = ethtool_script(spec.name, spec.nics, str(control.host), control.port)
-        script = boot_script(spec, etc, ssh, tools, own_root, {"ethtool": ethtool})
+        etc = make_etc_files(spec, specs, passwd, shell)
+        ssh = make_ssh_files(spec, specs, keys, document.authorized_key)
+        ethtool = make_ethtool_script(spec.name, spec.nics, str(control.host), control.port)
+        script = make_boot_script(spec, etc, ssh, tools, own_root, {"ethtool": ethtool})
         host = await HostTwin.start(spec, script, tools)
         stack.push_async_callback(host.stop)
 
@@ -256,7 +263,9 @@ async def _start_devices(
 ) -> Plant:
     """Start the plant with its control socket, and the switch twins, on the addresses of the document."""
     plant = Plant(document.raw, renderers)
-    control = ControlServer({**plant_verbs(plant), **transceiver_verb(plant, document.represents_gbps)})
+    control = ControlServer(
+        {**make_plant_verbs(plant), **make_transceiver_verb(plant, document.represents_gbps)}
+    )
     await control.serve(_listen(document, namespace, document.control))
     stack.push_async_callback(control.close)
     for switch in document.switches:

@@ -227,7 +227,7 @@ class Plant:
         self._rendered_light = after
 
 
-def plant_verbs(plant: Plant) -> Mapping[str, Verb]:
+def make_plant_verbs(plant: Plant) -> Mapping[str, Verb]:
     """Return the verbs of the plant's control socket: cut, uncut, loss, swap, unswap, laser, truth, fibres."""
     return {
         "cut": lambda request: _apply(lambda: plant.cut(request.text("fibre"))),

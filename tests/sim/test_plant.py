@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sim.models.light import Attenuator
 from sim.twins.fibre import FibreError
-from sim.twins.plant import Plant, plant_verbs
+from sim.twins.plant import Plant, make_plant_verbs
 from sim.twins.wire.control import answer
 
 
@@ -244,7 +244,7 @@ def test_what_is_rendered_is_what_the_fibres_say():
 
 
 def ask(plant, **request):
-    return asyncio.run(answer(plant_verbs(plant), json.dumps(request).encode()))
+    return asyncio.run(answer(make_plant_verbs(plant), json.dumps(request).encode()))
 
 
 def test_the_plant_is_told_by_its_verbs(plant):
@@ -318,4 +318,4 @@ def test_the_control_socket_tells_where_every_fibre_ends():
     fibres = plant.fibres()
     assert fibres["a/nic1:transmit"] == {"switch": "ocs1", "port": 2, "cut": False}
     assert fibres["a/nic1:receive"] == {"switch": "ocs1", "port": 101, "cut": True}
-    assert plant_verbs(plant)["fibres"]({})["fibres"] == fibres
+    assert make_plant_verbs(plant)["fibres"]({})["fibres"] == fibres

@@ -159,7 +159,7 @@ class GlimmerglassTl1(Tl1Frontend):
             size += length
         return [*pages, lines[first:]]
 
-    def pair_name(self, pair: tuple[int, int]) -> str:
+    def format_pair_name(self, pair: tuple[int, int]) -> str:
         """Return the name of a circuit in reports."""
         return f"{self.numbering.number(pair[0])},{self.numbering.number(pair[1])}"
 
@@ -196,20 +196,22 @@ class GlimmerglassTl1(Tl1Frontend):
 
     def _read_power(self, port: int) -> float:
         """Return the power reading of a port in dBm. Without light, a monitor reads noise."""
-        return max(self.device.power_dbm(port), noise_dbm(self.numbering.number(port)))
+        return max(self.device.power_dbm(port), compute_noise_dbm(self.numbering.number(port)))
 
     def _is_lit(self, port: int) -> bool:
-        return self._read_power(port) > noise_dbm(self.numbering.number(port))
+        return self._read_power(port) > compute_noise_dbm(self.numbering.number(port))
 
     def _format_port_row(self, port: int) -> str:
         health = "good" if self.device.matrix.state(port) == "E" else "bad"
-        return port_row(self._behaviour.release, self.numbering.number(port), self._find_name(port), health)
+        return format_port_row(
+            self._behaviour.release, self.numbering.number(port), self._find_name(port), health
+        )
 
     def _format_circuit_row(self, port: int) -> str:
         """Return the row of the circuit on a port, or a row of the port alone if it has no circuit."""
         matrix = self.device.matrix
         ends = {matrix.is_input(end): end for end in (port, matrix.peer(port)) if end is not None}
-        return circuit_row(
+        return format_circuit_row(
             self._behaviour.release,
             self._make_end(ends.get(True)),
             self._make_end(ends.get(False)),
@@ -331,14 +333,18 @@ class State:
     user: str = ""
 
 
-def circuit_row(release: Release, source: End, output: End, state: State) -> str:
+def format_circuit_row(release: Release, source: End, output: End, state: State) -> str:
     """Return a row of `RTRV-CRS-FIBER` for a circuit, or for a port without a circuit.
 
-    >>> circuit_row("2005", End(10001, "", -49.162), End(), State()).partition(",CONNID=")[2]
+    >>> format_circuit_row("2005", End(10001, "", -49.162), End(), State()).partition(",CONNID=")[2]
     '0,CONNSTATE=single,CONNCAUSE=none,INPWR=-49.162,OUTPWR=0.000,PWRLOSS=0.000,CONNLOCK=0,CONNLOCKUSER='
     """
     loss_db = None if source.dbm is None or output.dbm is None else source.dbm - output.dbm
-    powers = (power_text(release, source.dbm), power_text(release, output.dbm), power_text(release, loss_db))
+    powers = (
+        format_power(release, source.dbm),
+        format_power(release, output.dbm),
+        format_power(release, loss_db),
+    )
     if release == "2005":
         return (
             f"GGN:IPORTID={source.number},IPORTNAME={source.name},OPORTID={output.number},OPORTNAME={output.name},"
@@ -361,10 +367,10 @@ def _show_end(side: str, end: End, power: str) -> str:
     )
 
 
-def power_text(release: Release, dbm: float | None) -> str:
+def format_power(release: Release, dbm: float | None) -> str:
     """Return the text of a power reading in dBm, or the text for a missing port (None).
 
-    >>> power_text("2016", -12.05), power_text("2016", None), power_text("2005", None)
+    >>> format_power("2016", -12.05), format_power("2016", None), format_power("2005", None)
     ('-12.05', 'NA', '0.000')
     """
     if release == "2005":
@@ -372,10 +378,10 @@ def power_text(release: Release, dbm: float | None) -> str:
     return "NA" if dbm is None else f"{dbm:.2f}"
 
 
-def port_row(release: Release, number: int, name: str, health: str) -> str:
+def format_port_row(release: Release, number: int, name: str, health: str) -> str:
     """Return a row of `RTRV-CFG-FIBER`.
 
-    >>> port_row("2005", 10064, "from stack #4", "good")
+    >>> format_port_row("2005", 10064, "from stack #4", "good")
     'GGN:PORTID=10064,PORTNAME=from stack #4,PORTDIR=input,PORTHEALTH=good,PORTCAT=nor,PORTPRIV=0x1'
     """
     is_input = number < OUTPUT_BASE
@@ -390,6 +396,6 @@ def port_row(release: Release, number: int, name: str, health: str) -> str:
     )
 
 
-def noise_dbm(number: int) -> float:
+def compute_noise_dbm(number: int) -> float:
     """Return the power reading of a dark port in dBm. It depends on the port, from -49.0 to -52.9, as in captures."""
     return -49.0 - number * 7 % 40 / 10

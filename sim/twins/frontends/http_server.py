@@ -1,7 +1,7 @@
 r"""HTTP/1.1 server of a simulated switch, over a `Line`, with `h11` (extra `sim`).
 
     server = HttpServer(
-        [Route("GET", r"/rest/ports/(\d+)", lambda request: json_answer(port_document(int(request.captured[0]))))],
+        [Route("GET", r"/rest/ports/(\d+)", lambda request: make_json_answer(port_document(int(request.captured[0]))))],
         accounts={"admin": "root"},
     )
     Frontend("calient+rest", server.serve)
@@ -73,10 +73,10 @@ class HttpRefusal(Exception):
         """Return the refusal as an answer: plain text, or JSON if `why` is not a string."""
         if isinstance(self.why, str):
             return HttpAnswer(self.status, self.why.encode(), (("Content-Type", "text/plain"), *self.headers))
-        return json_answer(self.why, self.status, headers=self.headers)
+        return make_json_answer(self.why, self.status, headers=self.headers)
 
 
-def json_answer(
+def make_json_answer(
     document: Any,
     status: int = 200,
     *,
@@ -85,7 +85,7 @@ def json_answer(
 ) -> HttpAnswer:
     """Return an answer with a JSON document.
 
-    >>> json_answer({"port": 1}).body
+    >>> make_json_answer({"port": 1}).body
     b'{"port": 1}'
     """
     return HttpAnswer(status, json.dumps(document).encode(), (("Content-Type", content_type), *headers))

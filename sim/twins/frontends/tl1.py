@@ -184,7 +184,7 @@ Handler = Callable[[Command], Lines | Awaitable[Lines]]
 Send = Callable[[bytes], None]
 
 
-def local_time() -> datetime:
+def read_local_time() -> datetime:
     """Return the local time without a time zone, as switches print it."""
     return datetime.now()  # noqa: DTZ005 - devices print no zone
 
@@ -301,12 +301,12 @@ class Tl1Frontend(ABC):
     def answer(self, command: Command, lines: Lines) -> bytes:
         """Return the frame of a completed command."""
         tag, note = self.tag(command), self.answer_comment(command)
-        now = local_time()
+        now = read_local_time()
         return self.framing.answer(self.device.name, tag, self.pages(lines), now, note=note)
 
     def denial(self, command: Command, denied: Denied) -> bytes:
         """Return the frame of a refused command."""
-        return self.framing.denial(self.device.name, self.tag(command), denied, local_time())
+        return self.framing.denial(self.device.name, self.tag(command), denied, read_local_time())
 
     def make_denial(self, refusal: Refused) -> Denied:
         """Return the TL1 denial for a command that the switch refuses."""
@@ -331,16 +331,16 @@ class Tl1Frontend(ABC):
 
     def format_change(self, number: int, verb: str, pair: tuple[int, int]) -> str:
         """Return the line that reports the change of one circuit."""
-        return f"DBCHGSEQ={number}:{verb}:{self.pair_name(pair)}"
+        return f"DBCHGSEQ={number}:{verb}:{self.format_pair_name(pair)}"
 
-    def pair_name(self, pair: tuple[int, int]) -> str:
+    def format_pair_name(self, pair: tuple[int, int]) -> str:
         """Return the name of a circuit in reports."""
         return f"{pair[0]},{pair[1]}"
 
     def report(self, listeners: Sequence[Send], event: str, line: str) -> None:
         """Send an autonomous message, with the next report number, to each listener."""
         self._report_count += 1
-        data = self.framing.report(self.device.name, self._report_count, event, [line], local_time())
+        data = self.framing.report(self.device.name, self._report_count, event, [line], read_local_time())
         for send in listeners:
             send(data)
 

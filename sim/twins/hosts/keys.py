@@ -60,7 +60,7 @@ def make_keys(hosts: Sequence[str], tools: Mapping[str, str]) -> LabKeys:
     return LabKeys(pairs[0], dict(zip(hosts, pairs[1:], strict=True)))
 
 
-def ssh_files(
+def make_ssh_files(
     spec: HostSpec, hosts: Sequence[HostSpec], keys: LabKeys, authorized_key: str
 ) -> Mapping[str, str]:
     """Return the SSH files of a host, by path.

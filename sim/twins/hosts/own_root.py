@@ -55,7 +55,7 @@ class MachineMount:
     group: int = 0
 
 
-def machine_mounts(mountinfo: str) -> tuple[MachineMount, ...]:
+def parse_mounts(mountinfo: str) -> tuple[MachineMount, ...]:
     """Return the machine's mounts that contain files, from the content of /proc/self/mountinfo. Outer mounts are first.
 
     Skip mounts that cannot be inspected. A host sees the empty directory below them.
@@ -93,7 +93,7 @@ def _inspect_mount(point: str) -> MachineMount | None:
     return MachineMount(point, is_folder, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
 
 
-def own_root_script(mounts: Sequence[MachineMount]) -> tuple[str, ...]:
+def make_root_script(mounts: Sequence[MachineMount]) -> tuple[str, ...]:
     """Return shell lines that build a separate root file system and make it the root. Run them in new namespaces.
 
     With `set -e`, the script stops if the kernel refuses the overlay of `/`. Any other file system that does not
@@ -190,7 +190,7 @@ def probe_own_root(mounts: Sequence[MachineMount], tools: Mapping[str, str]) -> 
     try:
         process = subprocess.run(
             [tools["unshare"], *new_namespaces, "--propagation", "private", "/bin/sh", "-eus"],
-            input="\n".join((*own_root_script(mounts), "")),
+            input="\n".join((*make_root_script(mounts), "")),
             capture_output=True,
             text=True,
             timeout=_PROBE_TIMEOUT_S,

@@ -28,7 +28,7 @@ class HostSpec:
     fabric: tuple[tuple[str, str], ...] = ()
 
 
-def hosts_file(hosts: Iterable[HostSpec]) -> str:
+def format_hosts_file(hosts: Iterable[HostSpec]) -> str:
     """Return the content of /etc/hosts, with the host names in the management network and in the fabric."""
     lines = ["127.0.0.1 localhost"]
     for host in hosts:

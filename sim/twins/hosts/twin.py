@@ -23,7 +23,7 @@ from pathlib import Path
 from sim.twins.hosts.netns import KernelFault, batch, set_sysctls
 from sim.twins.hosts.own_root import DROPPED_CAPABILITIES
 from sim.twins.hosts.redirects import LinkShape
-from sim.twins.hosts.spec import COMMANDS, ETC, HOME, SEARCH_PATH, HostSpec, hosts_file
+from sim.twins.hosts.spec import COMMANDS, ETC, HOME, SEARCH_PATH, HostSpec, format_hosts_file
 
 MANAGEMENT_LINK = "mgmt"
 _START_TIMEOUT_S = 20.0
@@ -82,7 +82,7 @@ def build_network(spec: HostSpec, shape: LinkShape) -> None:
     batch("tc", [line for nic in spec.nics for line in shape.queues(nic)], spec.namespace)
 
 
-def sshd_config(spec: HostSpec) -> str:
+def format_sshd_config(spec: HostSpec) -> str:
     """Return the configuration of the SSH server. Only root can log in, with a key, in up to 200 sessions at once."""
     return f"""\
 Port {spec.ssh_port}
@@ -109,21 +109,21 @@ Subsystem sftp internal-sftp
 """
 
 
-def etc_files(
+def make_etc_files(
     spec: HostSpec, hosts: Iterable[HostSpec], machine_passwd: str, shell: str
 ) -> Mapping[str, str]:
     """Return the content of the host's own files in /etc, by name."""
     accounts = [line for line in machine_passwd.splitlines() if line and not line.startswith("root:")]
     return {
         "hostname": f"{spec.name}\n",
-        "hosts": hosts_file(hosts),
+        "hosts": format_hosts_file(hosts),
         "passwd": "\n".join([f"root:x:0:0:root:{HOME}:{shell}", *accounts]) + "\n",
         # sshd refuses a locked root ("!") even with a key. "*" only means that no password is valid.
         "shadow": "root:*:19000:0:99999:7:::\n",
     }
 
 
-def boot_script(
+def make_boot_script(
     spec: HostSpec,
     etc: Mapping[str, str],
     ssh: Mapping[str, str],
@@ -138,7 +138,7 @@ def boot_script(
     """
     files = {
         **{f"{ETC}/{name}": text for name, text in etc.items()},
-        f"{ETC}/sshd_config": sshd_config(spec),
+        f"{ETC}/sshd_config": format_sshd_config(spec),
         **ssh,
         **{f"{COMMANDS}/{name}": text for name, text in (commands or {}).items()},
     }

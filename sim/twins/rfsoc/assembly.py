@@ -72,10 +72,10 @@ def _make_plant(twin_address: Address, cfg: Mapping[str, Any]) -> TunablePlant:
     """Return the plant. Raise `KeyError` for an unknown option, or `ValueError` for an invalid value."""
     options = {name: value for name, value in twin_address.options.items() if name not in BOARD_OPTIONS}
     if twin_address.plant == "kit":
-        from sim.twins.rfsoc.kit import photonic_kit
+        from sim.twins.rfsoc.kit import make_kit
 
         board = "" if twin_address.profile == DEFAULT_PROFILES["kit"] else twin_address.profile
-        return cast("TunablePlant", photonic_kit(options, board=board))
+        return cast("TunablePlant", make_kit(options, board=board))
     plant = Loopback(len(cfg["gens"]), len(cfg["readouts"]))
     for name, value in options.items():
         if name != "seed":

@@ -161,11 +161,13 @@ class Loopback:
         for generator in range(self._generators):
             cable = self.knobs.cable(generator, readout)
             if cable.gain:
-                level += cable.gain * carry(outputs, generator, cable, rate_hz, first, count)
+                level += cable.gain * transmit(outputs, generator, cable, rate_hz, first, count)
         return Received(level, np.full(count, self.knobs.noise_rms), 0.0)
 
 
-def carry(outputs: Outputs, generator: int, cable: Cable, rate_hz: float, first: int, count: int) -> Samples:
+def transmit(
+    outputs: Outputs, generator: int, cable: Cable, rate_hz: float, first: int, count: int
+) -> Samples:
     """Return `count` samples of a generator's signal with the delay and phase of a cable, but without its gain."""
     generator_hz = outputs.rate_hz(generator)
     # The generator sends step / lanes samples for each received sample.
@@ -201,15 +203,15 @@ def _interpolate(samples: Samples, position: float, step: int, lanes: int, count
         value_position = position + lane * step / lanes
         whole = math.floor(value_position)
         lane_sections = sections[whole - TAPS // 2 + 1 :: step][: len(range(lane, count, lanes))]
-        out[lane::lanes] = lane_sections @ interpolation(round(value_position - whole, 9))
+        out[lane::lanes] = lane_sections @ make_interpolation_taps(round(value_position - whole, 9))
     return out
 
 
 @lru_cache(maxsize=256)
-def interpolation(late: float) -> Samples:
+def make_interpolation_taps(late: float) -> Samples:
     """Return the taps that interpolate `late` samples after tap TAPS / 2 - 1: a Kaiser-windowed sinc with sum 1.
 
-    >>> [round(abs(tap), 6) for tap in interpolation(0.0)[14:18].tolist()]
+    >>> [round(abs(tap), 6) for tap in make_interpolation_taps(0.0)[14:18].tolist()]
     [0.0, 1.0, 0.0, 0.0]
     """
     return kernel_taps("sinc", late)

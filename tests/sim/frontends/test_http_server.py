@@ -13,7 +13,7 @@ from libraries import skip_without
 skip_without("h11")
 
 from sim.models.clock import VirtualClock
-from sim.twins.frontends.http_server import HttpAnswer, HttpServer, Route, json_answer
+from sim.twins.frontends.http_server import HttpAnswer, HttpServer, Route, make_json_answer
 from sim.twins.wire.line import Line, LineFaults, Transcript
 
 ADMIN = "Authorization: Basic " + b64encode(b"admin:root").decode()
@@ -22,11 +22,13 @@ STRANGER = "Authorization: Basic " + b64encode(b"admin:no").decode()
 
 
 async def put(request: Any) -> HttpAnswer:
-    return json_answer({"heard": request.json(), "by": request.user}, 201)
+    return make_json_answer({"heard": request.json(), "by": request.user}, 201)
 
 
 ROUTES = [
-    Route("GET", r"/ports/(\d+)", lambda request: json_answer([request.captured[0], dict(request.query)])),
+    Route(
+        "GET", r"/ports/(\d+)", lambda request: make_json_answer([request.captured[0], dict(request.query)])
+    ),
     Route("PUT", r"/ports/(\d+)", put),
     Route("DELETE", r"/ports/(\d+)", lambda _: HttpAnswer(204)),
     Route("HEAD", r"/ports", lambda _: HttpAnswer(200, b"12345")),

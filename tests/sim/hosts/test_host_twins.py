@@ -8,11 +8,11 @@ from ipaddress import IPv4Interface
 
 import pytest
 
-from sim.twins.hosts.keys import KeyPair, LabKeys, ssh_files
+from sim.twins.hosts.keys import KeyPair, LabKeys, make_ssh_files
 from sim.twins.hosts.netns import KernelFault
-from sim.twins.hosts.own_root import MachineMount, own_root_script
+from sim.twins.hosts.own_root import MachineMount, make_root_script
 from sim.twins.hosts.spec import HOME, HostSpec
-from sim.twins.hosts.twin import boot_script, etc_files, find_tools, sshd_config
+from sim.twins.hosts.twin import find_tools, format_sshd_config, make_boot_script, make_etc_files
 
 FABRIC = (("10.100.1.100", "a.fabric"), ("10.100.1.1", "nic1.a.fabric"))
 A = HostSpec("a", "lb000000-a", IPv4Interface("10.97.0.11/24"), 22, ("nic1",), FABRIC)
@@ -34,14 +34,14 @@ def pretend_tools(folder, names):
 
 
 def test_the_account_keeps_the_machines_users_and_gets_a_home_of_its_own():
-    assert etc_files(A, [A, B], PASSWD, "/bin/bash")["passwd"].splitlines() == [
+    assert make_etc_files(A, [A, B], PASSWD, "/bin/bash")["passwd"].splitlines() == [
         f"root:x:0:0:root:{HOME}:/bin/bash",
         "sshd:x:100:65534::/run/sshd:/usr/sbin/nologin",
     ]
 
 
 def test_every_host_knows_all_hosts_by_their_management_address_and_those_of_the_fabric():
-    assert etc_files(B, [A, B], PASSWD, "/bin/bash")["hosts"].splitlines() == [
+    assert make_etc_files(B, [A, B], PASSWD, "/bin/bash")["hosts"].splitlines() == [
         "127.0.0.1 localhost",
         "10.97.0.11 a",
         "10.100.1.100 a.fabric",
@@ -51,7 +51,7 @@ def test_every_host_knows_all_hosts_by_their_management_address_and_those_of_the
 
 
 def test_hosts_log_in_to_each_other_with_one_key_and_know_each_others_servers():
-    assert ssh_files(A, [A, B], KEYS, KEY) == {
+    assert make_ssh_files(A, [A, B], KEYS, KEY) == {
         "/run/etc/ssh_host_ed25519_key": "private of a\n",
         "/run/etc/authorized_keys": f"{KEY}\nssh-ed25519 LOGIN root@lab\n",
         "/run/home/.ssh/id_ed25519": "private of root\n",
@@ -64,7 +64,7 @@ def test_hosts_log_in_to_each_other_with_one_key_and_know_each_others_servers():
 
 
 def test_the_server_listens_on_the_management_address_alone_and_takes_keys_alone():
-    words = dict(line.split(" ", 1) for line in sshd_config(B).splitlines())
+    words = dict(line.split(" ", 1) for line in format_sshd_config(B).splitlines())
     facts = {key: words[key] for key in ("ListenAddress", "Port", "PasswordAuthentication", "UsePAM")}
     assert facts == {
         "ListenAddress": "10.97.0.12",
@@ -74,27 +74,27 @@ def test_the_server_listens_on_the_management_address_alone_and_takes_keys_alone
     }
 
 
-ROOT = own_root_script((MachineMount("/", True, 0o755), MachineMount("/mnt/it's", True, 0o1777, 5, 6)))
+ROOT = make_root_script((MachineMount("/", True, 0o755), MachineMount("/mnt/it's", True, 0o1777, 5, 6)))
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("own_root", [(), ROOT])
 def test_the_boot_script_is_shell_whatever_the_key_says(own_root):
-    ssh = ssh_files(A, [A, B], KEYS, KEY)
-    script = boot_script(A, etc_files(A, [A], PASSWD, "/bin/bash"), ssh, TOOLS, own_root)
+    ssh = make_ssh_files(A, [A, B], KEYS, KEY)
+    script = make_boot_script(A, make_etc_files(A, [A], PASSWD, "/bin/bash"), ssh, TOOLS, own_root)
     checked = subprocess.run(["sh", "-n"], input=script, text=True, capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
 @pytest.mark.process
 def test_the_boot_script_writes_every_file_as_it_is(tmp_path):
-    etc, ssh = etc_files(A, [A, B], PASSWD, "/bin/bash"), {"/run/etc/authorized_keys": f"{KEY}\n"}
-    script = boot_script(A, etc, ssh, TOOLS)
+    etc, ssh = make_etc_files(A, [A, B], PASSWD, "/bin/bash"), {"/run/etc/authorized_keys": f"{KEY}\n"}
+    script = make_boot_script(A, etc, ssh, TOOLS)
     writing = script[script.index("printf ") : script.index("chmod 644")].replace(">/run/etc", f">{tmp_path}")
     subprocess.run(["sh", "-eu"], input=writing, text=True, check=True)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         **etc,
-        "sshd_config": sshd_config(A),
+        "sshd_config": format_sshd_config(A),
         "authorized_keys": f"{KEY}\n",
     }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sim.twins.hosts.transceivers import cmis, sff8472, sff8636
-from sim.twins.hosts.transceivers.command import ethtool_script, make_module, print_module
+from sim.twins.hosts.transceivers.command import make_ethtool_script, make_module, print_module
 from sim.twins.hosts.transceivers.memory import NoSuchPageError, measure
 from sim.twins.plant import Plant
 
@@ -151,7 +151,7 @@ def test_a_module_reads_the_light_of_the_plant():
 
 @pytest.mark.process
 def test_the_hosts_command_is_shell_and_passes_on_what_is_not_its_own(tmp_path):
-    script = ethtool_script("a", ("nic1", "nic2"), "127.0.0.1", 9).replace(
+    script = make_ethtool_script("a", ("nic1", "nic2"), "127.0.0.1", 9).replace(
         "/usr/sbin/ethtool", str(tmp_path / "real")
     )
     (tmp_path / "real").write_text('#!/bin/sh\necho "real $*"\n')

@@ -35,12 +35,12 @@ def lab_id(monkeypatch):
 
 @pytest.mark.kernel
 def test_a_host_that_does_not_boot_is_named_with_what_it_said(kernel_labs, lab_id, monkeypatch):
-    script = supervisor.boot_script
+    script = supervisor.make_boot_script
 
     def broken(spec, *rest):
         return "echo no disk in here >&2; exit 3" if spec.name == "b" else script(spec, *rest)
 
-    monkeypatch.setattr(supervisor, "boot_script", broken)
+    monkeypatch.setattr(supervisor, "make_boot_script", broken)
     with pytest.raises(KernelFault, match="host b did not start; it printed: no disk in here") as caught:
         asyncio.run(started(kernel_labs.wiring()))
     assert caught.value.code == "host"

@@ -21,7 +21,7 @@ from sim.lab import supervisor
 from sim.lab.document import parse
 from sim.twins.hosts import netns
 from sim.twins.hosts.netns import KernelFault
-from sim.twins.hosts.own_root import MachineMount, check_device_nodes, machine_mounts
+from sim.twins.hosts.own_root import MachineMount, check_device_nodes, parse_mounts
 
 kernel = pytest.mark.kernel
 ROOT = Path(__file__).parents[3]
@@ -320,8 +320,8 @@ cat tree/file 'tree/a b/file' below
 """
 SCRIPT = """
 from pathlib import Path
-from sim.twins.hosts.own_root import machine_mounts, own_root_script
-print("\\n".join(own_root_script(machine_mounts(Path("/proc/self/mountinfo").read_text()))))
+from sim.twins.hosts.own_root import parse_mounts, make_root_script
+print("\\n".join(make_root_script(parse_mounts(Path("/proc/self/mountinfo").read_text()))))
 """
 
 
@@ -348,7 +348,7 @@ def test_mounts_are_read_outer_first_and_without_those_of_the_kernel(tmp_path):
         32 27 0:29 / /no/such/folder rw - nfs there:/ rw
         27 1 254:0 / / rw,relatime - ext4 /dev/vda rw"""
     root, folder, file = Path("/").stat(), (tmp_path / "a b").stat(), (tmp_path / "file").stat()
-    assert machine_mounts(textwrap.dedent(lines)) == (
+    assert parse_mounts(textwrap.dedent(lines)) == (
         MachineMount("/", True, root.st_mode & 0o7777, root.st_uid, root.st_gid),
         MachineMount(f"{tmp_path}/a b", True, 0o750, folder.st_uid, folder.st_gid),
         MachineMount(f"{tmp_path}/file", False, file.st_mode & 0o7777, file.st_uid, file.st_gid),

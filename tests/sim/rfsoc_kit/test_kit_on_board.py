@@ -10,7 +10,7 @@ import pytest
 qick = pytest.importorskip("qick", reason="programs for the board are compiled by QICK")
 
 from sim.twins.rfsoc import connect
-from sim.twins.rfsoc.kit import photonic_kit
+from sim.twins.rfsoc.kit import make_kit
 from sim.twins.rfsoc.kit import plant as kit_plant
 
 TICK_NS = 1e9 / 384e6
@@ -112,10 +112,10 @@ def test_noise_differs_between_rounds_and_not_between_equal_seeds():
 
 
 def test_a_factory_calibration_is_given_as_it_lies_there(monkeypatch, tmp_path):
-    kit = photonic_kit({})
+    kit = make_kit({})
     monkeypatch.setattr(kit_plant.resources, "files", lambda _: tmp_path)
     assert kit.factory_calibration() is None
     document = {"version": 1, "device": "sim-kit-0001"}
     (tmp_path / "factory_calibration.json").write_text(json.dumps(document))
     assert kit.factory_calibration() == document
-    assert photonic_kit({"vary": "yes"}).factory_calibration() is None
+    assert make_kit({"vary": "yes"}).factory_calibration() is None

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.twins.rfsoc.kit import KIT_OPTIONS, KNOBS, KitParameters, PhotonicKit, UnknownKnob, photonic_kit
+from sim.twins.rfsoc.kit import KIT_OPTIONS, KNOBS, KitParameters, PhotonicKit, UnknownKnob, make_kit
 from sim.twins.rfsoc.kit.optics import draw_drift
 from sim.twins.rfsoc.kit.state import Snapshot
 
@@ -48,7 +48,7 @@ def test_every_knob_is_explained_and_a_turn_of_it_is_a_new_version(name):
 
 
 def test_a_knob_let_go_returns_to_how_the_kit_was_made():
-    kit = photonic_kit({"vary": "yes", "seed": "5", "laser_dbm": "8"})
+    kit = make_kit({"vary": "yes", "seed": "5", "laser_dbm": "8"})
     made = dict(kit.knobs)
     kit.knobs["v_pi_1"], kit.knobs["laser_dbm"] = 6.0, 3.0
     del kit.knobs["v_pi_1"], kit.knobs["laser_dbm"]
@@ -139,7 +139,7 @@ def test_drift_takes_steps_of_a_second_so_that_traces_can_be_reused_within_one()
 
 
 def test_without_drift_time_changes_nothing():
-    kit = photonic_kit({"drift": "off"})
+    kit = make_kit({"drift": "off"})
     kit.elapse(1e6)
     assert kit.version == 0
     assert kit.state.now.drift_v == (0.0,) * 4
@@ -148,7 +148,7 @@ def test_without_drift_time_changes_nothing():
 def test_the_same_seed_drifts_alike():
     drifts = []
     for seed in ("3", "3", "4"):
-        kit = photonic_kit({"seed": seed})
+        kit = make_kit({"seed": seed})
         for _ in range(5):
             kit.elapse(60.0)
         drifts.append(kit.state.now.drift_v)
@@ -214,7 +214,7 @@ def test_a_reader_never_sees_half_a_change():
 
 
 def test_a_varied_make_is_its_own_and_the_same_again():
-    one, again, other = (photonic_kit({"vary": "yes", "seed": seed}).state.now.parameters for seed in "778")
+    one, again, other = (make_kit({"vary": "yes", "seed": seed}).state.now.parameters for seed in "778")
     assert one == again
     assert one.modulators != other.modulators
     assert len({modulator.v_pi for modulator in one.modulators}) == 4
@@ -224,7 +224,7 @@ def test_a_varied_make_stays_within_its_data_sheet():
     makes = [
         modulator
         for seed in range(300)
-        for modulator in photonic_kit({"vary": "yes", "seed": str(seed)}).state.now.parameters.modulators
+        for modulator in make_kit({"vary": "yes", "seed": str(seed)}).state.now.parameters.modulators
     ]
     assert np.std([make.v_pi for make in makes]) == pytest.approx(0.2, rel=0.1)
     assert all(4.5 <= make.v_pi <= 5.5 for make in makes)
@@ -237,7 +237,7 @@ def test_a_varied_make_stays_within_its_data_sheet():
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(5))
 def test_no_varied_make_overloads_the_converter(kit, seed):
-    varied = photonic_kit({"vary": "yes", "seed": str(seed), "noise": "off"})
+    varied = make_kit({"vary": "yes", "seed": str(seed), "noise": "off"})
     words = np.linspace(15000, 25000, 21)
     brightest = max(
         type(kit())(varied).level(int(first), int(second), 0, 0) for first in words for second in words
@@ -246,16 +246,16 @@ def test_no_varied_make_overloads_the_converter(kit, seed):
 
 
 def test_identities_tell_makes_apart():
-    assert photonic_kit({}).identity == photonic_kit({"seed": "9"}).identity == "sim-kit-0001"
-    assert photonic_kit({"vary": "yes", "seed": "9"}).identity == "sim-kit-varied-0009"
-    assert photonic_kit({}, board="zcu216").identity == "sim-kit-0001-zcu216"
-    other = photonic_kit({"v_pi_0": "5.8"})
+    assert make_kit({}).identity == make_kit({"seed": "9"}).identity == "sim-kit-0001"
+    assert make_kit({"vary": "yes", "seed": "9"}).identity == "sim-kit-varied-0009"
+    assert make_kit({}, board="zcu216").identity == "sim-kit-0001-zcu216"
+    other = make_kit({"v_pi_0": "5.8"})
     assert re.fullmatch(r"sim-kit-0001-[0-9a-f]{6}", other.identity)
-    assert other.identity == photonic_kit({"v_pi_0": "5.80", "noise": "off", "seed": "3"}).identity
-    assert other.identity != photonic_kit({"v_pi_1": "5.8"}).identity
+    assert other.identity == make_kit({"v_pi_0": "5.80", "noise": "off", "seed": "3"}).identity
+    assert other.identity != make_kit({"v_pi_1": "5.8"}).identity
     assert re.fullmatch(
         r"sim-kit-varied-0009-[0-9a-f]{6}",
-        photonic_kit({"vary": "yes", "seed": "9", "v_pi_0": "5.8"}).identity,
+        make_kit({"vary": "yes", "seed": "9", "v_pi_0": "5.8"}).identity,
     )
 
 
@@ -268,21 +268,21 @@ def test_how_a_kit_is_set_is_not_what_it_is():
         "bias_v_1": "3.2",
         "laser": "off",
     }
-    assert photonic_kit(options).identity == "sim-kit-0001"
+    assert make_kit(options).identity == "sim-kit-0001"
 
 
 def test_only_the_kit_of_the_factory_has_its_calibration():
-    assert photonic_kit({"bias_v_1": "3.2"}).factory_calibration() is not None
-    assert photonic_kit({"v_pi_0": "5.8"}).factory_calibration() is None
-    assert photonic_kit({}, board="zcu216").factory_calibration() is None
+    assert make_kit({"bias_v_1": "3.2"}).factory_calibration() is not None
+    assert make_kit({"v_pi_0": "5.8"}).factory_calibration() is None
+    assert make_kit({}, board="zcu216").factory_calibration() is None
 
 
 def test_a_varied_make_left_the_factory_without_calibration():
-    assert photonic_kit({"vary": "yes"}).factory_calibration() is None
+    assert make_kit({"vary": "yes"}).factory_calibration() is None
 
 
 def test_options_of_an_address_turn_knobs():
-    kit = photonic_kit({"seed": "7", "laser_dbm": "9", "noise": "off", "v_pi_2": "5.5", "laser": "off"})
+    kit = make_kit({"seed": "7", "laser_dbm": "9", "noise": "off", "v_pi_2": "5.5", "laser": "off"})
     assert (kit.knobs["laser_dbm"], kit.knobs["noise"], kit.knobs["v_pi_2"], kit.knobs["laser"]) == (
         9.0,
         "off",
@@ -296,13 +296,13 @@ def test_options_of_an_address_turn_knobs():
 @pytest.mark.parametrize("options", [{"seed": "x"}, {"seed": "-1"}, {"vary": "maybe"}, {"v_pi_0": ""}])
 def test_bad_options_are_refused(options):
     with pytest.raises(ValueError):
-        photonic_kit(options)
+        make_kit(options)
 
 
 @pytest.mark.long
 @pytest.mark.socket
 def test_a_kit_that_is_forgotten_takes_its_instruments_along():
-    kit = photonic_kit({"seed": "21"})
+    kit = make_kit({"seed": "21"})
     kit.bench()
     names = {thread.name for thread in threading.enumerate()}
     assert "bench of sim-kit-0001" in names

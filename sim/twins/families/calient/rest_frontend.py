@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from sim.twins.families.calient.circuits import Circuit, CircuitConfiguration
-from sim.twins.frontends.http_server import HttpAnswer, HttpRefusal, HttpRequest, Route, json_answer
+from sim.twins.frontends.http_server import HttpAnswer, HttpRefusal, HttpRequest, Route, make_json_answer
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.matrix import Refused
@@ -94,7 +94,7 @@ class RestFrontend:
         documents = {"restversion": {"restversion": "2.1"}, "softwareversion": {"version": SOFTWARE_VERSION}}
         if resource not in documents:
             raise _make_unknown_id_refusal(resource)
-        return json_answer(documents[resource])
+        return make_json_answer(documents[resource])
 
     def _get_node(self, request: HttpRequest) -> HttpAnswer:
         """Return the requested `detail` for `id=summary`, as one public client expects."""
@@ -109,21 +109,21 @@ class RestFrontend:
         detail = request.query.get("detail", "")
         if detail not in details:
             raise HttpRefusal(400, f"no detail {detail[:40]!r}")
-        return json_answer(details[detail])
+        return make_json_answer(details[detail])
 
     def _get_circuits(self, request: HttpRequest) -> HttpAnswer:
         resource = request.query.get("id", "list")
         if resource == "list":
-            return json_answer(
+            return make_json_answer(
                 [self._describe_circuit(circuit) for circuit in self._configuration.circuits()]
             )
         if resource == "detail":
             try:
-                return json_answer(
+                return make_json_answer(
                     [self._describe_circuit(self._configuration.find(request.query.get("conn", "")))]
                 )
             except Refused:
-                return json_answer([])
+                return make_json_answer([])
         raise _make_unknown_id_refusal(resource)
 
     def _describe_circuit(self, circuit: Circuit) -> dict[str, Any]:
@@ -153,14 +153,14 @@ class RestFrontend:
         if resource == "summary":
             numbers = range(1, self._names.ports + 1)
             if self._full_summary:
-                return json_answer(
+                return make_json_answer(
                     [{**self._describe_port(number), **self._summarise(number)} for number in numbers]
                 )
-            return json_answer([self._summarise(number) for number in numbers])
+            return make_json_answer([self._summarise(number) for number in numbers])
         if resource != "detail":
             raise _make_unknown_id_refusal(resource)
         try:
-            return json_answer([self._describe_port(self._names.number(request.query.get("port", "")))])
+            return make_json_answer([self._describe_port(self._names.number(request.query.get("port", "")))])
         except Refused as refusal:
             raise HttpRefusal(404, str(refusal)) from None
 
@@ -256,7 +256,7 @@ class RestFrontend:
             ]
             if self._waits:
                 await self._device.wait_idle()
-        return json_answer([{"response": result} for result in results] if nested else results)
+        return make_json_answer([{"response": result} for result in results] if nested else results)
 
     def _execute(self, item: Item, action: Callable[[Item], None], *, fails: bool) -> dict[str, str]:
         if fails:

@@ -93,7 +93,7 @@ class CalientTl1(Tl1Frontend):
         """Return the device's text for a refusal."""
         return self.configuration.describe(refusal)
 
-    def pair_name(self, pair: tuple[int, int]) -> str:
+    def format_pair_name(self, pair: tuple[int, int]) -> str:
         """Return the name of a circuit in reports."""
         return f"{self._names.name(pair[0])}>{self._names.name(pair[1] - self._names.ports)}"
 

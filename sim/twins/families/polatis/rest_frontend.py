@@ -17,8 +17,8 @@ from sim.twins.families.polatis.rest_syntax import (
     Media,
     Reply,
     choose_media,
-    error_document,
     get_single_entry,
+    make_error_document,
     make_refusal,
     parse_entries,
     parse_number,
@@ -166,7 +166,9 @@ class RestFrontend:
         if source != port_in_path:
             raise HttpRefusal(
                 400,
-                error_document("invalid-value", f"the body is about ingress {source}, not {port_in_path}"),
+                make_error_document(
+                    "invalid-value", f"the body is about ingress {source}, not {port_in_path}"
+                ),
             )
         self._check_etag(request)
         exists = source in self._matrix.connections
@@ -189,7 +191,7 @@ class RestFrontend:
     async def _post_pair(self, request: HttpRequest) -> Reply:
         ((source, output),) = parse_pairs(read_body(request, _PAIR), exactly=1)
         if source in self._matrix.connections:
-            raise HttpRefusal(409, error_document("data-exists", f"ingress {source} has a pair"))
+            raise HttpRefusal(409, make_error_document("data-exists", f"ingress {source} has a pair"))
         self._check_etag(request)
         reply = await self._change(lambda: self._matrix.add([source], [output]), 201)
         if self._post_vanishes_s:
@@ -216,14 +218,14 @@ class RestFrontend:
         output = self._matrix.connections.get(source)
         output_in_path = request.captured[1]
         if output is None or (output_in_path and parse_number(output_in_path) != output):
-            raise HttpRefusal(404, error_document("invalid-value", "no such pair"))
+            raise HttpRefusal(404, make_error_document("invalid-value", "no such pair"))
         return source, output
 
     def _check_etag(self, request: HttpRequest) -> None:
         """Raise `HttpRefusal` (412) if the request has an `If-Match` that does not match the current tag."""
         tags = request.headers.get("if-match", "*")
         if tags != "*" and self._etag not in {tag.strip() for tag in tags.split(",")}:
-            raise HttpRefusal(412, error_document("operation-failed", "the cross-connects have changed"))
+            raise HttpRefusal(412, make_error_document("operation-failed", "the cross-connects have changed"))
 
     async def _change(self, after: Callable[[], Connections], status: int, *, whole: bool = False) -> Reply:
         """Change the configuration and wait for the light, unless the fault `drop_command` discards the request.
@@ -261,7 +263,7 @@ class PortResources:
             number = parse_number(port)
             self._matrix.check_port(number)
             if number not in ports:
-                raise HttpRefusal(404, error_document("invalid-value", f"port {number} has no {name}"))
+                raise HttpRefusal(404, make_error_document("invalid-value", f"port {number} has no {name}"))
             return Reply(200, {ENTRY: show(number)})
         entries = [show(number) for number in ports]
         return Reply(200, {ENTRY: entries} if port_path else {name: {"port": entries}})
@@ -343,7 +345,7 @@ class PortResources:
     def _change_settings(self, port: int, entry: Entry) -> Callable[[], None]:
         status = entry.get("status")
         if status is not None and (not isinstance(status, str) or status not in _IS_DISABLED):
-            raise HttpRefusal(400, error_document("invalid-value", f"no status {status!r}"))
+            raise HttpRefusal(400, make_error_document("invalid-value", f"no status {status!r}"))
 
         def change() -> None:
             if "label" in entry:
@@ -355,10 +357,12 @@ class PortResources:
 
     def _change_attenuator(self, port: int, entry: Entry) -> Callable[[], None]:
         if port not in self._outputs:
-            raise HttpRefusal(400, error_document("invalid-value", f"port {port} has no attenuator"))
+            raise HttpRefusal(400, make_error_document("invalid-value", f"port {port} has no attenuator"))
         mode = str(entry.get("atten-mode", "")).removeprefix(_MODE_PREFIX)
         if mode not in MODES:
-            raise HttpRefusal(400, error_document("invalid-value", f"no mode {entry.get('atten-mode')!r}"))
+            raise HttpRefusal(
+                400, make_error_document("invalid-value", f"no mode {entry.get('atten-mode')!r}")
+            )
         setting = AttenuatorSetting()
         if mode != "NONE":
             reference = parse_number(entry.get("reference-port") or 0)
@@ -375,5 +379,5 @@ def _parse_level(value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         level = math.nan
     if not abs(level) <= LEVEL_RANGE_DB:
-        raise HttpRefusal(400, error_document("invalid-value", f"no level {value!r}"))
+        raise HttpRefusal(400, make_error_document("invalid-value", f"no level {value!r}"))
     return level

@@ -68,7 +68,7 @@ class Reply:
             isinstance(value, list) and len(value) != 1 for value in self.document.values()
         ):
             return Reply(
-                400, error_document("invalid-value", "XML holds one entry, or their container")
+                400, make_error_document("invalid-value", "XML holds one entry, or their container")
             ).answer(media)
         body = format_xml(self.document) if media == "xml" else json.dumps(self.document).encode()
         return HttpAnswer(self.status, body, (("Content-Type", _CONTENT_TYPES[media]), *self.headers))
@@ -102,7 +102,9 @@ def parse_body(request: HttpRequest) -> Any:
     """
     kind = _read_content_type(request)
     if kind and kind not in _BODY_MEDIA:
-        raise HttpRefusal(415, error_document("invalid-value", f"send {YANG_JSON} or {YANG_XML}, not {kind}"))
+        raise HttpRefusal(
+            415, make_error_document("invalid-value", f"send {YANG_JSON} or {YANG_XML}, not {kind}")
+        )
     looks_like_xml = request.body.lstrip().startswith(b"<")
     if _BODY_MEDIA.get(kind, "xml" if looks_like_xml else "json") == "xml":
         return parse_xml(request.body)
@@ -112,7 +114,7 @@ def parse_body(request: HttpRequest) -> Any:
 # -- refusals
 
 
-def error_document(tag: str, message: str) -> dict[str, Any]:
+def make_error_document(tag: str, message: str) -> dict[str, Any]:
     """Return the document of an error (RFC 8040, section 7.1)."""
     error = {"error-type": "application", "error-tag": tag, "error-message": message}
     return {"ietf-restconf:errors": {"error": [error]}}
@@ -125,7 +127,7 @@ def make_refusal(refusal: Refused) -> HttpRefusal:
     409
     """
     status, tag = _STATUS_BY_REASON[refusal.reason]
-    return HttpRefusal(status, error_document(tag, str(refusal)))
+    return HttpRefusal(status, make_error_document(tag, str(refusal)))
 
 
 # -- contents
@@ -142,14 +144,14 @@ def read_body(request: HttpRequest, *names: str) -> Any:
         for key in (name, name.partition(":")[2]):
             if isinstance(document, dict) and key in document:
                 return _check_content(document[key], is_entry=name.endswith((":pair", ":port")))
-    raise HttpRefusal(400, error_document("missing-element", f"{names[0]} is missing"))
+    raise HttpRefusal(400, make_error_document("missing-element", f"{names[0]} is missing"))
 
 
 def _check_content(value: Any, *, is_entry: bool) -> Any:
     if is_entry:
         return [value] if isinstance(value, dict) else value
     if value != "" and not isinstance(value, dict):
-        raise HttpRefusal(400, error_document("malformed-message", "not a container"))
+        raise HttpRefusal(400, make_error_document("malformed-message", "not a container"))
     return value or {}
 
 
@@ -165,7 +167,7 @@ def parse_entries(content: Any, name: str) -> list[Mapping[str, Any]]:
     """
     entries = content.get(name, []) if isinstance(content, dict) else content
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise HttpRefusal(400, error_document("malformed-message", f"not a list of {name}"))
+        raise HttpRefusal(400, make_error_document("malformed-message", f"not a list of {name}"))
     return entries
 
 
@@ -179,9 +181,13 @@ def parse_pairs(content: Any, *, exactly: int | None = None) -> list[Pair]:
         entries = parse_entries(content, "pair")
         pairs = [(parse_number(entry["ingress"]), parse_number(entry["egress"])) for entry in entries]
     except KeyError as error:
-        raise HttpRefusal(400, error_document("malformed-message", f"not a list of pairs: {error}")) from None
+        raise HttpRefusal(
+            400, make_error_document("malformed-message", f"not a list of pairs: {error}")
+        ) from None
     if exactly is not None and len(pairs) != exactly:
-        raise HttpRefusal(400, error_document("invalid-value", f"{len(pairs)} pairs where {exactly} belongs"))
+        raise HttpRefusal(
+            400, make_error_document("invalid-value", f"{len(pairs)} pairs where {exactly} belongs")
+        )
     return pairs
 
 
@@ -189,7 +195,7 @@ def get_single_entry(content: Any) -> Mapping[str, Any]:
     """Return the object in a list of one object. Raise `HttpRefusal` (400) for any other content."""
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
         return content[0]
-    raise HttpRefusal(400, error_document("malformed-message", "not a list of one entry"))
+    raise HttpRefusal(400, make_error_document("malformed-message", "not a list of one entry"))
 
 
 def parse_number(value: Any) -> int:
@@ -198,7 +204,7 @@ def parse_number(value: Any) -> int:
         return value
     if isinstance(value, str) and re.fullmatch("[0-9]{1,9}", value):
         return int(value)
-    raise HttpRefusal(400, error_document("invalid-value", f"{value!r} is no port number"))
+    raise HttpRefusal(400, make_error_document("invalid-value", f"{value!r} is no port number"))
 
 
 def parse_xml(body: bytes) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from sim.twins.families.polatis.attenuators import LEVEL_RANGE_DB, MODES, Attenuators, AttenuatorSetting
-from sim.twins.frontends.tl1 import Command, Denied, Handler, Lines, Tl1Frontend, Tl1Session, local_time
+from sim.twins.frontends.tl1 import Command, Denied, Handler, Lines, Tl1Frontend, Tl1Session, read_local_time
 from sim.twins.switch.device import SwitchDevice
 
 DEFAULT_IDLE_TIMEOUT_S = 1800.0
@@ -70,7 +70,7 @@ class PolatisTl1(Tl1Frontend):
 
     def format_change(self, number: int, verb: str, pair: tuple[int, int]) -> str:
         """Return the line that reports the change of one circuit, with date and time."""
-        now = local_time()
+        now = read_local_time()
         return f"DATE={now:%y-%m-%d},TIME={now:%H-%M-%S},{super().format_change(number, verb, pair)}"
 
     # -- inventory

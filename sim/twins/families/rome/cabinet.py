@@ -48,10 +48,13 @@ class Place:
     number_in_matrix: int
 
 
-def logical_name(scheme: Scheme, place: Place) -> str:
+def format_logical_name(scheme: Scheme, place: Place) -> str:
     """Return the logical name of a port.
 
-    >>> logical_name("XY", Place(129, "E", 129, "B", 1)), logical_name("Q", Place(5, "E", 5, "A", 5))
+    >>> (
+    ...     format_logical_name("XY", Place(129, "E", 129, "B", 1)),
+    ...     format_logical_name("Q", Place(5, "E", 5, "A", 5)),
+    ... )
     ('X1', 'Q3')
     """
     if scheme == "numbers":
@@ -138,7 +141,7 @@ class Cabinet:
         self._places = {port: self._make_place(port) for port in device.matrix.ports}
         self._logical: dict[str, list[Place]] = {}
         for place in self._places.values():
-            self._logical.setdefault(logical_name(behaviour.logical, place), []).append(place)
+            self._logical.setdefault(format_logical_name(behaviour.logical, place), []).append(place)
         device.listen(self._note_change)
         robot.listen(self._report)
 
@@ -184,7 +187,7 @@ class Cabinet:
 
     def logical(self, port: int) -> str:
         """Return the logical name of a port."""
-        return logical_name(self._behaviour.logical, self._places[port])
+        return format_logical_name(self._behaviour.logical, self._places[port])
 
     @property
     def logical_port_count(self) -> int:

@@ -14,10 +14,10 @@ from sim.twins.families.sonic.configuration import (
     Mode,
     Pair,
     describe_refusal,
+    format_pair_name,
+    format_port_name,
     format_table,
-    pair_name,
     parse_pairs,
-    port_name,
 )
 from sim.twins.frontends.cli import CommandError, CommandOutput, Handler, TypedCommand
 from sim.twins.switch.matrix import Refused
@@ -115,7 +115,7 @@ class Commands:
         return f"delete {_SUCCESS}"
 
     def _parse_port(self, typed: TypedCommand) -> int:
-        names = {port_name(port, self._matrix.inputs): port for port in self._matrix.ports}
+        names = {format_port_name(port, self._matrix.inputs): port for port in self._matrix.ports}
         name = typed.match["port"].upper()
         if name not in names:
             raise InvalidPairs(f"Invalid port {name}")
@@ -135,7 +135,11 @@ class Commands:
 
     def _format_pair_row(self, pair: Pair) -> list[str]:
         inputs = self._matrix.inputs
-        return [pair_name(pair, inputs), port_name(pair[0], inputs), port_name(pair[1], inputs)]
+        return [
+            format_pair_name(pair, inputs),
+            format_port_name(pair[0], inputs),
+            format_port_name(pair[1], inputs),
+        ]
 
     def _list_circuits(self) -> str:
         headings = ["id", "a_side", "b_side", "a_side_status", "b_side_status"]
@@ -155,7 +159,7 @@ class Commands:
         forced = self._matrix.disabled | self._matrix.locked
         rows = [
             [
-                port_name(port, inputs),
+                format_port_name(port, inputs),
                 device.labels.get(port, ""),
                 "force_blocked" if port in forced else "normal",
             ]
@@ -174,8 +178,8 @@ class Commands:
         state = "failed" if port in matrix.failed else "blocked"
         if peer is not None:
             pair = (port, peer) if port <= inputs else (peer, port)
-            target, state = port_name(peer, inputs), self._configuration.state(pair, port)
-        return [port_name(port, inputs), "LC UPC", pin, target, state]
+            target, state = format_port_name(peer, inputs), self._configuration.state(pair, port)
+        return [format_port_name(port, inputs), "LC UPC", pin, target, state]
 
     def _format_version(self) -> str:
         serial = serial_number(self._name)

@@ -58,18 +58,18 @@ def _parse_range(first: int, last: int | None, ports: int, side: str) -> range:
     return range(first, last + 1)
 
 
-def port_name(port: int, inputs: int) -> str:
+def format_port_name(port: int, inputs: int) -> str:
     """Return the device's name of a port.
 
-    >>> port_name(3, 8), port_name(9, 8)
+    >>> format_port_name(3, 8), format_port_name(9, 8)
     ('3A', '1B')
     """
     return f"{port}A" if port <= inputs else f"{port - inputs}B"
 
 
-def pair_name(pair: Pair, inputs: int) -> str:
+def format_pair_name(pair: Pair, inputs: int) -> str:
     """Return the device's name of a cross-connect."""
-    return f"{port_name(pair[0], inputs)}-{port_name(pair[1], inputs)}"
+    return f"{format_port_name(pair[0], inputs)}-{format_port_name(pair[1], inputs)}"
 
 
 def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -134,10 +134,10 @@ class Configuration:
             return
         conflicts = self._find_conflicts(pairs)
         if conflicts and mode == "safe":
-            used = pair_name(min(conflicts), self.device.matrix.inputs)
+            used = format_pair_name(min(conflicts), self.device.matrix.inputs)
             raise CommandError(f"Error: a port is used by cross-connect {used}")
         if conflicts & self.ghosts:
-            ghost = pair_name(min(conflicts & self.ghosts), self.device.matrix.inputs)
+            ghost = format_pair_name(min(conflicts & self.ghosts), self.device.matrix.inputs)
             raise CommandError(f"Error: the hardware still holds {ghost}")
         removed = self.configured - set(pairs) if mode == "overwrite" else conflicts
         result = frozenset((self.hardware - removed) | set(pairs))
@@ -156,7 +156,7 @@ class Configuration:
             return
         missing = set(pairs) - self.configured
         if missing:
-            name = pair_name(min(missing), self.device.matrix.inputs)
+            name = format_pair_name(min(missing), self.device.matrix.inputs)
             raise CommandError(f"Error: cross-connect {name} does not exist")
         self._check_unlocked(set(pairs) & self.hardware)
         self.device.change(dict(sorted(self.hardware - set(pairs))))
@@ -218,4 +218,4 @@ class Configuration:
 
 def describe_refusal(refusal: Refused, inputs: int) -> str:
     """Return the device's message for a refusal by its hardware. No wording is published (assumption)."""
-    return f"Error: port {port_name(refusal.port, inputs)}: {refusal.reason.name.lower().replace('_', ' ')}"
+    return f"Error: port {format_port_name(refusal.port, inputs)}: {refusal.reason.name.lower().replace('_', ' ')}"

@@ -100,7 +100,7 @@ def print_module(module: ModuleMemory, standard: Standard, words: Sequence[str])
         offset, data = _select_bytes(module, numbers, complete=bool(is_hex or is_raw))
     except NoSuchPageError:
         return CommandOutput(b"", "netlink error: Invalid argument\n", _NOT_SUPPORTED_STATUS)
-    return CommandOutput(data if is_raw else hex_dump(data, offset))
+    return CommandOutput(data if is_raw else format_hex_dump(data, offset))
 
 
 def _select_bytes(module: ModuleMemory, numbers: Mapping[str, int], *, complete: bool) -> tuple[int, bytes]:
@@ -149,7 +149,7 @@ def _parse_number(text: str) -> int | None:
         return None
 
 
-def hex_dump(data: bytes, offset: int) -> bytes:
+def format_hex_dump(data: bytes, offset: int) -> bytes:
     """Return a hexadecimal dump with 16 bytes on each line. `offset` is the address of the first byte."""
     lines = ["Offset\t\tValues", "------\t\t------"]
     lines += [
@@ -159,7 +159,7 @@ def hex_dump(data: bytes, offset: int) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def transceiver_verb(plant: Plant, rate_gbps: float) -> Mapping[str, Verb]:
+def make_transceiver_verb(plant: Plant, rate_gbps: float) -> Mapping[str, Verb]:
     """Return the verb `ethtool` of the control socket. It executes `ethtool -m` for the hosts."""
     standard = select_standard(rate_gbps)
 
@@ -208,7 +208,7 @@ exit 127
 """
 
 
-def ethtool_script(host: str, nics: Sequence[str], address: str, port: int) -> str:
+def make_ethtool_script(host: str, nics: Sequence[str], address: str, port: int) -> str:
     """Return the `ethtool` script of a host. It connects to the plant's control socket at `address` and `port`."""
     values = {"NICS": shlex.join(nics), "HOST": shlex.quote(host), "ADDRESS": address, "PORT": str(port)}
     text = _SCRIPT

@@ -14,6 +14,6 @@ at 1.
 
 from sim.twins.rfsoc.kit.knobs import KNOBS, KitKnobs, UnknownKnob
 from sim.twins.rfsoc.kit.parameters import KitParameters
-from sim.twins.rfsoc.kit.plant import KIT_OPTIONS, PhotonicKit, photonic_kit
+from sim.twins.rfsoc.kit.plant import KIT_OPTIONS, PhotonicKit, make_kit
 
-__all__ = ["KIT_OPTIONS", "KNOBS", "KitKnobs", "KitParameters", "PhotonicKit", "UnknownKnob", "photonic_kit"]
+__all__ = ["KIT_OPTIONS", "KNOBS", "KitKnobs", "KitParameters", "PhotonicKit", "UnknownKnob", "make_kit"]

@@ -200,7 +200,7 @@ def _sample_at(fine: Samples, ratio: float, start: float, count: int) -> Samples
     return np.asarray(np.interp(start + np.arange(count) * ratio, np.arange(len(fine)), fine))
 
 
-def photonic_kit(options: Mapping[str, str], *, board: str = "", generators: int = MODULATORS) -> PhotonicKit:
+def make_kit(options: Mapping[str, str], *, board: str = "", generators: int = MODULATORS) -> PhotonicKit:
     """Return the kit that the options describe, on a board with a number of generators.
 
     Without `vary`, the device is `sim-kit-0001`, and the seed determines only noise and drift. Other properties

@@ -30,7 +30,7 @@ from lightning.kit.instruments.line import (
     WrongInstrument,
 )
 from lightning.kit.instruments.session import Session
-from sim.twins.rfsoc.kit import photonic_kit
+from sim.twins.rfsoc.kit import make_kit
 
 QUICK_S = 0.15
 """A timeout for those questions that run into it."""
@@ -43,7 +43,7 @@ def hurry(instrument):
 
 @pytest.fixture
 def kit():
-    one = photonic_kit({"noise": "off", "drift": "off", "crosstalk_db": "200"})
+    one = make_kit({"noise": "off", "drift": "off", "crosstalk_db": "200"})
     yield one
     one.close()
 

@@ -45,7 +45,7 @@ def parse_bool(text: str) -> bool:
         raise ScpiError(-224, text[:40]) from None
 
 
-def common_commands(identity: str, errors: ErrorQueue) -> dict[str, Handler]:
+def make_common_commands(identity: str, errors: ErrorQueue) -> dict[str, Handler]:
     """Return the commands that every SCPI instrument has."""
 
     def error(*_: object) -> str:

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from sim.twins.frontends.scpi import ErrorQueue, Handler
 from sim.twins.rfsoc.kit.bench.instrument import (
     Settling,
-    common_commands,
     get_single,
+    make_common_commands,
     parse_bool,
     parse_number,
 )
@@ -38,7 +38,7 @@ class LaserTwin:
     def table(self, serial: str) -> Mapping[str, Handler]:
         """Return the command handlers by header."""
         return {
-            **common_commands(f"SANTEC,TSL-770,{serial},0001.000.0001", self._errors),
+            **make_common_commands(f"SANTEC,TSL-770,{serial},0001.000.0001", self._errors),
             "*OPC?": lambda *_: str(int(self._settling.is_done)),
             "SYSTem:ALERt?": lambda *_: self._describe_alert(),
             "[SOURce:]POWer:STATe": lambda _, texts: self._settling.set(laser=parse_bool(get_single(texts))),

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
-from sim.twins.rfsoc.kit.bench.instrument import common_commands, get_single, parse_number
+from sim.twins.rfsoc.kit.bench.instrument import get_single, make_common_commands, parse_number
 from sim.twins.rfsoc.kit.optics import tap_power_w
 from sim.twins.rfsoc.kit.state import KitState
 
@@ -39,7 +39,7 @@ class MeterTwin:
     def table(self, serial: str) -> Mapping[str, Handler]:
         """Return the command handlers by header."""
         return {
-            **common_commands(f"Thorlabs,PM103E,{serial},1.2.0", self._errors),
+            **make_common_commands(f"Thorlabs,PM103E,{serial},1.2.0", self._errors),
             "MEASure[:SCALar][:POWer]?": lambda *_: self._format_reading(),
             "READ?": lambda *_: self._format_reading(),
             "[SENSe:]POWer[:DC]:UNIT": lambda _, texts: self._choose_unit(texts),

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
-from sim.twins.rfsoc.kit.bench.instrument import common_commands, parse_bool, parse_number
+from sim.twins.rfsoc.kit.bench.instrument import make_common_commands, parse_bool, parse_number
 from sim.twins.rfsoc.kit.parameters import MODULATORS
 from sim.twins.rfsoc.kit.state import KitState
 
@@ -34,7 +34,7 @@ class SupplyTwin:
         """Return the command handlers by header."""
         volts = "[SOURce:]VOLTage[:LEVel][:IMMediate][:AMPLitude]"
         return {
-            **common_commands(f"Keysight Technologies,N6700C,{serial},E.02.07.3067", self._errors),
+            **make_common_commands(f"Keysight Technologies,N6700C,{serial},E.02.07.3067", self._errors),
             "SYSTem:CHANnel[:COUNt]?": lambda *_: str(MODULATORS),
             volts: lambda _, texts: self._set_voltages(texts),
             f"{volts}?": lambda _, texts: _read_channels(
