@@ -513,8 +513,8 @@ def test_without_numba_the_machine_goes_on_as_it_is(monkeypatch):
     from sim.twins.rfsoc.tproc_v2 import processor as module
 
     monkeypatch.setattr(module, "COMPILE_AFTER", 50)
-    monkeypatch.setattr(compiled, "ready", lambda: False)
-    monkeypatch.setattr(compiled, "executor", lambda: None)
+    monkeypatch.setattr(compiled, "is_ready", lambda: False)
+    monkeypatch.setattr(compiled, "get_executor", lambda: None)
     made, run = carried_out(
         "REG_WR r1 imm #100\nL:\nREG_WR r1 op -op(r1 - #1) -uf\nJUMP L -if(NZ)\nREG_WR s12 imm #1"
     )

@@ -478,7 +478,7 @@ def test_the_compiled_machine_is_the_same_machine(seed):
     generator = Generator(seed).program()
     processor = loaded(generator, seed)
     execution = processor._make_execution()
-    execution.compile(compiled.executor())
+    execution.compile(compiled.get_executor())
     while execution.run_until_stop(10**6) == 3:
         execution.collect()
     execution.collect()

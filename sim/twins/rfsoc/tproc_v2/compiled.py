@@ -14,7 +14,7 @@ _ready: list[Callable[..., int]] = []
 
 
 @cache
-def executor() -> Callable[..., int] | None:
+def get_executor() -> Callable[..., int] | None:
     """Return `machine.execute` for arrays of 64-bit integers, or None without numba.
 
     The functions of `machine` stay unchanged. Numba compiles copies of them, which call each other by name. It compiles
@@ -35,6 +35,6 @@ def executor() -> Callable[..., int] | None:
     return compiled
 
 
-def ready() -> bool:
+def is_ready() -> bool:
     """Return True if compiled code exists already. Even a short program should then use it."""
     return bool(_ready)

@@ -258,7 +258,7 @@ class TprocV2:
         code = [number for word in words for number in decode(word, self._dreg_qty)]
         dmem, wmem = self._memories.numbers("dmem"), self._memories.numbers("wmem")
         execution = Execution(code, registers, state, dmem, wmem)
-        if compiled.ready():
+        if compiled.is_ready():
             self._compile(execution)
         return execution
 
@@ -272,7 +272,7 @@ class TprocV2:
         return self._limit or (LIMIT if execution.compiled else SLOW_LIMIT)
 
     def _compile(self, execution: Execution) -> None:
-        executor = compiled.executor()
+        executor = compiled.get_executor()
         if executor is not None:
             execution.compile(executor)
 
