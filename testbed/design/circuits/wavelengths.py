@@ -1,4 +1,4 @@
-"""Wavelengths on a bidirectional ring (SiP-Ring). The goal is the largest share: the fewest circuits per unit of demand.
+"""Wavelengths on a bidirectional ring (SiP-Ring). The share, the fewest circuits per unit of demand, is maximised.
 
 Each direction has half of the wavelengths. Arcs without a common segment can use the same wavelength, so the number of
 circuits over each segment is limited. `solve_bound` solves the linear programme, an upper bound on every allocation.
@@ -32,7 +32,7 @@ Integers = NDArray[np.int64]
 
 #: Numerical tolerance of shares and of the solver, in circuits.
 _TOLERANCE = 1e-6
-#: Up to this number of pairs with two arcs, each share has its own linear programme; above, the bound's solution serves.
+#: Up to this number of pairs with two arcs, a linear programme is solved for each share. Above, the bound's is reused.
 _MAX_PAIRS_RESOLVED = 5_000
 #: A share is too large if `_STARTS` searches fail, each after this number of circuits that change direction.
 _MAX_MOVES = 300
@@ -122,7 +122,7 @@ def allocate(demands: Floats, waves: int, max_distance: int | None = None) -> Wa
     best = _round(programme)
     # An antipodal pair of symmetric demands would get a circuit in both directions at once: too coarse.
     antipodal = len(demands) % 2 == 0 and demands[0, len(demands) // 2] > 0
-    if _is_circulant_matrix(demands) and not antipodal:
+    if _is_circulant(demands) and not antipodal:
         regular = _make_programme(demands, waves, max_distance, circulant=True)
         alternative = _round(regular)
         if regular.share_of(alternative) >= programme.share_of(best) > 0:
@@ -187,10 +187,10 @@ def _make_programme(
     # Both directions of a symmetric pair are one unknown of the programme, so their circuits are symmetric, too.
     symmetric = bool((demands == demands.T).all())
     arcs = [
-        (turn, int(source), int(target))
+        (direction_bit, int(source), int(target))
         for source, target in np.argwhere(demands > 0)
-        for turn, length in enumerate(((target - source) % nodes, (source - target) % nodes))
-        if length <= longest and not (symmetric and turn)
+        for direction_bit, length in enumerate(((target - source) % nodes, (source - target) % nodes))
+        if length <= longest and not (symmetric and direction_bit)
     ]
     return _assemble(demands, waves // 2, arcs, symmetric=symmetric, circulant=circulant)
 
@@ -216,9 +216,11 @@ def _assemble(
             demand_index[key] = len(amounts)
             amounts.append(float(demands[source, target]))
     groups: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
-    for turn, source, target in arcs:
-        key_of_arc = (turn, 0, (target - source) % nodes) if circulant else (turn, source, target)
-        groups.setdefault(key_of_arc, []).append((turn, source, target))
+    for direction_bit, source, target in arcs:
+        key_of_arc = (
+            (direction_bit, 0, (target - source) % nodes) if circulant else (direction_bit, source, target)
+        )
+        groups.setdefault(key_of_arc, []).append((direction_bit, source, target))
     rows = [demand_index[canonical_pair(source, target)] for _, source, target in groups]
     missing = set(range(len(amounts))) - set(rows)
     if missing:
@@ -236,8 +238,10 @@ def _assemble(
         tuple(
             tuple(
                 place
-                for turn, source, target in listed
-                for place in ((turn, source, target), (1 - turn, target, source))[: 1 + symmetric]
+                for direction_bit, source, target in listed
+                for place in ((direction_bit, source, target), (1 - direction_bit, target, source))[
+                    : 1 + symmetric
+                ]
             )
             for listed in groups.values()
         ),
@@ -245,15 +249,15 @@ def _assemble(
     )
 
 
-def _is_circulant_matrix(demands: Floats) -> bool:
+def _is_circulant(demands: Floats) -> bool:
     return bool(demands.any()) and bool((np.roll(demands, (1, 1), axis=(0, 1)) == demands).all())
 
 
 def _list_segments(arc: tuple[int, int, int], nodes: int) -> Integers:
-    """Return the segments of an arc. Segment i joins node i and the next one; counterclockwise its number is nodes + i."""
-    turn, source, target = arc
-    first, last = (target, source) if turn else (source, target)
-    return turn * nodes + (first + np.arange((last - first) % nodes)) % nodes
+    """Return the segments of an arc. Segment i leads from node i to the next node, segment nodes + i back."""
+    direction_bit, source, target = arc
+    first, last = (target, source) if direction_bit else (source, target)
+    return direction_bit * nodes + (first + np.arange((last - first) % nodes)) % nodes
 
 
 def _solve(
@@ -287,7 +291,8 @@ def _solve(
         format="csr",
     )
     balance = hstack(
-        [_load_changes(programme.crosses), -_difference_matrix(loads), csr_array((loads, 1))], format="csr"
+        [_make_change_matrix(programme.crosses), -_make_difference_matrix(loads), csr_array((loads, 1))],
+        format="csr",
     )
     solution = milp(
         -np.eye(1, width, width - 1)[0],
@@ -301,16 +306,16 @@ def _solve(
     return np.asarray(solution.x[:arcs]), float(solution.x[-1] / programme.demands.max())
 
 
-def _difference_matrix(loads: int) -> Any:
+def _make_difference_matrix(loads: int) -> Any:
     """Return the matrix that subtracts from each load the one before it; it keeps the first load."""
     from scipy.sparse import eye_array
 
     return (eye_array(loads, format="csr") - eye_array(loads, k=-1, format="csr")).tocsr()
 
 
-def _load_changes(crosses: Any) -> Any:
+def _make_change_matrix(crosses: Any) -> Any:
     """Return the change of load from segment to segment: sparser than the loads, as an arc has few ends."""
-    changes = (_difference_matrix(crosses.shape[0]) @ crosses).tocsr()
+    changes = (_make_difference_matrix(crosses.shape[0]) @ crosses).tocsr()
     changes.eliminate_zeros()
     return changes
 
@@ -334,7 +339,7 @@ def _round(programme: _Programme) -> Floats:
     low, high = -1, len(levels)
     while high - low > 1:
         middle = (low + high) // 2
-        chosen = search.fit(_required_circuits(programme, levels[middle]))
+        chosen = search.fit(_count_required(programme, levels[middle]))
         if chosen is None:
             high = middle
         else:
@@ -342,7 +347,7 @@ def _round(programme: _Programme) -> Floats:
     return _fill(programme, best)
 
 
-def _required_circuits(programme: _Programme, share: float) -> Floats:
+def _count_required(programme: _Programme, share: float) -> Floats:
     return np.maximum(np.ceil(share * programme.demands - _TOLERANCE), 1.0)
 
 
@@ -395,10 +400,10 @@ class _Search:
         from scipy.sparse import csr_array, hstack
 
         pairs, loads = len(most), len(load)
-        differ = _difference_matrix(loads)
+        differ = _make_difference_matrix(loads)
         changes = hstack([differ @ self._moves, -differ, csr_array((loads, 1))], format="csr")
         spare = hstack(
-            [csr_array((loads, pairs)), _identity(loads), csr_array(-np.ones((loads, 1)))], format="csr"
+            [csr_array((loads, pairs)), _make_identity(loads), csr_array(-np.ones((loads, 1)))], format="csr"
         )
         solution = milp(
             np.eye(1, pairs + loads + 1, pairs + loads)[0],
@@ -448,7 +453,7 @@ class _Search:
         return None
 
 
-def _identity(size: int) -> Any:
+def _make_identity(size: int) -> Any:
     from scipy.sparse import eye_array
 
     return eye_array(size, format="csr")

@@ -108,7 +108,7 @@ def _allreduce_bus_factor(ranks: int) -> float:
     return 2 * (ranks - 1) / ranks
 
 
-def _link_shares(wiring: Wiring, routes: Routes, ways: Ways) -> Mapping[Link, float]:
+def _compute_link_shares(wiring: Wiring, routes: Routes, ways: Ways) -> Mapping[Link, float]:
     share = _allreduce_bus_factor(ways.ranks) / ways.rings_per_node
     loads = link_loads(wiring, routes, ways.rings)
     return {link: crossings * share for link, crossings in loads.items()}
@@ -118,7 +118,7 @@ ALL_REDUCE = Collective(
     "all_reduce",
     is_one_of=lambda ways: not ways.pairs,
     bus_factor=_allreduce_bus_factor,
-    link_shares=_link_shares,
+    link_shares=_compute_link_shares,
     limit_mbps=lambda wiring, routes, ways, rate: link_limit_mbps(wiring, routes, ways.rings, rate),
     time_s=lambda wiring, routes, ways, size, rate, _mtu: allreduce_time_s(
         wiring, routes, ways.rings, size, Network(rate)

@@ -52,7 +52,7 @@ _HOP_PRICE = 0.01
 
 
 def route(
-    topology: Topology, demand: Demand, *, most_paths: int = MAX_SETS, seed: int = 0, tries: int = 3
+    topology: Topology, demand: Demand, *, max_paths: int = MAX_SETS, seed: int = 0, tries: int = 3
 ) -> RouteSets:
     """Return routes between all nodes, with weights for the pairs of a demand that keep the fullest link low.
 
@@ -62,8 +62,8 @@ def route(
     the same routes. Raises `TopologyError` for a topology that is not connected, and for a number of
     paths outside 1 to `MAX_SETS`.
     """
-    if not 1 <= most_paths <= MAX_SETS:
-        raise TopologyError(f"{most_paths} paths per pair: hosts have 1 to {MAX_SETS} addresses for them")
+    if not 1 <= max_paths <= MAX_SETS:
+        raise TopologyError(f"{max_paths} paths per pair: hosts have 1 to {MAX_SETS} addresses for them")
     _check_connected(topology)
     size, links = matrix_of(demand), _links_of(topology)
     if not size.any():
@@ -71,11 +71,11 @@ def route(
     few = topology.nodes <= _FEW_NODES
     routes = [
         _route_best(topology, links, size, sets, seed, tries if few else 1)
-        for sets in range(most_paths, 0 if few and tries > 1 else most_paths - 1, -1)
+        for sets in range(max_paths, 0 if few and tries > 1 else max_paths - 1, -1)
     ]
     best, bound = min(routes, key=_fullest_link_key(size)), max(one.bound_bytes for one in routes)
-    onward = np.full((most_paths, *size.shape), -1, dtype=np.int64)
-    weight = np.zeros((most_paths, *size.shape))
+    onward = np.full((max_paths, *size.shape), -1, dtype=np.int64)
+    weight = np.zeros((max_paths, *size.shape))
     onward[: best.sets], weight[: best.sets] = _prune(best, links), best.weight
     return RouteSets(topology, onward, weight, bound)
 
@@ -107,7 +107,7 @@ def _route_best(
     return RouteSets(topology, best.onward, best.weight, bound * scale)
 
 
-def route_quickly(topology: Topology, demand: Demand, *, most_paths: int = MAX_SETS) -> RouteSets:
+def route_quickly(topology: Topology, demand: Demand, *, max_paths: int = MAX_SETS) -> RouteSets:
     """Return routes as `route` does, with fewer rounds, one try and no bound: for searches.
 
     Raises `TopologyError` for a topology that is not connected.
@@ -117,7 +117,7 @@ def route_quickly(topology: Topology, demand: Demand, *, most_paths: int = MAX_S
     if not size.any():
         return _route_without_demand(topology, links)
     random = np.random.default_rng(0)
-    onward, weight, *_ = _descend(links, size / size.max(), most_paths, random, _QUICK_SCHEDULE)
+    onward, weight, *_ = _descend(links, size / size.max(), max_paths, random, _QUICK_SCHEDULE)
     join_equal_paths(onward, weight, links.head)
     routes = RouteSets(topology, onward, _round(weight, size))
     return RouteSets(topology, _prune(routes, links), routes.weight)

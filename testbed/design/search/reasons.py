@@ -10,7 +10,7 @@ from sim.models.network.allreduce.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import fat_tree
 from testbed.design.fabrics.fat_tree import equal_cost_fat_tree_gbps
-from testbed.design.fabrics.kind import RANKED_ROUNDING
+from testbed.design.fabrics.kind import RANKING_ROUNDING
 from testbed.design.search.finalists import Ranked
 from testbed.design.search.problem import Problem
 from testbed.design.workloads.iteration.task_graph import iteration
@@ -105,7 +105,7 @@ def compare_with_fat_tree(problem: Problem, strategy: Strategy, planned_s: float
         fat_tree(problem.nodes, rate_gbps),
         latency=problem.latency,
         allreduce=fluid_ring,
-        rounding=RANKED_ROUNDING,
+        rounding=RANKING_ROUNDING,
     )
     return (fat_tree_sentence(planned_s, execution.iteration_s, rate_gbps),)
 

@@ -172,7 +172,7 @@ def install(problem: Problem, strategy: Strategy, topology: Topology) -> Install
     graph = installed[0].execution.graph
     numbers = range(MAX_SETS, 0, -1) if problem.nodes <= _FEW_NODES else (MAX_SETS, 1)
     for sets in numbers if problem.nodes > 1 else ():
-        routes = route_job(topology, graph, most_paths=sets, latency=problem.latency)
+        routes = route_job(topology, graph, max_paths=sets, latency=problem.latency)
         chosen = fabric_on(problem, topology, routes).as_fluid()
         installed.append(Installed(routes, chosen.run(graph, latency=problem.latency)))
     return min(installed, key=lambda one: one.execution.iteration_s)
