@@ -92,7 +92,7 @@ def compare_fabrics(
 
     hosts = job.graph.nodes // options.hb_domain
 
-    def make_row_of(name: str) -> Row:
+    def make_row(name: str) -> Row:
         kind = find_kind(name)
         max_hosts = kind.max_compared_hosts if kind else None
         if skip_slow and max_hosts is not None and hosts > max_hosts:
@@ -103,7 +103,7 @@ def compare_fabrics(
             return Row(name, failure=str(error))
 
     ideal = _simulate_row("ideal", fabric("ideal"), job)
-    rows = {name: ideal if name == "ideal" else make_row_of(name) for name in names}
+    rows = {name: ideal if name == "ideal" else make_row(name) for name in names}
     return tuple(_compare_with_ideal(rows[name], ideal.figures["iteration_ms"]) for name in names)
 
 
@@ -113,10 +113,10 @@ def _simulate_row(name: str, chosen: ChosenFabric, job: Job) -> Row:
     )
 
 
-def _compare_with_ideal(make_row_of: Row, ideal_ms: float) -> Row:
-    if make_row_of.failure:
-        return make_row_of
-    return replace(make_row_of, slowdown=make_row_of.figures["iteration_ms"] / ideal_ms if ideal_ms else 1.0)
+def _compare_with_ideal(row: Row, ideal_ms: float) -> Row:
+    if row.failure:
+        return row
+    return replace(row, slowdown=row.figures["iteration_ms"] / ideal_ms if ideal_ms else 1.0)
 
 
 def draw_comparison(rows: Sequence[Row], path: str | Path, title: str) -> None:
@@ -125,20 +125,20 @@ def draw_comparison(rows: Sequence[Row], path: str | Path, title: str) -> None:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise WorkloadError(f"the plot {path} needs matplotlib: {install_extra('kit')}") from error
-    shown = [make_row_of for make_row_of in rows if not make_row_of.failure][::-1]
+    shown = [row for row in rows if not row.failure][::-1]
     figure = Figure(figsize=(9, 1.2 + 0.5 * len(shown)), layout="constrained")
     axes = figure.subplots()
-    times = [make_row_of.figures["iteration_ms"] for make_row_of in shown]
-    computing = [make_row_of.figures["compute_ms"] for make_row_of in shown]
-    axes.barh([make_row_of.name for make_row_of in shown], times, color="#4c72b0", label="iteration")
+    times = [row.figures["iteration_ms"] for row in shown]
+    computing = [row.figures["compute_ms"] for row in shown]
+    axes.barh([row.name for row in shown], times, color="#4c72b0", label="iteration")
     axes.barh(
-        [make_row_of.name for make_row_of in shown],
+        [row.name for row in shown],
         computing,
         color="#c7d3e8",
         label="of it the busiest device's computing",
     )
-    for bar_index, make_row_of in enumerate(shown):
-        text = f" {times[place]:.1f} ms, {make_row_of.slowdown:.2f}x, {make_row_of.figures['cost_usd']:,} USD"
+    for bar_index, row in enumerate(shown):
+        text = f" {times[bar_index]:.1f} ms, {row.slowdown:.2f}x, {row.figures['cost_usd']:,} USD"
         axes.text(times[bar_index], bar_index, text, va="center", fontsize=8)
     axes.set_xlim(0, max(times, default=1.0) * 1.4)
     axes.set_xlabel("ms an iteration")

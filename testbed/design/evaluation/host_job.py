@@ -123,26 +123,26 @@ def scale_graph(graph: TaskGraph, of_bytes: float, of_time: float) -> TaskGraph:
 def scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
     """Return the script of each host: its `tasks`, and the number of `incoming` connections."""
     graph, messages = job.simulated.graph, job.simulated.lowered.messages
-    ways = _find_route_sets(job.simulated)
+    message_sets = _find_route_sets(job.simulated)
     parts: dict[int, list[list[int]]] = defaultdict(list)
-    columns = (messages.task, messages.target, ways, messages.size_bytes)
+    columns = (messages.task, messages.target, message_sets, messages.size_bytes)
     for task, target, route_set, size in zip(*(column.tolist() for column in columns), strict=True):
         parts[task].append([target, route_set, size])
     before: dict[int, list[int]] = defaultdict(list)
     for first, then in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
         before[then].append(first)
     tasks: list[list[dict[str, Any]]] = [[] for _ in range(graph.nodes)]
-    lines = set()
+    used_connections = set()
     for task in range(graph.tasks):
         entry: dict[str, Any] = {"id": task, "computes": bool(graph.kind[task] == Kind.COMPUTE), "receive": 0}
         entry |= {"seconds": float(graph.time_s[task]), "after": before[task], "send": parts[task]}
         tasks[job.hosts[task]].append(entry)
         for target, route_set, _ in parts[task]:
-            lines.add((job.hosts[task], target, route_set))
+            used_connections.add((job.hosts[task], target, route_set))
         if parts[task]:
             arrival: dict[str, Any] = {"id": task, "computes": False, "receive": len(parts[task])}
             tasks[parts[task][0][0]].append(arrival | {"seconds": 0.0, "after": [], "send": []})
-    incoming = Counter(target for _, target, _ in lines)
+    incoming = Counter(target for _, target, _ in used_connections)
     return tuple({"tasks": tasks[host], "incoming": incoming[host]} for host in range(graph.nodes))
 
 

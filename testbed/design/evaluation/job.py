@@ -14,8 +14,8 @@ from testbed.design.evaluation.simulation import TaskGraph, read_graph
 from testbed.design.fabrics.direct import route_job
 from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.fabrics.kind import (
-    RANKING_ROUNDING,
     MAX_NODES_IN_ROUNDS,
+    RANKING_ROUNDING,
     ChosenFabric,
     FabricOptions,
     FabricRequest,
@@ -255,10 +255,10 @@ def _find_regions(layout: Strategy) -> tuple[tuple[int, ...], ...]:
 
 
 def _fill_from_plan(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoice:
-    """Return the plan's workload, on the choice's device, with its profile and skew if it has them.
+    """Return the plan's workload with the device, profile and skew of `choice`, as far as it has them.
 
-    Two workload files may differ in name, since a file may have moved: `_check_planned_strategy` compares their operators.
-    Raises `PlanFileError` for a job of another size.
+    Workload files may have different names, since a file may have moved: `_check_planned_strategy` compares operators.
+    Raises `PlanFileError` if `choice` names another workload, preset or setting.
     """
     planned_choice = plan.workload
     if choice.name != planned_choice.name and not (choice.is_file and planned_choice.is_file):

@@ -28,7 +28,7 @@ def build(request: FabricRequest) -> ChosenFabric:
 
 
 def build_forwarding(request: FabricRequest) -> ChosenFabric:
-    """Return an optical switch that follows the demand, except for one circuit per host: a ring, where hosts forward."""
+    """Return an optical switch that follows the demand, with one circuit per host in a forwarding ring."""
     return make_circuits(
         request, lambda: CircuitSwitch(request.nodes, request.degree, request.rate_gbps, forwarding=True)
     )
@@ -54,16 +54,16 @@ def make_cached_allocator(allocate: Callable[[Floats], Integers]) -> Allocator:
     """
     cache: dict[bytes, Integers] = {}
 
-    def choose(wanted_bytes: Floats, lit: Integers) -> Integers:
-        wanted = wanted_bytes.copy()
-        np.fill_diagonal(wanted, 0.0)
-        if not wanted.any():
+    def choose(demand_bytes: Floats, lit: Integers) -> Integers:
+        demand_off_diagonal = demand_bytes.copy()
+        np.fill_diagonal(demand_off_diagonal, 0.0)
+        if not demand_off_diagonal.any():
             return lit
-        key = np.float32(wanted / wanted.max()).tobytes()
+        key = np.float32(demand_off_diagonal / demand_off_diagonal.max()).tobytes()
         if key not in cache:
             if len(cache) == _CACHE_SIZE:
                 del cache[next(iter(cache))]
-            cache[key] = allocate(wanted)
+            cache[key] = allocate(demand_off_diagonal)
         return cache[key]
 
     return choose

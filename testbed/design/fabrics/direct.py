@@ -74,8 +74,12 @@ def rings_over(topology: Topology) -> Algorithm:
     """Return an AllReduce algorithm that splits evenly over the topology's rings of a group, see `ring_strides`."""
 
     def run(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
-        ordered = sorted(members)
-        return ring(ordered, size_bytes, strides=ring_strides(topology, ordered)) if len(ordered) > 1 else ()
+        sorted_members = sorted(members)
+        return (
+            ring(sorted_members, size_bytes, strides=ring_strides(topology, sorted_members))
+            if len(sorted_members) > 1
+            else ()
+        )
 
     return run
 

@@ -7,7 +7,7 @@ import numpy as np
 from sim.models.network.execution.circuits import CircuitSwitch, Floats, Integers
 from sim.models.network.fabrics.cost import Cost, circuit_switch_cost, fat_tree_cost
 from testbed.design.circuits.regions import region_circuits
-from testbed.design.fabrics.circuits import MAX_COMPARED_HOSTS, MOVING, make_circuits, make_cached_allocator
+from testbed.design.fabrics.circuits import MAX_COMPARED_HOSTS, MOVING, make_cached_allocator, make_circuits
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
 
 CIRCUIT_SHARE = 6 / 8

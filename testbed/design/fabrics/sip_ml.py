@@ -12,8 +12,8 @@ from testbed.design.fabrics.circuits import (
     MAX_COMPARED_HOSTS,
     MOVING,
     controller_of,
-    make_circuits,
     make_cached_allocator,
+    make_circuits,
 )
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
 

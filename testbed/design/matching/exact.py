@@ -44,8 +44,8 @@ class Matching(NamedTuple):
 def match_edges(nodes: int, one: Integers, other: Integers, weight: Floats) -> Matching:
     """Return the heaviest matching of undirected edges.
 
-    Among parallel edges only the heaviest counts. Edges of weight 0 are ignored. Integer weights below 2^52 stay as they
-    are; other weights are rounded to 2^-51 of the largest or finer. The matching of these weights is exact.
+    Among parallel edges only the heaviest counts. Edges of weight 0 are ignored. Integer weights below 2^52 are exact;
+    other weights are rounded to 2^-51 of the largest or finer. The matching of these weights is exact.
     Raises `DemandError` if the largest weight is too large or too small.
     """
     from testbed.design.matching.search import match_all

@@ -161,9 +161,9 @@ def dissolve(state: State, blossom: int) -> None:
 def find_ring_position(state: State, blossom: int, child: int) -> int:
     """Return the position of `child` on its ring, counted from the child that holds the base."""
     place = 0
-    at = state.child[blossom]
-    while at != child:
-        at = state.ring_next[at]
+    current_child = state.child[blossom]
+    while current_child != child:
+        current_child = state.ring_next[current_child]
         place += 1
     return place
 
@@ -189,16 +189,16 @@ def rebase(state: State, blossom: int, node: int) -> None:
         child = find_child_of(state, inside, base)
         pending.append((child, base))
         odd = find_ring_position(state, inside, child) % 2 == 1
-        at = state.ring_next[child] if odd else state.child[inside]
+        current_child = state.ring_next[child] if odd else state.child[inside]
         stop = state.ring_next[state.child[inside]] if odd else child
-        while at != stop:
-            here, there = state.ring_here[at], state.ring_there[at]
-            following = state.ring_next[at]
+        while current_child != stop:
+            here, there = state.ring_here[current_child], state.ring_there[current_child]
+            following = state.ring_next[current_child]
             state.mate[here] = there
             state.mate[there] = here
-            pending.append((at, here))
+            pending.append((current_child, here))
             pending.append((following, there))
-            at = state.ring_next[following]
+            current_child = state.ring_next[following]
         state.child[inside] = child
         state.base[inside] = base
 

@@ -12,7 +12,7 @@ from sim.models.network.execution import simulate
 from sim.models.network.fabrics import ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
-from testbed.design.evaluation.host_job import host_job, divide_by_host, scripts
+from testbed.design.evaluation.host_job import divide_by_host, host_job, scripts
 from testbed.design.fabrics.direct import route_job
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import WorkloadError
