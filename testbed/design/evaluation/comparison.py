@@ -53,8 +53,8 @@ class Row:
 def parse_fabric_names(text: str, *, of_gpus: bool = False) -> tuple[str, ...]:
     """Return the fabric names in `text`, which is `"all"` or a comma-separated list.
 
-    `"all"` selects the fabrics for servers, or with `of_gpus` those for GPUs, too. Raises `TopologyError` for an
-    unknown name.
+    `"all"` selects the fabrics for servers. With `of_gpus`, it selects all fabrics but the Fat-tree of equal cost.
+    Raises `TopologyError` for an unknown name.
     """
     if text == "all":
         return tuple(name for name in ROWS if (name != EQUAL_COST if of_gpus else not is_of_gpus(name)))

@@ -28,7 +28,7 @@ def build(request: FabricRequest) -> ChosenFabric:
 
 
 def build_forwarding(request: FabricRequest) -> ChosenFabric:
-    """Return an optical switch that follows the demand, with one circuit per host in a forwarding ring."""
+    """Return an optical switch that follows the demand, plus a ring of circuits over which hosts forward."""
     return make_circuits(
         request, lambda: CircuitSwitch(request.nodes, request.degree, request.rate_gbps, forwarding=True)
     )
