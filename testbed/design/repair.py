@@ -212,8 +212,8 @@ class Losses:
     """What is lost, and what may be removed for a repair.
 
     `dead` NICs must not be used, and `lost` links carry no data. `rank` holds the edges whose links may be removed, in
-    both directions if duplex; the least useful edge has the lowest rank. With `planes` above 1, interface i is connected
-    to switch i only.
+    both directions if duplex. The least useful edge has the lowest rank. With `planes` above 1, interface i is
+    connected to switch i only.
     """
 
     dead: frozenset[Nic]

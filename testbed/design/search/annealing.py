@@ -110,7 +110,7 @@ class Annealer:
 
     @property
     def work(self) -> int:
-        """Work so far, in simulated tasks and messages. An evaluation of the closed form counts more with more servers."""
+        """Work so far, in simulated tasks and messages, including the equivalent of closed-form evaluations."""
         return self.simulator.work + self.closed * (_CLOSED_FORM_WORK + self.problem.nodes**2 // 4)
 
     def objective(self, microbatches: int) -> StrategyObjective:
@@ -228,7 +228,10 @@ class Annealer:
             self.closed += 1  # count the draw as work: cached results cost none, so the loop might never end
             others = self._list_neighbours(best.candidate.finding)
             other = start._replace(finding=others[int(rng.integers(len(others)))])
-            if self.simulator.fullest_s(strategy, other.finding.topology) > limits_s[0] * MAX_LOAD_GROWTH:
+            if (
+                self.simulator.fullest_link_s(strategy, other.finding.topology)
+                > limits_s[0] * MAX_LOAD_GROWTH
+            ):
                 continue
             if math.isinf(self.seconds(other._replace(microbatches=few), limits_s[1] * MAX_TIME_GROWTH)):
                 continue
@@ -239,7 +242,7 @@ class Annealer:
 
     def _compute_limits(self, current: Candidate, few: int) -> tuple[float, float]:
         """Return the seconds for which the fullest link is busy, and the seconds of `few` microbatches."""
-        full_s = self.simulator.fullest_s(self.strategy(current), current.finding.topology)
+        full_s = self.simulator.fullest_link_s(self.strategy(current), current.finding.topology)
         return full_s, self.seconds(current._replace(microbatches=few))
 
     def propose(self, current: Candidate, rng: np.random.Generator, counts: Sequence[int] = ()) -> Candidate:
@@ -288,7 +291,7 @@ class Annealer:
         demand = objective.demand(current.point)
 
         def cost_of(finding: Finding) -> float:
-            return self.simulator.fullest_s(strategy, finding.topology)
+            return self.simulator.fullest_link_s(strategy, finding.topology)
 
         findings = [current.finding, *(start.finding for start in propose_starts(objective, strategy))]
         ends = [

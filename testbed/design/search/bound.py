@@ -1,10 +1,10 @@
 """Lower bound on the iteration time of every plan: from computing, and from a linear programme over bytes to send.
 
-In the programme, each operator has a mixture of its legal shapes. Each edge has a mixture of pairs of shapes, consistent
-with the mixtures at its ends (the local relaxation). Two sums are spread evenly over servers and links: seconds of
-computing, and bytes times the minimum number of links that they cross. The programme minimises the larger one. At most
-`degree` servers are one link away and degree (degree - 1) are two links away, so bytes to many servers cross more links
-on any topology.
+In the programme, each operator has a mixture of its legal shapes. Each edge has a mixture of pairs of shapes that is
+consistent with the mixtures at its ends (the local relaxation). Two sums are spread evenly over servers and links:
+seconds of computing, and bytes times the minimum number of links that they cross. The programme minimises the larger
+one. At most `degree` servers are one link away and degree (degree - 1) are two links away, so bytes to many servers
+cross more links on any topology.
 
 Needs scipy. Without it, the bound considers only computing.
 """
@@ -49,7 +49,7 @@ def bound_iteration(problem: Problem) -> Bound:
 
     # The variables are the fractions of shapes, the fractions of pairs of shapes, and the seconds.
     first = np.concatenate([[0], np.cumsum([len(shapes) for shapes in costs.shapes])])
-    number = int(first[-1])
+    variable_count = int(first[-1])
     computing = [shape.seconds / problem.nodes for shapes in costs.shapes for shape in shapes]
     byte_s = 8e-9 / (problem.nodes * problem.degree * problem.rate_gbps)
     sending = [shape.sum_bytes * byte_s for shapes in costs.shapes for shape in shapes]
@@ -61,18 +61,20 @@ def bound_iteration(problem: Problem) -> Bound:
         table = costs.edge(edge) * byte_s
         for side, place in enumerate(edge):
             for at in range(table.shape[side]):
-                index = np.arange(table.size).reshape(table.shape).take(at, axis=side).ravel() + number
+                index = (
+                    np.arange(table.size).reshape(table.shape).take(at, axis=side).ravel() + variable_count
+                )
                 rows += [(len(right_side), int(variable), 1.0) for variable in index]
                 rows.append((len(right_side), int(first[place] + at), -1.0))
                 right_side.append(0.0)
         computing += [0.0] * table.size
         sending += table.ravel().tolist()
-        number += table.size
+        variable_count += table.size
     row, column, value = zip(*rows, strict=True)
-    equal = coo_array((value, (row, column)), shape=(len(right_side), number + 1)).tocsr()
+    equal = coo_array((value, (row, column)), shape=(len(right_side), variable_count + 1)).tocsr()
     limits = np.array([[*computing, -1.0], [*sending, -1.0]])
     solution = linprog(
-        np.eye(1, number + 1, number)[0],
+        np.eye(1, variable_count + 1, variable_count)[0],
         A_ub=limits,
         b_ub=[0.0, 0.0],
         A_eq=equal,
@@ -105,8 +107,11 @@ class _ShapeCosts:
 
     def _list_shapes(self, place: int) -> tuple[_Shape, ...]:
         operator, nodes = self.problem.workload.operators[place], self.problem.nodes
-        known = legal_shardings(operator, nodes)
-        shapes = [tuple(known[at] for at in shape) for shape in group_by_shape(known).values()]
+        legal_shardings_of_op = legal_shardings(operator, nodes)
+        shapes = [
+            tuple(legal_shardings_of_op[at] for at in shape)
+            for shape in group_by_shape(legal_shardings_of_op).values()
+        ]
         return tuple(_Shape(shape, *self._measure_sharding(place, operator, shape[0])) for shape in shapes)
 
     def _measure_sharding(self, place: int, operator: Operator, sharding: Sharding) -> tuple[float, float]:

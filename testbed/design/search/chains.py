@@ -1,10 +1,10 @@
 """Metropolis chains over strategies, with topology search in the loop (TopoOpt's alternating optimisation, fused).
 
-A step follows the released code. It gives a random operator a random sharding. It accepts a faster iteration always, and
-a slower one with probability exp(-alpha * difference in ms). After an accepted strategy, or 50 steps without a change,
-it recomputes the topology for the current strategy and accepts it by the same rule, with a separate alpha. After each
-hundredth of the budget, but at least every 1,000 steps, the chain returns to its best visit. As our addition, the
-difference can count in thousandths of the first cost instead of ms.
+A step follows the released code. It gives a random operator a random sharding. It always accepts a faster iteration,
+and accepts a slower one with probability exp(-alpha * difference in ms). After an accepted strategy, or 50 steps
+without a change, it recomputes the topology for the current strategy and accepts it by the same rule, with a separate
+alpha. After each hundredth of the budget, but at least every 1,000 steps, the chain returns to its best visit. As our
+addition, the difference can count in thousandths of the first cost instead of ms.
 
 A chain depends only on its seed and number. Its whole state is a `ChainState`, so it can be stopped and resumed at any
 step.

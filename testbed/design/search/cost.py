@@ -1,16 +1,16 @@
 """Cost of an iteration in closed form: operators in topological order on queues of servers and links, without events.
 
 A server computes one operator at a time. All bytes between two operators, or of one AllReduce, form one load. Each link
-carries its part of a load for bytes / rate seconds, one load at a time. The load ends when its slowest link has finished,
-plus the latencies of its path or of its rounds. So computing and sending overlap where the task graph allows it, and
-loads on the same link queue. No operator waits for sums of gradients: they have a second queue on each link, and get
-half of the link while both queues carry loads.
+carries its part of a load for bytes / rate seconds, one load at a time. The load ends when its slowest link has
+finished, plus the latencies of its path or of its rounds. So computing and sending overlap where the task graph allows
+it, and loads on the same link queue. No operator waits for sums of gradients: they have a second queue on each link,
+and get half of the link while both queues carry loads.
 
 A ring AllReduce of S bytes among g members on r rings puts 2(g-1)/g * S/r bytes on each link of each ring.
 
-In contrast to the simulator, a load starts when the last of its senders is ready, no receiver gets a part of it earlier,
-and loads of a queue do not share a link. As in the simulator, consecutive messages and sums use different sets of paths,
-and all parts of one sum use the same set.
+The simulator differs: there, each message starts when its own sender is ready, receivers get parts of a load earlier,
+and loads share links. As in the simulator, consecutive messages and sums use different sets of paths, and all parts of
+one sum use the same set.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ def paths_over(topology: Topology, rate_gbps: float) -> Paths:
     if topology.edges == circulant_edges(nodes, steps):
         first, links, byte_s = _route_on_circulant(nodes, steps, rate_gbps)
         return Paths(nodes, ROUTE_SETS, first, links, byte_s, strides)
-    from testbed.design.search.recurrence import walk
+    from testbed.design.search.recurrence import list_path_links
 
     nodes, table = topology.nodes, next_hops(topology.nodes, topology.edges)
     ends = np.arange(nodes)[:, None] * nodes + table.slots
     _, numbers_of_links, copies = np.unique(ends, return_inverse=True, return_counts=True)
     first = np.concatenate([[0], np.cumsum(table.hops.ravel(), dtype=np.int64)])
     links = np.zeros(first[-1], dtype=np.int64)
-    walk(table.slots, table.choice, numbers_of_links.reshape(ends.shape), first, links)
+    list_path_links(table.slots, table.choice, numbers_of_links.reshape(ends.shape), first, links)
     return Paths(nodes, 1, first, links, 8 / (copies * rate_gbps * 1e9), strides)
 
 

@@ -41,8 +41,8 @@ def rank(
     """Return every strategy with its simulated time, fastest first; ties are in the order of the proposals.
 
     For speed, ends of flows are rounded by up to 1 % of their duration. Only the fastest topology of each strategy is
-    kept. A `stop` ends the ranking with the simulations that are complete. If none is complete, the cheapest proposal in
-    closed form is simulated, and only another Ctrl-C ends that.
+    kept. A `stop` ends the ranking with the simulations that are complete. If none is complete, the cheapest proposal
+    in closed form is simulated, and only another Ctrl-C ends that.
     """
     stop = Stop() if stop is None else stop
     pending: list[Future[Ranked]] = []
@@ -68,8 +68,8 @@ def rank_wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None =
 
     The best choice has the fewest links for pairs among the results within `MIN_IMPROVEMENT` of the fastest: links for
     pairs are bought only if they shorten the simulated iteration (without rounding) by more than that. For each number,
-    the links are TopologyFinder's, unless edge swaps shorten the iteration by more than `MIN_IMPROVEMENT`. A `stop` ends
-    the search with the results so far.
+    the links are TopologyFinder's, unless edge swaps shorten the iteration by more than `MIN_IMPROVEMENT`. A `stop`
+    ends the search with the results so far.
     """
     problem, tries, by_finding = objective.problem, TrialBudget(), {best.finding: best}
     published: list[Finding] = []

@@ -132,9 +132,9 @@ class Moves:
     def layouts(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
         """Yield strategies with a group laid out in each shape of its first member.
 
-        A shape that places operators on single servers comes twice: each operator on the server that sends least so far,
-        and all operators on one server. A single operator is also laid out like each of its neighbours. A group is also
-        split, see `_split_group`.
+        A shape that places operators on single servers comes twice: each operator on the server that sends least so
+        far, and all operators on one server. A single operator is also laid out like each of its neighbours. A group is
+        also split, see `_split_group`.
         """
         if len(members) == 1:
             yield from (

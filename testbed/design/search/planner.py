@@ -28,7 +28,13 @@ from testbed.design.search.finalists import (
 from testbed.design.search.problem import Problem
 from testbed.design.search.reasons import compare_with_fat_tree, explain_plan
 from testbed.design.search.strategies import Proposal, StrategyObjective, StrategyRecipe
-from testbed.design.search.worker_pool import ChainTask, Here, make_first_states, run_chains, worker_pool
+from testbed.design.search.worker_pool import (
+    ChainTask,
+    InProcessExecutor,
+    make_first_states,
+    run_chains,
+    worker_pool,
+)
 from testbed.design.topology.finder import Finding
 from testbed.design.topology.hops import mean_hops
 from testbed.design.workloads.model import Workload
@@ -185,7 +191,7 @@ def optimise(
         ranking = rank(
             objective.problem,
             [*proposals, *improve_by_edge_swaps(objective, proposals, stop)],
-            Here() if stop.lost else executor,
+            InProcessExecutor() if stop.lost else executor,
             stop,
         )
     ranking = _polish_ranking(objective, ranking, seed, budget, stop)
