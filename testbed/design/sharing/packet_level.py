@@ -1,7 +1,7 @@
 """Packet-level simulation of jobs that send over the hosts' transport, on one link with a virtual clock.
 
-The link has a first-in, first-out queue of `queue_packets` packets, besides the packet in transmission. It drops further
-packets.
+The link has a first-in, first-out queue of `queue_packets` packets, besides the packet in transmission. It drops
+further packets.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SendingJob:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PacketRun:
-    """Result of a run: iteration times, shape (jobs, iterations), the senders with their counters, and dropped packets."""
+    """Result of a run: iteration times (jobs, iterations), senders with their counters, and the dropped packets."""
 
     iteration_s: NDArray[np.float64]
     senders: tuple[Sender, ...]

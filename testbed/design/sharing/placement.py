@@ -1,7 +1,7 @@
 """Candidate placements of jobs without fixed hosts, by two host schedulers.
 
-A host scheduler is a function from a `PlacementRequest` to candidates, best first. Packages can add schedulers under the
-entry point `testbed.host_schedulers`.
+A host scheduler is a function from a `PlacementRequest` to candidates, best first. Packages can add schedulers under
+the entry point `testbed.host_schedulers`.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ HostScheduler = Callable[[PlacementRequest], Sequence[Placement]]
 def find_candidates(scheduler: str, request: PlacementRequest) -> list[Placement]:
     """Return up to `count` distinct candidates of a host scheduler. If all hosts are fixed, return the only placement.
 
-    Raises `WorkloadError` for an unknown scheduler, if it finds no placement, for jobs that need more hosts than the lab
-    has, and for hosts that are not in the lab.
+    Raises `WorkloadError` for an unknown scheduler, if it finds no placement, for jobs that need more hosts than the
+    lab has, and for hosts that are not in the lab.
     """
     check_hosts(request)
     if all(job.hosts for job in request.jobs):

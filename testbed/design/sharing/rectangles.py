@@ -50,8 +50,8 @@ class RailCluster:
 class RailJob:
     """A job of `gpus` GPUs, with tensor parallelism over `tensor` GPUs of a domain.
 
-    `shape` fixes the shape of its rectangle. If `serves`, all its GPUs must be in one domain. Raises `WorkloadError` for
-    numbers below 1, and for a shape of another number of GPUs.
+    `shape` fixes the shape of its rectangle. If `serves`, all its GPUs must be in one domain. Raises `WorkloadError`
+    for numbers below 1, and for a shape of another number of GPUs.
     """
 
     name: str

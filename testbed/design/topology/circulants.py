@@ -269,8 +269,8 @@ def mean_distance(nodes: int, edges: Sequence[Edge], links: Sequence[Edge]) -> f
 def split_degree(demand: Demand, degree: int, *, simplex: bool, wanted: int | None = None) -> tuple[int, int]:
     """Return the NICs of a node for rings and for matchings: d_A = max(1, ceil(d * A / (A + M))) and d - d_A.
 
-    A is the number of bytes of all AllReduces, M the number of bytes between pairs. A duplex ring takes two NICs, so d_A
-    is rounded up to an even number, or to all of an odd degree. Without demand, all NICs are for rings. `wanted`
+    A is the number of bytes of all AllReduces, M the number of bytes between pairs. A duplex ring takes two NICs, so
+    d_A is rounded up to an even number, or to all of an odd degree. Without demand, all NICs are for rings. `wanted`
     overrides the number of NICs for matchings. Raises `TopologyError` if it leaves too few NICs for a ring, which keeps
     the graph connected.
     """

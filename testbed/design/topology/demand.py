@@ -88,8 +88,8 @@ def demand_of_matrix(matrix: ArrayLike, allreduce: Iterable[AllReduceDemand] = (
 def sum_by_hosts(demand: Demand, domain: int) -> Demand:
     """Return the demand among hosts, each of which holds `domain` consecutive nodes of the demand.
 
-    An AllReduce first sums within each host. Groups with members in the same hosts add up. For example, 8 nodes in hosts
-    of 2 have two groups of 4, {0, 2, 4, 6} and {1, 3, 5, 7}, which make two sums over all 4 hosts:
+    An AllReduce first sums within each host. Groups with members in the same hosts add up. For example, 8 nodes in
+    hosts of 2 have two groups of 4, {0, 2, 4, 6} and {1, 3, 5, 7}, which make two sums over all 4 hosts:
 
     >>> sum_by_hosts(demand_of(8, [AllReduceDemand(4, 100)], [(0, 1, 5), (1, 2, 7)]), 2).allreduce
     (AllReduceDemand(group=4, size_bytes=200),)

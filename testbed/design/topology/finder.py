@@ -1,7 +1,7 @@
 """TopologyFinder (TopoOpt, NSDI 2023) for any demand: rings for AllReduce, matchings for pairs.
 
-The NICs of a node are split between rings and pairs in proportion to their bytes. The NICs for pairs are used in rounds:
-each round links the pairs that send most by a matching. A pair with a link has a lower weight in the next round.
+The NICs of a node are split between rings and pairs in proportion to their bytes. Each NIC for pairs is one round: a
+matching links the pairs that send most. A pair with a link has a lower weight in the next round.
 """
 
 from __future__ import annotations

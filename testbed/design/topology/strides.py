@@ -164,8 +164,8 @@ def _select_geometric(nodes: int, count: int, candidates: Sequence[int]) -> tupl
     """Return the nearest unused stride for each of 1, x, x^2, ...; ties go to the smaller stride.
 
     Powers are computed by repeated multiplication, as published. If x^i is exactly between two strides, the rounding of
-    this product decides, the same on every IEEE machine. At n = 1024, for example, the target 32 becomes 31 for 8 one-way
-    rings and 33 for 4 duplex rings, as in the published tables.
+    this product decides, the same on every IEEE machine. For example, at n = 1024 the target 32 becomes 31 for 8
+    one-way rings and 33 for 4 duplex rings, as in the published tables.
     """
     ratio = nodes ** (1 / max(count, 1))
     remaining = sorted(candidates)
@@ -205,9 +205,9 @@ def _fix_by_symmetry(
 ) -> tuple[tuple[int, ...], Sequence[int]]:
     """Return strides that the best set contains, and the candidates for the other strides.
 
-    Suppose that all totatives are candidates and nothing is given. Multiplying a set by the inverse of one of its members
-    renames the nodes and keeps all distances, and the new set contains 1. So the lexicographically first of the best
-    sets contains 1.
+    Suppose that all totatives are candidates and nothing is given. Multiplying a set by the inverse of one of its
+    members renames the nodes and keeps all distances, and the new set contains 1. So the lexicographically first of the
+    best sets contains 1.
     """
     totatives = totient_perms(nodes)
     all_strides = totatives if simplex else half_range(nodes, totatives)
@@ -220,8 +220,8 @@ def coin_change(nodes: int, coins: Iterable[int]) -> Mapping[int, tuple[int, ...
     """Return a shortest sequence of strides for each distance 1..n-1 (CoinChangeMod).
 
     Sequences are consistent: after its first stride, a sequence continues with the sequence of the remaining distance,
-    so nodes can forward by destination. Among shortest sequences, the one with the least loaded strides is chosen, then
-    the one with smaller strides, so the result is deterministic. Raises `TopologyError` if a distance cannot be covered.
+    so nodes can forward by destination. Among shortest sequences, the least loaded strides win, then the smaller
+    strides, so the result is deterministic. Raises `TopologyError` if a distance cannot be covered.
 
     >>> coin_change(12, (1, 5, 7, 11))[4]
     (5, 11)

@@ -2,9 +2,9 @@
 
 All formulas are for one sample. A matrix product of (a, b) with (b, c) takes 2abc floating-point operations. The
 backward pass takes twice as many as the forward pass: the gradients of the weights and of the input are two products of
-the same size. (The input of the first layer needs no gradient, but it is counted, as in the rule 6ND.) Element-wise work
-(activations, normalisation, softmax) counts as bytes moved, not as operations, since memory limits it. Every tensor
-between two kernels is written once and read once.
+the same size. (The input of the first layer needs no gradient, but it is counted, as in the rule 6ND.) Element-wise
+work (activations, normalisation, softmax) counts as bytes moved, not as operations, since memory limits it. Every
+tensor between two kernels is written once and read once.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def dense(
 def table(name: str, rows: int, width: int, bag: int) -> Operator:
     """Return an embedding table: a sample reads and adds `bag` rows, in bag x width additions.
 
-    A placed table (`place`) is updated in place. Copies on several servers (`data`) need an AllReduce of the whole table,
-    as in frameworks with dense gradients.
+    A placed table (`place`) is updated in place. Copies on several servers (`data`) need an AllReduce of the whole
+    table, as in frameworks with dense gradients.
     """
     number = SINGLE.number
     parameters = rows * width * number

@@ -80,7 +80,7 @@ def read_settings(model: str, parameters: Parameters, settings: Mapping[str, str
 
 
 def _check(model: str, name: str, value: Any, *, is_sequence: bool) -> None:
-    """Raise `WorkloadError` unless the value is an integer of at least 1 (or 0 if allowed), or a sequence if `is_sequence`."""
+    """Raise `WorkloadError` unless the value is an integer, or with `is_sequence` a sequence of integers, in range."""
     if isinstance(value, tuple | list) != is_sequence:
         form = "widths of layers, as (1024, 1024, 1)" if is_sequence else "one whole number"
         raise WorkloadError(f"{model}: {name} is {value!r}; give {form}")
