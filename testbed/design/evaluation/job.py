@@ -29,7 +29,7 @@ from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
 from testbed.design.workloads.imports.chakra import is_trace_folder, read_job
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import Traffic, draw_heat_map, traffic, traffic_of
-from testbed.design.workloads.mig import device_named, instances_of
+from testbed.design.workloads.mig import count_instances, find_device
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import check_memory, memory_use
 from testbed.design.workloads.sharding import Strategy
@@ -164,7 +164,7 @@ def open_job(
     """
     is_folder = choice.name not in MODELS and is_trace_folder(choice.name)
     if is_folder or choice.name.endswith(GRAPH_SUFFIX):
-        device = choice.device if is_folder and instances_of(choice.device) == 1 else ""
+        device = choice.device if is_folder and count_instances(choice.device) == 1 else ""
         if nodes or strategy or choice != WorkloadChoice(choice.name, device=device):
             kind = "is a folder of traces" if is_folder else "is a task graph"
             raise WorkloadError(
@@ -182,7 +182,7 @@ def _make_graph_job(name: str, graph: TaskGraph) -> Job:
 def _read_trace_job(choice: WorkloadChoice) -> Job:
     """Return the job of Chakra traces. Times that a trace lacks are estimated for the chosen device."""
     device = choice.device or DEFAULT_DEVICE
-    traces = read_job(choice.name, device_named(device))
+    traces = read_job(choice.name, find_device(device))
     job = _make_graph_job(Path(choice.name).resolve().name, traces.graph)
     estimated = {"estimated_nodes": traces.estimated, "device": device} if traces.estimated else {}
     notes = {"notes": traces.notes} if traces.notes else {}
@@ -196,7 +196,7 @@ def _make_workload_job(
     if plan:
         if hb_domain > 1:
             raise PlanFileError(f"{strategy}: the plan is for whole servers: leave out --hb-domain")
-        if choice.device and instances_of(choice.device) != instances_of(plan.workload.device):
+        if choice.device and count_instances(choice.device) != count_instances(plan.workload.device):
             raise PlanFileError(
                 f"{strategy}: its servers have the device {plan.workload.device}: leave out --mig"
             )
@@ -217,7 +217,7 @@ def _make_workload_job(
     check_memory(workload, layout, cluster)
     is_large = plan is None and cluster.nodes > MAX_NODES_IN_ROUNDS
     graph = iteration(workload, layout, cluster, whole_exchanges=is_large and not by_pair)
-    instances = instances_of(choice.device)
+    instances = count_instances(choice.device)
     about = {
         **{key: value for key, value in choice.as_json().items() if value and key != "name"},
         **({"servers": -(-servers // instances), "mig": instances} if instances > 1 else {}),

@@ -29,7 +29,7 @@ from testbed.design.routing.route_sets import MAX_SETS, PairRoute, RouteSets
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.strides import direct_strides
 from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
-from testbed.design.workloads.mig import device_named
+from testbed.design.workloads.mig import find_device
 from testbed.design.workloads.model import Way
 from testbed.design.workloads.sharding import Sharding, Strategy
 from testbed.design.workloads.strategies import sharding_fault
@@ -167,7 +167,7 @@ def parse_plan(document: Any, source: str) -> Plan:
 def _read_choice(part: PlanReader) -> WorkloadChoice:
     settings, device = part.read_object("settings"), part.read_text("device")
     try:
-        device_named(device or DEFAULT_DEVICE)
+        find_device(device or DEFAULT_DEVICE)
     except WorkloadError as error:
         raise part.make_error("device", str(error)) from error
     return WorkloadChoice(

@@ -40,10 +40,10 @@ class Moves:
         self.free = [op_index for op_index, known in enumerate(shardings) if len(known) > 1]
         self._shapes = [group_by_shape(known) for known in shardings]
         self._outputs = [operator.output_bytes for operator in workload.operators]
-        self.classes = _classes(workload, self.free)
+        self.classes = _group_classes(workload, self.free)
         self._classes = [members for members in self.classes if len(members) > 1]
         alone = ([op_index] for members in self._classes for op_index in members)
-        self._chains = _chains(workload, self.free)
+        self._chains = _find_chains(workload, self.free)
         self.groups = [*self.classes, *self._chains, *alone]
         """Operators that a descent lays out together: classes, chains, and single members of classes."""
         self.largest = [one for one in self.groups if not any(set(one) < set(other) for other in self.groups)]
@@ -254,7 +254,7 @@ def group_by_shape(shardings: Sequence[Sharding]) -> dict[Shape, list[int]]:
     return shapes
 
 
-def _classes(workload: Workload, free: Sequence[int]) -> list[list[int]]:
+def _group_classes(workload: Workload, free: Sequence[int]) -> list[list[int]]:
     """Return the free operators in classes whose members differ only in name, segment and `backward_reduce_bytes`."""
     classes: dict[Operator, list[int]] = {}
     for op_index in free:
@@ -263,7 +263,7 @@ def _classes(workload: Workload, free: Sequence[int]) -> list[list[int]]:
     return list(classes.values())
 
 
-def _chains(workload: Workload, free: Sequence[int]) -> list[list[int]]:
+def _find_chains(workload: Workload, free: Sequence[int]) -> list[list[int]]:
     """Return the runs of free operators that each have only the next as consumer, and the previous as producer."""
     producers_of = Counter(consumer for _, consumer in workload.edges)
     consumers_of = Counter(producer for producer, _ in workload.edges)

@@ -314,7 +314,7 @@ def _job_kind(job: RailJob) -> tuple[int, int, Shape, bool]:
 def _list_sums(choices: Sequence[set[int]], limit: int) -> list[int]:
     """Return the sums below `limit` of at most one value from each set, ascending.
 
-    >>> _sums([{2, 3}, {4}], 7)
+    >>> _list_sums([{2, 3}, {4}], 7)
     [0, 2, 3, 4, 6]
     """
     sums = {0}

@@ -24,7 +24,7 @@ Mode = Literal["blocking", "overlapped"]
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Storage hosts of a cluster: `count` hosts with `nics` NICs each, as many as a server. Servers are numbered first."""
+    """Storage hosts of a cluster: `count` hosts with as many NICs as a server (`nics`), numbered after all servers."""
 
     count: int
     nics: int = 1

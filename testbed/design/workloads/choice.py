@@ -1,9 +1,9 @@
 """Choice of a workload: a model of the catalogue or a file, its settings, and its devices.
 
 Two options save memory in training. ZeRO (Rajbhandari et al., 2020) divides data that replicas have in common: from
-stage 1 the optimiser state, from stage 2 also gradients, from stage 3 also parameters. Stages 1 and 2 send as many bytes
-as an AllReduce, in a ReduceScatter and an AllGather. Stage 3 gathers the parameters for both passes, and sends half as
-many bytes more.
+stage 1 the optimiser state, from stage 2 also gradients, from stage 3 also parameters. Stages 1 and 2 send as many
+bytes as an AllReduce, in a ReduceScatter and an AllGather. Stage 3 gathers the parameters for both passes, and sends
+1.5 times as many bytes.
 
 Recomputation (Chen et al., 2016) divides the operators into segments, about the square root of their number. It keeps
 only the last output of each segment. Other outputs are computed again, one segment at a time, with their sums among
@@ -20,7 +20,7 @@ from typing import Any
 from testbed.design.workloads.catalogue import MODELS, parameters_of, workload
 from testbed.design.workloads.catalogue.models import settings_of
 from testbed.design.workloads.gates import expert_shares
-from testbed.design.workloads.mig import PCIE_BYTES_PER_S, device_named, instances_of
+from testbed.design.workloads.mig import PCIE_BYTES_PER_S, count_instances, find_device
 from testbed.design.workloads.model import READ_BY_ROWS, Operator, Workload
 from testbed.design.workloads.profile import read_profile
 from testbed.design.workloads.roofline import Cluster
@@ -89,7 +89,7 @@ class WorkloadChoice:
     def cluster(self, nodes: int) -> Cluster:
         """Return the servers with the chosen device. Raises `WorkloadError` for an unknown device, and `OSError`."""
         name = self.device or DEFAULT_DEVICE
-        device, instances = device_named(name), instances_of(name)
+        device, instances = find_device(name), count_instances(name)
         profile = read_profile(self.profile) if self.profile else None
         cluster = Cluster(nodes, device, self.devices_per_server, profile=profile)
         return replace(cluster, local_bytes_per_s=PCIE_BYTES_PER_S / instances) if instances > 1 else cluster
@@ -186,7 +186,7 @@ def with_savings(workload: Workload, *, zero: int = 0, recompute: bool = False) 
 
 
 def _divide_over_replicas(operator: Operator, zero: int) -> Operator:
-    """Return an operator whose data is divided over replicas: state, gradients and parameters, depending on the stage."""
+    """Return an operator with its state, gradients and parameters divided over replicas, depending on the stage."""
     if not operator.gradient_bytes:
         return operator
     gradient = min(operator.gradient_bytes, operator.state_bytes)

@@ -92,7 +92,7 @@ def test_links_and_strategy_take_turns_until_neither_brings_more(annealer, start
     again = annealing._improve_in_turns(
         annealer, found, np.random.default_rng(2), 30_000, annealer.work + 300_000
     )
-    assert again.seconds >= found.seconds * (1 - annealing._GAIN)
+    assert again.seconds >= found.seconds * (1 - annealing._MIN_GAIN)
 
 
 def test_the_last_run_takes_a_part_of_the_budget(annealer, start, monkeypatch):
@@ -106,7 +106,7 @@ def test_the_last_run_takes_a_part_of_the_budget(annealer, start, monkeypatch):
 
     monkeypatch.setattr(annealer, "run", noting)
     polish(annealer, [start], np.random.default_rng(0), 20_000, Stop())
-    assert budgets[-1] <= 20_000 * annealing._LAST
+    assert budgets[-1] <= 20_000 * annealing._LAST_SHARE
 
 
 def _seven_on_six():

@@ -2,7 +2,8 @@
 
 For a sequence of s tokens of width h, a layer takes 24 s h^2 + 4 s^2 h operations in the forward pass (Narayanan et
 al., SC 2021, appendix). It has 12 h^2 + 13 h parameters. If split over shards, each block needs an AllReduce of its
-s x h output in the forward pass, and of the gradient of its input in the backward pass (Shoeybi et al. 2019, section 3).
+s x h output in the forward pass, and of the gradient of its input in the backward pass (Shoeybi et al. 2019, section
+3).
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ The reader infers missing information and drops inconsistent information; `Trace
   and to earlier operators in program order.
 
 The members of process groups are listed in the file `comm_group.json` of the folder (`{"1": [0, 1]}`, as in ASTRA-sim)
-or in the metadata that PyTorch writes. A collective without `pg_name`, or of group 0 without a description, involves all
-ranks. The type of a collective determines its tasks:
+or in the metadata that PyTorch writes. A collective without `pg_name`, or of group 0 without a description, involves
+all ranks. The type of a collective determines its tasks:
 
 | type | tasks |
 |---|---|
@@ -68,7 +68,7 @@ __all__ = [
 ]
 
 DEVICE, SECONDS = "lightbed_device", "lightbed_seconds"
-"""Attributes of our own traces: the device of a task (-1 for a barrier), and its exact time, which the format rounds."""
+"""Attributes of our own traces: the device of a task (-1 for a barrier), and its time, which the format would round."""
 
 NodeId = tuple[int, int]
 """Rank, and number of the node in its trace."""

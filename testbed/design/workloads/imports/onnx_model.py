@@ -17,7 +17,7 @@ from lightbed.wording import install_extra
 from testbed.design.workloads.imports.traced import (
     Imported,
     Source,
-    Traced,
+    TracedComputation,
     TracedKind,
     assemble,
     convolution_flops,
@@ -86,7 +86,7 @@ _UNKNOWN_SIZE = Tensor((), 0)
 
 
 def count_flops(call: Call, weights: Mapping[str, int], *, is_standard: bool) -> Counted:
-    """Return the operations of one node. Without a formula or known shapes this is an estimate, which `how` describes."""
+    """Return the operations of one node, or without a formula or known shapes an estimate, which `how` describes."""
     if call.op_type in _TYPES_WITH_BODY:
         return Counted(0.0, "bytes only: its body is not counted")
     if call.op_type not in _TYPES_WITH_FORMULA:
@@ -144,12 +144,12 @@ def import_onnx(
 ) -> Imported:
     """Return the workload of an ONNX file with `batch` samples per iteration.
 
-    `dimensions` sets the open dimensions of the inputs, as in `{"sequence": 128}`. A dimension without a name is named by
-    input and index, `mask.1`. The first one, the number of samples, is 1 by default. Raises `WorkloadError` for files
-    that are not models, open dimensions without a size, and sizes of other dimensions.
+    `dimensions` sets the open dimensions of the inputs, as in `{"sequence": 128}`. A dimension without a name is named
+    by input and index, `mask.1`. The first one, the number of samples, is 1 by default. Raises `WorkloadError` for
+    files that are not models, open dimensions without a size, and sizes of other dimensions.
     """
     onnx = _import_onnx_package()
-    model = _load(onnx, Path(path))
+    model = _load_model(onnx, Path(path))
     samples = _fix_inputs(model, str(path), dimensions or {})
     try:
         reader = _Reader(_infer_tensors(onnx, model))
@@ -180,7 +180,7 @@ def _import_onnx_package() -> ModuleType:
     return module
 
 
-def _load(onnx: Any, path: Path) -> Any:
+def _load_model(onnx: Any, path: Path) -> Any:
     try:
         model = onnx.load(path, load_external_data=False)
         inlined = onnx.inliner.inline_local_functions(model) if model.functions else model
@@ -265,7 +265,7 @@ class _Reader:
     """Reader of a model's nodes, in their order of execution. It tracks the source of each value."""
 
     tensors: Mapping[str, Tensor]
-    traced: list[Traced] = field(default_factory=list)
+    traced: list[TracedComputation] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     _sources: dict[str, Source] = field(default_factory=dict)
 
@@ -299,7 +299,7 @@ class _Reader:
 
     def _trace_node(
         self, onnx: Any, node: Any, reads: tuple[int, ...], weights: Mapping[str, int], name: str
-    ) -> Traced:
+    ) -> TracedComputation:
         values = [self.tensors.get(name, _UNKNOWN_SIZE) if name else _UNKNOWN_SIZE for name in node.input]
         results = [self.tensors.get(name, _UNKNOWN_SIZE) for name in node.output if name]
         kind = self._find_kind(node)
@@ -321,7 +321,7 @@ class _Reader:
             if self._sources.get(input_name, Source()).data
         ]
         read = sum(tensor.bytes for tensor in data) + (output if kind == "embedding" else 0)
-        return Traced(name, node.op_type, kind, reads, flops, weights, read, output, how)
+        return TracedComputation(name, node.op_type, kind, reads, flops, weights, read, output, how)
 
     def _find_kind(self, node: Any) -> TracedKind:
         sources = [self._sources.get(name, Source()) for name in node.input]
