@@ -91,16 +91,16 @@ def plan_repair(
     lost_links = frozenset(_find_links(wiring, dead) if lost is None else lost)
     current = current or CurrentLinks(frozenset(wiring.links), frozenset(wiring.links) - lost_links)
     rank = {
-        edge: place
-        for place, pair in enumerate(spare_pairs)
+        edge: position
+        for position, pair in enumerate(spare_pairs)
         for edge in ((pair,) if wiring.simplex else (pair, pair[::-1]))
     }
     losses = Losses(frozenset(dead), lost_links, rank, planes)
-    running = _with_links(wiring, current.carrying)
+    running = _replace_links(wiring, current.carrying)
     links = swap_edges(wiring, losses)
     if links is not None and _drops_ring_links(wiring, losses, current, links):
         links = None
-    repatched = running if links is None else _with_links(wiring, links)
+    repatched = running if links is None else _replace_links(wiring, links)
     detours = tuple(
         _make_detour(link, running, repatched, rank) for link in wiring.links if link not in current.carrying
     )
@@ -156,14 +156,14 @@ def _drops_ring_links(wiring: Wiring, losses: Losses, current: CurrentLinks, lin
     return not working <= Counter(map(end_nodes, links))
 
 
-def _with_links(wiring: Wiring, links: Iterable[Link]) -> Wiring:
+def _replace_links(wiring: Wiring, links: Iterable[Link]) -> Wiring:
     return Wiring(wiring.nodes, wiring.degree, wiring.simplex, tuple(sorted(links)))
 
 
-def _explain_restored(wanted: int, restored: int) -> str:
-    if restored == wanted:
+def _explain_restored(links_to_restore: int, restored: int) -> str:
+    if restored == links_to_restore:
         return "the ring is closed by a link of its own again"
-    return f"{restored} of {wanted} ring links are restored, the others stay on their detours"
+    return f"{restored} of {links_to_restore} ring links are restored, the others stay on their detours"
 
 
 def _explain_not_restored(losses: Losses) -> str:
@@ -264,17 +264,17 @@ def count_restored(wiring: Wiring, losses: Losses, links: Iterable[Link]) -> Cou
 
 
 def _restore_links(
-    board: _PatchState, wanted: Sequence[Link], losses: Losses, trials: Iterator[int]
+    board: _PatchState, links_to_restore: Sequence[Link], losses: Losses, trials: Iterator[int]
 ) -> Iterator[_PatchState]:
     """Yield states in which the wanted links are restored, cheapest choice first; states without some come last."""
-    if not wanted:
+    if not links_to_restore:
         yield board
         return
-    link, *rest = wanted
+    link, *later_links = links_to_restore
     for (here, there), _ in zip(board.candidates(link, losses), trials, strict=False):
-        yield from _restore_links(board.add_link(here, there), rest, losses, trials)
+        yield from _restore_links(board.add_link(here, there), later_links, losses, trials)
     if link in losses.lost:
-        yield from _restore_links(board, rest, losses, trials)
+        yield from _restore_links(board, later_links, losses, trials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,15 +346,15 @@ class _PatchState:
         """Return the state with a link from `here` to `there`. The other ends of replaced links become loose."""
         out, into = dict(self.out), dict(self.into)
         loose_out, loose_into = set(self.loose_out), set(self.loose_into)
-        both = [(here, there), (there, here)] if self.duplex else [(here, there)]
-        for one, other in both:
+        link_directions = [(here, there), (there, here)] if self.duplex else [(here, there)]
+        for one, other in link_directions:
             if one in out:
                 loose_into.add(out[one])
                 del into[out.pop(one)]
             if other in into:
                 loose_out.add(into[other])
                 del out[into.pop(other)]
-        for one, other in both:
+        for one, other in link_directions:
             out[one], into[other] = other, one
         if here not in into:  # a NIC sends only if its receiver is lit
             loose_into.add(here)
@@ -398,7 +398,7 @@ def _pair_fullest_nodes(nics: list[Nic]) -> Iterator[Pair]:
     while len(free) > 1:
         one, other = sorted(free, key=lambda node: -len(free[node]))[:2]
         yield free[one].pop(0), free[other].pop(0)
-        free = {node: rest for node, rest in free.items() if rest}
+        free = {node: later_links for node, later_links in free.items() if later_links}
 
 
 def match(

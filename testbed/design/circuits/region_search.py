@@ -104,7 +104,7 @@ def fit_within(
                     server, heaviest = one, packet_load[direction, one]
         if server < 0:
             return circuits, True
-        before = _excess(packet_load, limit)
+        before = _sum_excess(packet_load, limit)
         chosen, lowest = -1, np.inf
         for other in range(size):
             if other == server or circuits[server, other] or locked_until[server, other] > step:
@@ -112,7 +112,7 @@ def fit_within(
             if not 0 < circuits_needed[server, other] <= ports:
                 continue
             count = _move(traffic, circuits_needed, circuits, free, packet_load, limit, server, other, moves)
-            change = _excess(packet_load, limit) - before
+            change = _sum_excess(packet_load, limit) - before
             score = change / circuits_needed[server, other] if by_port and change < 0 else change
             _undo(traffic, circuits_needed, circuits, free, packet_load, moves, count)
             if score < lowest:
@@ -127,7 +127,7 @@ def fit_within(
 
 
 @compile_function
-def _excess(packet_load: Floats, limit: float) -> float:
+def _sum_excess(packet_load: Floats, limit: float) -> float:
     """Return the packet bytes above `limit`, summed over servers and both directions."""
     excess = 0.0
     for direction in range(2):

@@ -139,10 +139,10 @@ def _serve_by_size(
     room_out = np.full(nodes, switches)
     room_in = room_out if symmetric else room_out.copy()
     chosen = np.zeros(len(sources), bool)
-    for place in np.argsort(-values, kind="stable").tolist():
-        source, target = sources[place], targets[place]
+    for index in np.argsort(-values, kind="stable").tolist():
+        source, target = sources[index], targets[index]
         if room_out[source] and room_in[target]:
-            chosen[place] = True
+            chosen[index] = True
             room_out[source] -= 1
             room_in[target] -= 1
     return chosen

@@ -237,9 +237,9 @@ def _assemble(
         half,
         tuple(
             tuple(
-                place
+                entry
                 for direction_bit, source, target in listed
-                for place in ((direction_bit, source, target), (1 - direction_bit, target, source))[
+                for entry in ((direction_bit, source, target), (1 - direction_bit, target, source))[
                     : 1 + symmetric
                 ]
             )
@@ -322,9 +322,9 @@ def _make_change_matrix(crosses: Any) -> Any:
 
 def _list_shares(programme: _Programme, bound: float) -> Floats:
     """Return the shares up to the bound at which some pair has a whole number of circuits, in ascending order."""
-    most = np.floor(bound * programme.demands + _TOLERANCE).astype(int)
-    pairs = np.repeat(np.arange(len(most)), most)
-    counts = np.arange(len(pairs)) - np.repeat(np.cumsum(most) - most, most) + 1
+    max_counts = np.floor(bound * programme.demands + _TOLERANCE).astype(int)
+    pairs = np.repeat(np.arange(len(max_counts)), max_counts)
+    counts = np.arange(len(pairs)) - np.repeat(np.cumsum(max_counts) - max_counts, max_counts) + 1
     levels = counts / programme.demands[pairs]
     # A share between two of these needs the same circuits as the upper one.
     return np.unique(levels)
@@ -376,30 +376,36 @@ class _Search:
             return chosen if (load <= half).all() else None
         if (load + self._moves.minimum(0) @ need[self._both] > half).any():
             return None
-        most = need[self._both]
-        divided = self._divide(load, most) if len(most) <= _MAX_PAIRS_RESOLVED else self._longer * most
+        max_counts = need[self._both]
+        divided = (
+            self._divide(load, max_counts)
+            if len(max_counts) <= _MAX_PAIRS_RESOLVED
+            else self._longer * max_counts
+        )
         if divided is None:
             return None
         random = np.random.default_rng(0)
         for start in range(_STARTS):
             # Round running sums: any run of consecutive pairs is then off by at most one circuit, and loads by little.
             offset = 0.5 if start == 0 else random.random()
-            order = np.arange(len(most)) if start < 2 else random.permutation(len(most))
-            whole = np.zeros(len(most))
-            whole[order] = np.diff(np.floor(np.cumsum(divided[order]) + offset + _TOLERANCE), prepend=0.0)
-            moved = self._repair(load, np.clip(whole, 0, most), most, random)
+            order = np.arange(len(max_counts)) if start < 2 else random.permutation(len(max_counts))
+            whole_counts = np.zeros(len(max_counts))
+            whole_counts[order] = np.diff(
+                np.floor(np.cumsum(divided[order]) + offset + _TOLERANCE), prepend=0.0
+            )
+            moved = self._repair(load, np.clip(whole_counts, 0, max_counts), max_counts, random)
             if moved is not None:
                 chosen[self._second] = moved
-                chosen[self._first[self._both]] = most - moved
+                chosen[self._first[self._both]] = max_counts - moved
                 return chosen
         return None
 
-    def _divide(self, load: Floats, most: Floats) -> Floats | None:
+    def _divide(self, load: Floats, max_counts: Floats) -> Floats | None:
         """Return the fractional circuits of each pair that go the longer way, or None if no division fits."""
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array, hstack
 
-        pairs, loads = len(most), len(load)
+        pairs, loads = len(max_counts), len(load)
         differ = _make_difference_matrix(loads)
         changes = hstack([differ @ self._moves, -differ, csr_array((loads, 1))], format="csr")
         spare = hstack(
@@ -411,15 +417,15 @@ class _Search:
                 LinearConstraint(changes, -(differ @ load), -(differ @ load)),
                 LinearConstraint(spare, -np.inf, self._programme.half),
             ],
-            bounds=Bounds(0, np.concatenate([most, np.full(loads + 1, np.inf)])),
+            bounds=Bounds(0, np.concatenate([max_counts, np.full(loads + 1, np.inf)])),
         )
         if solution.x is None or solution.x[-1] > 1e-5:
             return None
-        divided: Floats = np.clip(solution.x[:pairs], 0, most)
+        divided: Floats = np.clip(solution.x[:pairs], 0, max_counts)
         return divided
 
     def _repair(
-        self, load: Floats, moved: Floats, most: Floats, random: np.random.Generator
+        self, load: Floats, moved: Floats, max_counts: Floats, random: np.random.Generator
     ) -> Floats | None:
         """Change the direction of single circuits until no segment is too full.
 
@@ -427,14 +433,14 @@ class _Search:
         """
         half, moved = self._programme.half, moved.copy()
         load = load + self._moves @ moved
-        free_at = np.zeros(len(most), int)
+        free_at = np.zeros(len(max_counts), int)
         for step in range(_MAX_MOVES):
             worst = int(load.argmax())
             if load[worst] <= half + _TOLERANCE:
                 return moved
             first, last = self._by_segment.indptr[worst : worst + 2]
             pairs, signs = self._by_segment.indices[first:last], -np.sign(self._by_segment.data[first:last])
-            possible = np.where(signs > 0, moved[pairs] < most[pairs], moved[pairs] > 0)
+            possible = np.where(signs > 0, moved[pairs] < max_counts[pairs], moved[pairs] > 0)
             possible &= (signs != 0) & (free_at[pairs] <= step)
             pairs, signs = pairs[possible], signs[possible]
             if not len(pairs):
@@ -490,6 +496,6 @@ def _fill(programme: _Programme, chosen: Floats) -> Floats:
 def _to_wavelengths(programme: _Programme, chosen: Floats) -> Wavelengths:
     circuits = np.zeros((2, programme.nodes, programme.nodes))
     for count, places in zip(chosen, programme.places, strict=True):
-        for place in places:
-            circuits[place] += count
+        for entry in places:
+            circuits[entry] += count
     return Wavelengths(circuits, programme.share_of(chosen))

@@ -12,4 +12,4 @@ COLLECTIVES = (ALL_REDUCE, ALL_TO_ALL, SEND_RECEIVE)
 
 def collective_of(ways: Ways) -> Collective:
     """Return the first collective of the table that sends data in these ways."""
-    return next(each for each in COLLECTIVES if each.is_one_of(ways))
+    return next(candidate for candidate in COLLECTIVES if candidate.is_one_of(ways))

@@ -40,7 +40,7 @@ def hosts_fabric(wiring: Wiring, routes: Routes, rate_mbps: float, *, mtu_bytes:
     Links are numbered in sorted order. Parallel links stay separate.
     """
     links = sorted(wiring.links)
-    link_numbers = {link: place for place, link in enumerate(links)}
+    link_numbers = {link: index for index, link in enumerate(links)}
     ends = np.array([(link.source.node, link.target.node) for link in links], dtype=np.int64).reshape(-1, 2)
     paths = {pair: [[link_numbers[link] for link in routes.path(*pair)]] for pair in routes.first_link}
     rate_bps = np.full(len(links), rate_mbps * 1e6 * wire_efficiency(mtu_bytes))
@@ -82,5 +82,8 @@ class Steps:
 
     def end_iteration(self) -> None:
         """Begin the next iteration. A node without a task in the current one waits for its earlier tasks."""
-        self._previous = [now or last for now, last in zip(self._current, self._previous, strict=True)]
+        self._previous = [
+            current_tasks or previous_tasks
+            for current_tasks, previous_tasks in zip(self._current, self._previous, strict=True)
+        ]
         self._current = [[] for _ in self._current]

@@ -97,5 +97,7 @@ def depth(tree: Tree) -> int:
 
 def _make_tree(labels: tuple[int, ...]) -> Tree:
     parents = tree_parents(len(labels))
-    edges = ((labels[at], labels[parents[at]]) for at in range(1, len(labels)))
+    edges = (
+        (labels[child_position], labels[parents[child_position]]) for child_position in range(1, len(labels))
+    )
     return Tree(labels[0], tuple(sorted(edges)))

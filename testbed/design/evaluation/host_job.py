@@ -184,16 +184,16 @@ class _HostTasks:
     def graph(self) -> TaskGraph:
         """Return the graph of all tasks."""
         for task in _sort_topologically(self._original.tasks, self._predecessors):
-            whole, took_s = self._original, float(self._original.time_s[task])
-            match whole.kind[task]:
+            source_graph, took_s = self._original, float(self._original.time_s[task])
+            match source_graph.kind[task]:
                 case Kind.COMPUTE:
-                    host = int(whole.device[task])
+                    host = int(source_graph.device[task])
                     self._end_tasks[task, host] = self._add(
                         Kind.COMPUTE, host, took_s, after=self._find_prerequisites(task, host)
                     )
                 case Kind.TRANSFER:
-                    sender, receiver = int(whole.source[task]), int(whole.target[task])
-                    size, after = int(whole.size_bytes[task]), self._find_prerequisites(task, sender)
+                    sender, receiver = int(source_graph.source[task]), int(source_graph.target[task])
+                    size, after = int(source_graph.size_bytes[task]), self._find_prerequisites(task, sender)
                     transfer = self._add(Kind.TRANSFER, sender, took_s, size, receiver, after=after)
                     self._end_tasks[task, sender] = self._end_tasks[task, receiver] = transfer
                 case Kind.ALLREDUCE:
@@ -225,7 +225,7 @@ class _HostTasks:
         ready = {host: self._find_prerequisites(task, host) for host in members}
         ends: dict[int, list[int]] = {host: list(ready[host]) for host in members}
         for chain in self._allreduce(members, int(self._original.size_bytes[task])):
-            last, before_s = ready, time_s
+            last_tasks, before_s = ready, time_s
             for phase in chain:
                 messages = list(
                     zip(phase.sources.tolist(), phase.targets.tolist(), phase.sizes.tolist(), strict=True)
@@ -234,13 +234,13 @@ class _HostTasks:
                     current: dict[int, list[int]] = defaultdict(list)
                     for source, target, size in messages:
                         transfer = self._add(
-                            Kind.TRANSFER, source, before_s, size, target, after=last[source]
+                            Kind.TRANSFER, source, before_s, size, target, after=last_tasks[source]
                         )
                         current[source].append(transfer)
                         current[target].append(transfer)
-                    last, before_s = {**last, **current}, 0.0
+                    last_tasks, before_s = {**last_tasks, **current}, 0.0
             for host in members:
-                ends[host] += last[host]
+                ends[host] += last_tasks[host]
         for host in members:
             self._end_tasks[task, host] = self._add(Kind.BARRIER, host, after=sorted(set(ends[host])))
 
@@ -287,21 +287,21 @@ def _find_hosts_that_know(graph: TaskGraph, before: Mapping[int, Iterable[int]])
 
     A host knows when a barrier has ended if it knows that of all predecessors. Raises `WorkloadError` if no host knows.
     """
-    places: list[set[int]] = [set() for _ in range(graph.tasks)]
+    task_hosts: list[set[int]] = [set() for _ in range(graph.tasks)]
     for task in _sort_topologically(graph.tasks, before):
         match graph.kind[task]:
             case Kind.COMPUTE:
-                places[task] = {int(graph.device[task])}
+                task_hosts[task] = {int(graph.device[task])}
             case Kind.TRANSFER:
-                places[task] = {int(graph.source[task]), int(graph.target[task])}
+                task_hosts[task] = {int(graph.source[task]), int(graph.target[task])}
             case Kind.ALLREDUCE:
-                places[task] = set(graph.groups[graph.group[task]])
+                task_hosts[task] = set(graph.groups[graph.group[task]])
             case _:
-                each = [places[first] for first in before.get(task, ())]
-                places[task] = set.intersection(*each) if each else set(range(graph.nodes))
-        if not places[task] or max(places[task]) >= graph.nodes:
+                host_sets = [task_hosts[first] for first in before.get(task, ())]
+                task_hosts[task] = set.intersection(*host_sets) if host_sets else set(range(graph.nodes))
+        if not task_hosts[task] or max(task_hosts[task]) >= graph.nodes:
             raise WorkloadError(f"no host can tell when task {task} may start: put transfers before it")
-    return places
+    return task_hosts
 
 
 def _sort_topologically(tasks: int, before: Mapping[int, Iterable[int]]) -> list[int]:

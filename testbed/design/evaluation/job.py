@@ -262,7 +262,7 @@ def _fill_from_plan(choice: WorkloadChoice, plan: Plan, source: str) -> Workload
     """
     planned_choice = plan.workload
     if choice.name != planned_choice.name and not (choice.is_file and planned_choice.is_file):
-        raise _mismatch_error(plan, source, choice.name)
+        raise _make_mismatch_error(plan, source, choice.name)
     settings = {
         f"--set {key}": (value, planned_choice.settings.get(key, ""))
         for key, value in choice.settings.items()
@@ -285,7 +285,7 @@ def _check_planned_strategy(plan: Plan, workload: Workload, nodes: int, source: 
     """Return the plan's strategy. Raises `PlanFileError` if it does not fit this workload."""
     names = tuple(operator.name for operator in workload.operators)
     if plan.operators != names or plan.topology.nodes != nodes:
-        raise _mismatch_error(plan, source, f"{workload.name} with {len(names)} on {nodes}")
+        raise _make_mismatch_error(plan, source, f"{workload.name} with {len(names)} on {nodes}")
     try:
         check_strategy(workload, plan.strategy, nodes)
     except StrategyError as error:
@@ -293,7 +293,7 @@ def _check_planned_strategy(plan: Plan, workload: Workload, nodes: int, source: 
     return plan.strategy
 
 
-def _mismatch_error(plan: Plan, source: str, other: str) -> PlanFileError:
+def _make_mismatch_error(plan: Plan, source: str, other: str) -> PlanFileError:
     planned = f"{plan.workload.name} with {len(plan.operators)} operators on {plan.topology.nodes} servers"
     return PlanFileError(f"{source}: the plan is for {planned}, not for {other}")
 

@@ -62,7 +62,7 @@ def figures(chosen: ChosenFabric, execution: Execution, arithmetic_s: float | No
         "bandwidth_tax": execution.bandwidth_tax,
         "payload_bytes": execution.payload_bytes,
         "wire_bytes": execution.wire_bytes,
-        "busiest_link": _busiest_link(chosen, execution),
+        "busiest_link": _compute_busiest_link(chosen, execution),
         "bytes_in": execution.bytes_in,
         "bytes_out": execution.wire_bytes,
         "bytes_forwarded": execution.bytes_forwarded,
@@ -85,10 +85,10 @@ def link_traffic(execution: Execution) -> list[dict[str, Any]]:
     fabric, time_s = execution.fabric, execution.iteration_s
     rows = []
     for link in np.flatnonzero(execution.link_bytes).tolist():
-        carried, bits_per_s = int(execution.link_bytes[link]), float(fabric.capacity_bps[link])
-        busy = carried * 8 / bits_per_s / time_s if bits_per_s else None
+        carried_bytes, bits_per_s = int(execution.link_bytes[link]), float(fabric.capacity_bps[link])
+        busy = carried_bytes * 8 / bits_per_s / time_s if bits_per_s else None
         ends = f"{fabric.sources[link]}-{fabric.targets[link]}"
-        rows.append({"link": ends, "bytes": carried, "busy": busy})
+        rows.append({"link": ends, "bytes": carried_bytes, "busy": busy})
     return rows
 
 
@@ -115,7 +115,7 @@ def draw_timeline(execution: Execution, path: str | Path, title: str) -> None:
         raise WorkloadError(f"cannot write the time line {path}: {error}") from error
 
 
-def _busiest_link(chosen: ChosenFabric, execution: Execution) -> float | None:
+def _compute_busiest_link(chosen: ChosenFabric, execution: Execution) -> float | None:
     """Return the fraction of the iteration in which the fullest link was full; None for moving circuits."""
     if chosen.circuits is not None:
         return None

@@ -43,13 +43,13 @@ def build(request: FabricRequest) -> ChosenFabric:
             request.rate_gbps,
             packet_gbps=packet_gbps,
             allocate=make_cached_allocator(allocate),
-            cost=_total_cost(request.nodes, ports, request.degree - ports, request.rate_gbps),
+            cost=_compute_cost(request.nodes, ports, request.degree - ports, request.rate_gbps),
         ),
         "per-layer",
     )
 
 
-def _total_cost(servers: int, ports: int, links: int, rate_gbps: float) -> Cost:
+def _compute_cost(servers: int, ports: int, links: int, rate_gbps: float) -> Cost:
     """Return the cost of all circuits plus a Fat-tree for the other links."""
     circuits = circuit_switch_cost(servers, ports, rate_gbps)
     packets = fat_tree_cost(servers * links, rate_gbps)

@@ -32,10 +32,10 @@ def build_ocs(request: FabricRequest) -> ChosenFabric:
     """
     multi_shot = controller_of(request, "per-layer").when == "every"
 
-    def allocate(wanted: Floats) -> Integers:
-        return switch_circuits(wanted, request.degree, multi_shot=multi_shot)
+    def allocate(requested: Floats) -> Integers:
+        return switch_circuits(requested, request.degree, multi_shot=multi_shot)
 
-    link_gbps = _node_gbps(request) / request.degree
+    link_gbps = _compute_node_gbps(request) / request.degree
     return make_circuits(
         request,
         lambda: CircuitSwitch(
@@ -50,7 +50,7 @@ def build_ring(request: FabricRequest) -> ChosenFabric:
 
     One wavelength in each direction always joins neighbours, so that every pair has a path.
     """
-    nodes, waves = request.nodes, int(_node_gbps(request) / WAVELENGTH_GBPS) // 2 * 2
+    nodes, waves = request.nodes, int(_compute_node_gbps(request) / WAVELENGTH_GBPS) // 2 * 2
     if waves < 4:
         raise ValueError(f"{waves} wavelengths: SiP-Ring needs 4 or more, half of them each way")
     if waves > MAX_WAVELENGTHS:
@@ -62,10 +62,10 @@ def build_ring(request: FabricRequest) -> ChosenFabric:
     # Integer programming takes seconds: too long if circuits are chosen hundreds of times.
     moves_rarely = controller_of(request, "per-iteration").when in ("once", "per-iteration")
 
-    def allocate(wanted: Floats) -> Integers:
-        return neighbours + ring_circuits(wanted, waves - 2, MAX_ARC_LENGTH, exact=moves_rarely)
+    def allocate(requested: Floats) -> Integers:
+        return neighbours + ring_circuits(requested, waves - 2, MAX_ARC_LENGTH, exact=moves_rarely)
 
-    cost = circuit_switch_cost(nodes, request.degree, _node_gbps(request) / request.degree)
+    cost = circuit_switch_cost(nodes, request.degree, _compute_node_gbps(request) / request.degree)
     return make_circuits(
         request,
         lambda: CircuitSwitch(
@@ -80,7 +80,7 @@ def build_ring(request: FabricRequest) -> ChosenFabric:
     )
 
 
-def _node_gbps(request: FabricRequest) -> float:
+def _compute_node_gbps(request: FabricRequest) -> float:
     """Return the rate of all wavelengths of a node."""
     waves = request.options.wavelengths
     return waves * WAVELENGTH_GBPS if waves else request.host_gbps

@@ -160,12 +160,12 @@ def dissolve(state: State, blossom: int) -> None:
 @compile_function
 def find_ring_position(state: State, blossom: int, child: int) -> int:
     """Return the position of `child` on its ring, counted from the child that holds the base."""
-    place = 0
+    ring_position = 0
     current_child = state.child[blossom]
     while current_child != child:
         current_child = state.ring_next[current_child]
-        place += 1
-    return place
+        ring_position += 1
+    return ring_position
 
 
 @compile_function
@@ -324,16 +324,16 @@ def match_all(state: State) -> None:
 def lower_duals(state: State) -> None:
     """Lower each dual as far as the other duals allow, in one pass, and match along edges that become tight."""
     for node in range(len(state.mate)):
-        least = 0
+        lowest = 0
         partner = -1
         for arc in range(state.first[node], state.first[node + 1]):
             need = state.weight[arc] - state.dual[state.head[arc]]
-            if need > least:
-                least = need
+            if need > lowest:
+                lowest = need
                 partner = -1
-            if need == least and partner < 0 and state.mate[state.head[arc]] < 0:
+            if need == lowest and partner < 0 and state.mate[state.head[arc]] < 0:
                 partner = state.head[arc]
-        state.dual[node] = least
+        state.dual[node] = lowest
         if partner >= 0 and state.mate[node] < 0:
             state.mate[node] = partner
             state.mate[partner] = node

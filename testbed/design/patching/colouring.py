@@ -44,7 +44,7 @@ def _search(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]]
 
 def _group_by_colour(colours: int, pairs: Sequence[Edge], edge_colours: Sequence[int]) -> list[list[Edge]]:
     return [
-        [pair for pair, own in zip(pairs, edge_colours, strict=True) if own == colour]
+        [pair for pair, edge_colour in zip(pairs, edge_colours, strict=True) if edge_colour == colour]
         for colour in range(colours)
     ]
 
@@ -117,10 +117,10 @@ class _Search:
         return [
             (edge, colour)
             for edge in self.edges_at[node]
-            if self.colour[edge] < 0 and self.free[self._other(edge, node)] >> colour & 1
+            if self.colour[edge] < 0 and self.free[self._get_other_end(edge, node)] >> colour & 1
         ]
 
-    def _other(self, edge: int, node: int) -> int:
+    def _get_other_end(self, edge: int, node: int) -> int:
         one, other = self.pairs[edge]
         return other if node == one else one
 
@@ -134,7 +134,7 @@ class _Search:
                 node = pending.pop()
                 size += 1
                 unvisited = {
-                    self._other(edge, node) for edge, _ in self._list_options(node, colour)
+                    self._get_other_end(edge, node) for edge, _ in self._list_options(node, colour)
                 } & lacking
                 lacking -= unvisited
                 pending += unvisited
@@ -177,12 +177,12 @@ class _KempeColouring:
     def place(self, edge: int, rng: random.Random) -> list[int]:
         """Paint an uncoloured edge, and return the edges that lost their colour for it."""
         one, other = self.pairs[edge]
-        here, there = self._free(one), self._free(other)
-        common = [colour for colour in here if colour in there]
+        free_here, free_there = self._list_free_colours(one), self._list_free_colours(other)
+        common = [colour for colour in free_here if colour in free_there]
         if common:
             self._paint(edge, common[0])
             return []
-        colour_here, colour_there = rng.choice(here), rng.choice(there)
+        colour_here, colour_there = rng.choice(free_here), rng.choice(free_there)
         self._swap_chain(other, colour_here, colour_there)
         evicted = self.edge_at[other][colour_here]
         if evicted < 0 and self.edge_at[one][colour_here] < 0:
@@ -191,12 +191,12 @@ class _KempeColouring:
         # The chain did not free a colour: take a random colour from the edges at both ends that have it.
         colour = rng.choice(range(len(self.edge_at[one])))
         displaced = sorted({self.edge_at[end][colour] for end in self.pairs[edge]} - {-1})
-        for each in displaced:
-            self._erase(each)
+        for displaced_edge in displaced:
+            self._erase(displaced_edge)
         self._paint(edge, colour)
         return displaced
 
-    def _free(self, node: int) -> list[int]:
+    def _list_free_colours(self, node: int) -> list[int]:
         return [colour for colour, edge in enumerate(self.edge_at[node]) if edge < 0]
 
     def _paint(self, edge: int, colour: int) -> None:

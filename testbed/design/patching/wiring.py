@@ -49,7 +49,7 @@ def patch_list(wiring: Wiring) -> list[str]:
     """
     mark = ">" if wiring.simplex else "-"
     shown = (link for link in sorted(wiring.links) if wiring.simplex or link.source.node < link.target.node)
-    return [f"{_nic_label(link.source)}{mark}{_nic_label(link.target)}" for link in shown]
+    return [f"{_make_nic_label(link.source)}{mark}{_make_nic_label(link.target)}" for link in shown]
 
 
 def node_label(node: int) -> str:
@@ -66,7 +66,7 @@ def node_label(node: int) -> str:
     return letters
 
 
-def _nic_label(nic: Nic) -> str:
+def _make_nic_label(nic: Nic) -> str:
     return f"{node_label(nic.node)}{nic.index + 1}"
 
 
@@ -267,12 +267,12 @@ def _split_stride(nodes: int, stride: int, edges: Sequence[Edge]) -> list[list[E
     for start in range(math.gcd(nodes, stride)):
         for assign_receiver in range(nodes // math.gcd(nodes, stride)):
             position[(start + assign_receiver * stride) % nodes] = assign_receiver
-    first = [edge for edge in edges if _tail_position(edge, nodes, stride, position) % 2 == 0]
-    second = [edge for edge in edges if _tail_position(edge, nodes, stride, position) % 2]
+    first = [edge for edge in edges if _find_tail_position(edge, nodes, stride, position) % 2 == 0]
+    second = [edge for edge in edges if _find_tail_position(edge, nodes, stride, position) % 2]
     return [first, second]
 
 
-def _tail_position(edge: Edge, nodes: int, stride: int, position: Mapping[int, int]) -> int:
+def _find_tail_position(edge: Edge, nodes: int, stride: int, position: Mapping[int, int]) -> int:
     """Return the ring position of an edge's tail, the end that is one stride before the other."""
     one, other = edge
     return position[one if (one + stride) % nodes == other else other]

@@ -155,7 +155,7 @@ def parse_plan(document: Any, source: str) -> Plan:
         rate_gbps=file.read_number("rate_gbps", MIN_GBPS, MAX_GBPS),
         operators=operators,
         strategy=strategy,
-        predicted=file.read_figures("predicted", needed="iteration_ms"),
+        predicted=file.read_figures("predicted", required="iteration_ms"),
         why=tuple(file.read_texts("why")),
         search=file.read_object("search").value,
         lab=file.read_text("lab"),
@@ -244,10 +244,10 @@ def _read_link(part: PlanReader, index: int, link: Any, nodes: int) -> Edge:
 
 def _check_nics(part: PlanReader, topology: Topology) -> None:
     for end, name in ((0, "sends"), (1, "receives")):
-        used = Counter(edge[end] for edge in topology.edges)
-        full = [node for node, count in used.items() if count > topology.degree]
+        link_counts = Counter(edge[end] for edge in topology.edges)
+        full = [node for node, count in link_counts.items() if count > topology.degree]
         if full:
-            fault = f"node {full[0]} {name} on {used[full[0]]} links and has {topology.degree} NICs"
+            fault = f"node {full[0]} {name} on {link_counts[full[0]]} links and has {topology.degree} NICs"
             raise part.make_error("links", fault)
 
 
@@ -441,8 +441,8 @@ class PlanReader:
             raise self.make_error(key, f"{value!r} is not a number from {minimum:g} to {maximum:g}")
         return float(value)
 
-    def read_figures(self, key: str, needed: str) -> dict[str, Any]:
-        """Return figures by name. The figure `needed` must be present.
+    def read_figures(self, key: str, required: str) -> dict[str, Any]:
+        """Return figures by name. The figure `required` must be present.
 
         A figure is a finite number of 0 or more, an object of such numbers, or a text for the keys in `TEXTS`.
         """
@@ -454,8 +454,8 @@ class PlanReader:
             numbers = value.values() if isinstance(value, dict) else (value,)
             if not all(_is_number(set_number) and 0 <= set_number < math.inf for set_number in numbers):
                 raise figures.make_error(name, f"{value!r} is not a finite number of 0 or more")
-        if needed not in figures.value:
-            raise figures.make_error(needed, "is missing")
+        if required not in figures.value:
+            raise figures.make_error(required, "is missing")
         return figures.value
 
     def read_count(self, key: str, maximum: float = math.inf) -> int:

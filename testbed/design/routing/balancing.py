@@ -72,7 +72,10 @@ def route(
         _route_best(topology, links, size, sets, seed, tries if is_small else 1)
         for sets in range(max_paths, 0 if is_small and tries > 1 else max_paths - 1, -1)
     ]
-    best, bound = min(routes, key=_make_fullest_link_key(size)), max(one.bound_bytes for one in routes)
+    best, bound = (
+        min(routes, key=_make_fullest_link_key(size)),
+        max(candidate.bound_bytes for candidate in routes),
+    )
     onward = np.full((max_paths, *size.shape), -1, dtype=np.int64)
     weight = np.zeros((max_paths, *size.shape))
     onward[: best.sets], weight[: best.sets] = _prune(best, links), best.weight
@@ -80,7 +83,7 @@ def route(
 
 
 def _make_fullest_link_key(size: Floats) -> Callable[[RouteSets], float]:
-    return lambda found: float(found.link_bytes(size).max())
+    return lambda candidate_routes: float(candidate_routes.link_bytes(size).max())
 
 
 def _route_best(
@@ -217,12 +220,12 @@ def _prune(routes: RouteSets, links: Links) -> NDArray[np.int64]:
     """Return the trees without entries that no pair uses in either direction. The first set stays complete."""
     onward = np.full_like(routes.onward, -1)
     for number, is_used in enumerate(find_used_routes(routes.weight)):
-        at, to = np.nonzero(is_used)
-        while at.size:
-            edge = routes.onward[number, to, at]
-            onward[number, to, at] = edge
-            at = links.head[edge]
-            at, to = at[at != to], to[at != to]
+        from_nodes, to_nodes = np.nonzero(is_used)
+        while from_nodes.size:
+            edge = routes.onward[number, to_nodes, from_nodes]
+            onward[number, to_nodes, from_nodes] = edge
+            from_nodes = links.head[edge]
+            from_nodes, to_nodes = from_nodes[from_nodes != to_nodes], to_nodes[from_nodes != to_nodes]
     return onward
 
 

@@ -47,10 +47,10 @@ class NextHops:
         loads = np.zeros(self.slots.shape)
         arriving = weights.astype(np.float64)
         for distance in range(int(self.hops.max()), 0, -1):
-            at, to = np.nonzero(self.hops == distance)
-            carried_load, slot = arriving[at, to], self.choice[at, to]
-            np.add.at(loads, (at, slot), carried_load)
-            np.add.at(arriving, (self.slots[at, slot], to), carried_load)
+            from_nodes, to_nodes = np.nonzero(self.hops == distance)
+            carried_load, slot = arriving[from_nodes, to_nodes], self.choice[from_nodes, to_nodes]
+            np.add.at(loads, (from_nodes, slot), carried_load)
+            np.add.at(arriving, (self.slots[from_nodes, slot], to_nodes), carried_load)
         return loads
 
 

@@ -33,11 +33,11 @@ def choose_links(slots: Any, hops: Any, choice: Any, nearer_count: Any, nearer_l
 @compile_function
 def _find_bit(bits: int, number: int) -> int:
     """Return the position of the set bit `number`, counted from 0 at the lowest."""
-    place = 0
+    bit_index = 0
     while True:
         if bits & 1:
             if number == 0:
-                return place
+                return bit_index
             number -= 1
         bits >>= 1
-        place += 1
+        bit_index += 1

@@ -111,14 +111,14 @@ def route_trees(
         for target in range(nodes):
             row = target * nodes
             # The first round has no load to remove.
-            for place in range(1, nodes if round_number else 0):
-                current_node = order[row + place]
+            for index in range(1, nodes if round_number else 0):
+                current_node = order[row + index]
                 while current_node != target:
                     load[onward[row + current_node]] -= 1
                     current_node = head[onward[row + current_node]]
-            for place in range(1, nodes):
-                node = order[row + place]
-                best, least = -1, 0
+            for index in range(1, nodes):
+                node = order[row + index]
+                best, lowest_cost = -1, 0
                 for link in range(first[node], first[node + 1]):
                     current_node, cost = head[link], load[link] * load[link]
                     if hops[row + current_node] != hops[row + node] - 1:
@@ -126,8 +126,8 @@ def route_trees(
                     while current_node != target:
                         cost += load[onward[row + current_node]] * load[onward[row + current_node]]
                         current_node = head[onward[row + current_node]]
-                    if best < 0 or cost < least:
-                        best, least = link, cost
+                    if best < 0 or cost < lowest_cost:
+                        best, lowest_cost = link, cost
                 onward[row + node] = best
                 current_node = node
                 while current_node != target:

@@ -339,8 +339,8 @@ def polish(
     timed_ends: list[Timed] = []
     end, part = annealer.work + budget, int(budget * _RUN_SHARE)
     with stop:
-        for one in _descend_on_each_degree(annealer, starts, rng, int(budget * _DESCENT_SHARE)):
-            timed_ends.append(one)
+        for entry in _descend_on_each_degree(annealer, starts, rng, int(budget * _DESCENT_SHARE)):
+            timed_ends.append(entry)
             if annealer.work > end - budget * _RESERVED_SHARE:
                 break
         # The fastest candidate for each number of links for pairs, the fastest of all first.
@@ -351,21 +351,23 @@ def polish(
             counts = (rival.candidate.microbatches,)
             annealed = annealer.run(rival.candidate, rng, part // 4, Cooling(), counts)
             same_count = annealer.on_faster_links(annealer.descend(annealed.candidate, rng, part // 2))
-            more = same_count.candidate._replace(microbatches=annealer.nearest_count(_MANY_MICROBATCHES))
-            pipelined = annealer.gather(Timed(annealer.seconds(more), more))
+            pipelined_start = same_count.candidate._replace(
+                microbatches=annealer.nearest_count(_MANY_MICROBATCHES)
+            )
+            pipelined = annealer.gather(Timed(annealer.seconds(pipelined_start), pipelined_start))
             timed_ends.extend((same_count, annealer.descend(pipelined.candidate, rng, part)))
         timed_ends.append(annealer.recount(min(timed_ends, key=seconds_of), end))
         timed_ends.append(_improve_in_turns(annealer, min(timed_ends, key=seconds_of), rng, part, end))
-        few, rest = (
+        few, remaining_budget = (
             annealer.nearest_count(_FEW_MICROBATCHES),
             min(end - annealer.work, int(budget * _LINK_SHARE)),
         )
-        timed_ends.append(annealer.rewire(min(timed_ends, key=seconds_of), few, rng, rest))
-        best, rest = (
+        timed_ends.append(annealer.rewire(min(timed_ends, key=seconds_of), few, rng, remaining_budget))
+        best, remaining_budget = (
             min(timed_ends, key=seconds_of).candidate,
             min(end - annealer.work, int(budget * _LAST_SHARE)),
         )
-        timed_ends.append(annealer.run(best, rng, rest, Cooling(), (best.microbatches,)))
+        timed_ends.append(annealer.run(best, rng, remaining_budget, Cooling(), (best.microbatches,)))
     return tuple(sorted(timed_ends, key=seconds_of))
 
 
@@ -378,18 +380,18 @@ def _descend_on_each_degree(
     rewired = [annealer.relink(first, degree) for degree in annealer.problem.possible_pair_links]
     for start in dict.fromkeys([first, *rewired, *others]):
         yield Timed(annealer.seconds(start), start)
-        near = start._replace(microbatches=few)
-        rough = annealer.descend(near, rng, part, annealer.moves.largest)
+        small_start = start._replace(microbatches=few)
+        rough = annealer.descend(small_start, rng, part, annealer.moves.largest)
         coarse.append(_improve_coarsely(annealer, rough, rng, part))
         yield coarse[-1]
-    for degree in dict.fromkeys(one.candidate.finding.matching_degree for one in coarse):
+    for degree in dict.fromkeys(entry.candidate.finding.matching_degree for entry in coarse):
         fastest = {
-            one.candidate.finding.matching_degree == degree: one
-            for one in sorted(coarse, reverse=True, key=seconds_of)
+            entry.candidate.finding.matching_degree == degree: entry
+            for entry in sorted(coarse, reverse=True, key=seconds_of)
         }
-        own = fastest[True].candidate
+        own_best = fastest[True].candidate
         others = [annealer.relink(fastest[False].candidate, degree)] if False in fastest else []
-        bases = dict.fromkeys([own, *others])
+        bases = dict.fromkeys([own_best, *others])
         ends = [annealer.descend(base, rng, part) for base in bases]
         yield from ends
         other = annealer.on_faster_links(min(ends, key=seconds_of))

@@ -54,18 +54,21 @@ def bound_iteration(problem: Problem) -> Bound:
     byte_s = 8e-9 / (problem.nodes * problem.degree * problem.rate_gbps)
     sending = [shape.sum_bytes * byte_s for shapes in costs.shapes for shape in shapes]
     rows: list[tuple[int, int, float]] = [
-        (place, at, 1.0) for place in range(len(costs.shapes)) for at in range(first[place], first[place + 1])
+        (op_index, shape_index, 1.0)
+        for op_index in range(len(costs.shapes))
+        for shape_index in range(first[op_index], first[op_index + 1])
     ]
     right_side = [1.0] * len(costs.shapes)
     for edge in problem.workload.edges:
         table = costs.edge(edge) * byte_s
-        for side, place in enumerate(edge):
-            for at in range(table.shape[side]):
+        for side, op_index in enumerate(edge):
+            for shape_index in range(table.shape[side]):
                 index = (
-                    np.arange(table.size).reshape(table.shape).take(at, axis=side).ravel() + variable_count
+                    np.arange(table.size).reshape(table.shape).take(shape_index, axis=side).ravel()
+                    + variable_count
                 )
                 rows += [(len(right_side), int(variable), 1.0) for variable in index]
-                rows.append((len(right_side), int(first[place] + at), -1.0))
+                rows.append((len(right_side), int(first[op_index] + shape_index), -1.0))
                 right_side.append(0.0)
         computing += [0.0] * table.size
         sending += table.ravel().tolist()
@@ -102,31 +105,31 @@ class _ShapeCosts:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.trainable = trainable(problem.workload)
-        self.shapes = [self._list_shapes(place) for place in range(len(problem.workload.operators))]
+        self.shapes = [self._list_shapes(op_index) for op_index in range(len(problem.workload.operators))]
         self.pair = lru_cache(1 << 14)(self._find_pair_minimum)
 
-    def _list_shapes(self, place: int) -> tuple[_Shape, ...]:
-        operator, nodes = self.problem.workload.operators[place], self.problem.nodes
+    def _list_shapes(self, op_index: int) -> tuple[_Shape, ...]:
+        operator, nodes = self.problem.workload.operators[op_index], self.problem.nodes
         legal_shardings_of_op = legal_shardings(operator, nodes)
         shapes = [
-            tuple(legal_shardings_of_op[at] for at in shape)
+            tuple(legal_shardings_of_op[shape_index] for shape_index in shape)
             for shape in group_by_shape(legal_shardings_of_op).values()
         ]
-        return tuple(_Shape(shape, *self._measure_sharding(place, operator, shape[0])) for shape in shapes)
+        return tuple(_Shape(shape, *self._measure_sharding(op_index, operator, shape[0])) for shape in shapes)
 
-    def _measure_sharding(self, place: int, operator: Operator, sharding: Sharding) -> tuple[float, float]:
+    def _measure_sharding(self, op_index: int, operator: Operator, sharding: Sharding) -> tuple[float, float]:
         workload, cluster = self.problem.workload, self.problem.cluster
         rows = row_samples(sharding, workload.batch).tolist()
-        passes = 1 + self.trainable[place]
+        passes = 1 + self.trainable[op_index]
         times = [sum(operator_seconds(operator, row, sharding.shards, cluster)[:passes]) for row in rows]
-        sums = sums_of(workload, place, sharding)
+        sums = sums_of(workload, op_index, sharding)
         return sum(times), float(sum(2 * (len(members) - 1) * size for members, size in sums))
 
     def edge(self, edge: Edge) -> Floats:
         """Return the bytes times links of an edge for each pair of shapes of its two operators."""
         workload = self.problem.workload
         size, sliced = workload.edge_bytes(edge), workload.is_sliced(edge)
-        producers, consumers = (self.shapes[place] for place in edge)
+        producers, consumers = (self.shapes[op_index] for op_index in edge)
         return np.array(
             [
                 [

@@ -163,7 +163,7 @@ class Costs:
         ends = np.cumsum(lengths.ravel()).reshape(lengths.shape)
         bounds = np.concatenate([(ends[:, -1] - lengths.sum(axis=1))[:, None], ends], axis=1)
         busy = np.zeros((program.nodes + self._paths.byte_s.size, 4))
-        last = float(
+        last_end_s = float(
             finish_s(
                 program.items,
                 bounds,
@@ -174,7 +174,7 @@ class Costs:
                 busy,
             )
         )
-        return max(last, float(busy[program.nodes :, 3].max(initial=0.0)))
+        return max(last_end_s, float(busy[program.nodes :, 3].max(initial=0.0)))
 
     def _build_block(self, part: Part, choice: int) -> _Block:
         rows, messages, sets = list[_Rows](), 0, self._paths.sets
@@ -203,7 +203,7 @@ class Costs:
             senders, receivers, extra_s = (
                 np.unique(work.source),
                 np.unique(work.target),
-                self._flight_s(longest),
+                self._compute_latency_s(longest),
             )
             rows = self._make_load_rows(work.keeps, senders, seconds, receivers, extra_s, wire.size)
         else:
@@ -213,10 +213,10 @@ class Costs:
                 zip(work.groups, work.size_bytes, strict=True)
             ):
                 if len(group) > 1:
-                    more, after_s = self._time_rings(
+                    ring_seconds, after_s = self._time_rings(
                         group, size_bytes, (choice + numbers_of_links) % self._paths.sets
                     )
-                    seconds, extra_s = seconds + more, max(extra_s, after_s)
+                    seconds, extra_s = seconds + ring_seconds, max(extra_s, after_s)
             none = np.zeros(0, dtype=np.int64)
             rows = self._make_load_rows(none, members, seconds, members, extra_s, len(work.groups))
         self._rows[work, choice] = rows
@@ -239,7 +239,9 @@ class Costs:
         seconds, longest = self._paths.seconds(
             source, target, np.full(source.size, choice), np.full(source.size, wire)
         )
-        return seconds, rounds * self._flight_s(longest) + self._cluster.local_reduce_seconds(size_bytes)
+        return seconds, rounds * self._compute_latency_s(longest) + self._cluster.local_reduce_seconds(
+            size_bytes
+        )
 
     def _make_load_rows(
         self,
@@ -258,7 +260,7 @@ class Costs:
         lengths = (0, keeps.size, senders.size + links.size, receivers.size)
         return _Rows(index, amount, lengths, extra_s, messages)
 
-    def _flight_s(self, hops: int) -> float:
+    def _compute_latency_s(self, hops: int) -> float:
         """Return the latency of a message over `hops` links, without the time to send its bytes."""
         if hops == 0:
             return 0.0

@@ -134,14 +134,14 @@ def list_neighbours(finding: Finding, demanded_links: frozenset[Edge]) -> Iterat
     )
     for number, links in enumerate(rounds):
         for other in _swap_ends(links, simplex=simplex):
-            yield _with_links(
+            yield _replace_links(
                 finding,
                 finding.topology.strides,
                 (*rounds[:number], other, *rounds[number + 1 :]),
                 demanded_links,
             )
     for strides in _vary_strides(finding.topology):
-        yield _with_links(finding, strides, rounds, demanded_links)
+        yield _replace_links(finding, strides, rounds, demanded_links)
 
 
 def _swap_ends(links: Round, *, simplex: bool) -> Iterator[Round]:
@@ -149,23 +149,23 @@ def _swap_ends(links: Round, *, simplex: bool) -> Iterator[Round]:
     for one, other in combinations(range(len(links)), 2):
         (a, b), (c, d) = links[one], links[other]
         exchanges = [((a, d), (c, b))] if simplex else [((a, d), (b, c)), ((a, c), (b, d))]
-        rest = [link for place, link in enumerate(links) if place not in (one, other)]
+        remaining = [link for index, link in enumerate(links) if index not in (one, other)]
         for pair in exchanges:
             if all(source != target for source, target in pair):
-                yield (*rest, *(_as_link(link, simplex=simplex) for link in pair))
+                yield (*remaining, *(_as_link(link, simplex=simplex) for link in pair))
 
 
 def _vary_strides(topology: Topology) -> Iterator[tuple[int, ...]]:
     """Yield the strides after each replacement of one stride by another with rings over the same groups."""
     nodes, strides = topology.nodes, topology.strides
-    last = nodes - 1 if topology.simplex else nodes // 2
-    for place, stride in enumerate(strides):
-        for other in range(1, last + 1):
+    max_stride = nodes - 1 if topology.simplex else nodes // 2
+    for index, stride in enumerate(strides):
+        for other in range(1, max_stride + 1):
             if other not in strides and gcd(other, nodes) == gcd(stride, nodes):
-                yield tuple(sorted((*strides[:place], other, *strides[place + 1 :])))
+                yield tuple(sorted((*strides[:index], other, *strides[index + 1 :])))
 
 
-def _with_links(
+def _replace_links(
     finding: Finding, strides: tuple[int, ...], rounds: tuple[Round, ...], demanded_links: frozenset[Edge]
 ) -> Finding:
     """Return the finding with these strides and rounds of links for pairs."""

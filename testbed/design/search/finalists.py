@@ -53,13 +53,17 @@ def rank(
             future.result()
     for future in pending:
         future.cancel()
-    ranked = [one.result() for one in pending if one.done() and not one.cancelled() and not one.exception()]
+    ranked = [
+        entry.result()
+        for entry in pending
+        if entry.done() and not entry.cancelled() and not entry.exception()
+    ]
     if not ranked:
         cheapest = min(proposals, key=lambda proposal: proposal.closed_form_s)
         ranked = [simulate_proposal(problem, cheapest, rounded=True)]
     fastest: dict[Strategy, Ranked] = {}
-    for one in sorted(ranked, key=lambda one: one.simulated_s):
-        fastest.setdefault(one.strategy, one)
+    for entry in sorted(ranked, key=lambda entry: entry.simulated_s):
+        fastest.setdefault(entry.strategy, entry)
     return tuple(fastest.values())
 
 
@@ -85,14 +89,14 @@ def rank_wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None =
     fastest: dict[int, Ranked] = {}
     for finding in dict.fromkeys([*published, *by_finding]):
         if finding in by_finding:
-            one = by_finding[finding]
-            other = fastest.setdefault(finding.matching_degree, one)
-            if one.simulated_s < other.simulated_s * (1 - MIN_IMPROVEMENT):
-                fastest[finding.matching_degree] = one
-    enough_s = min(one.simulated_s for one in fastest.values()) * (1 + MIN_IMPROVEMENT)
-    chosen = fastest[min(degree for degree, one in fastest.items() if one.simulated_s <= enough_s)]
-    others = sorted(fastest.values(), key=lambda one: one.simulated_s)
-    return (chosen, *(one for one in others if one is not chosen))
+            entry = by_finding[finding]
+            other = fastest.setdefault(finding.matching_degree, entry)
+            if entry.simulated_s < other.simulated_s * (1 - MIN_IMPROVEMENT):
+                fastest[finding.matching_degree] = entry
+    enough_s = min(entry.simulated_s for entry in fastest.values()) * (1 + MIN_IMPROVEMENT)
+    chosen = fastest[min(degree for degree, entry in fastest.items() if entry.simulated_s <= enough_s)]
+    others = sorted(fastest.values(), key=lambda entry: entry.simulated_s)
+    return (chosen, *(entry for entry in others if entry is not chosen))
 
 
 def simulate_proposal(problem: Problem, proposal: Proposal, rounded: bool = False) -> Ranked:

@@ -35,16 +35,17 @@ class Moves:
         self._nodes = nodes
         self._shardings = shardings
         self._sharding_index_of = [
-            {sharding: sharding_index for sharding_index, sharding in enumerate(known)} for known in shardings
+            {sharding: sharding_index for sharding_index, sharding in enumerate(options)}
+            for options in shardings
         ]
-        self.free = [op_index for op_index, known in enumerate(shardings) if len(known) > 1]
-        self._shapes = [group_by_shape(known) for known in shardings]
+        self.free = [op_index for op_index, options in enumerate(shardings) if len(options) > 1]
+        self._shapes = [group_by_shape(options) for options in shardings]
         self._outputs = [operator.output_bytes for operator in workload.operators]
         self.classes = _group_classes(workload, self.free)
         self._classes = [members for members in self.classes if len(members) > 1]
-        alone = ([op_index] for members in self._classes for op_index in members)
+        single_placements = ([op_index] for members in self._classes for op_index in members)
         self._chains = _find_chains(workload, self.free)
-        self.groups = [*self.classes, *self._chains, *alone]
+        self.groups = [*self.classes, *self._chains, *single_placements]
         """Operators that a descent lays out together: classes, chains, and single members of classes."""
         self.largest = [one for one in self.groups if not any(set(one) < set(other) for other in self.groups)]
         """Groups that are not part of another group."""
@@ -63,7 +64,7 @@ class Moves:
         ]
         if self._classes:
             self._kinds += [self.swap, self.lay_out_class]
-        if any(sharding.way == "place" for known in shardings for sharding in known):
+        if any(sharding.way == "place" for options in shardings for sharding in options):
             self._kinds.append(self.swap_servers)
 
     def propose(self, point: Point, rng: np.random.Generator) -> Point:
@@ -84,20 +85,22 @@ class Moves:
             for shape in self._shapes[op_index].values()
         ]
         shapes = [shape for shape in others if shape]
-        return _change(point, {op_index: _draw(_draw(shapes, rng), rng)})
+        return _apply_changes(point, {op_index: _draw(_draw(shapes, rng), rng)})
 
     def join(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with one operator laid out like one of its producers or consumers."""
         op_index = _draw(self.free, rng)
         choices = self._find_neighbour_layouts(point, op_index)
-        return _change(point, {op_index: _draw(choices, rng)}) if choices else self.move_one(point, rng)
+        return (
+            _apply_changes(point, {op_index: _draw(choices, rng)}) if choices else self.move_one(point, rng)
+        )
 
     def _find_neighbour_layouts(self, point: Point, op_index: int) -> list[int]:
         """Return the indices of an operator's shardings that equal a neighbour's: nothing is then sent between them."""
         shardings = [self._shardings[other][point[other]] for other in self._neighbours[op_index]]
-        known = (self._sharding_index_of[op_index].get(sharding, point[op_index]) for sharding in shardings)
+        options = (self._sharding_index_of[op_index].get(sharding, point[op_index]) for sharding in shardings)
         return [
-            sharding_index for sharding_index in dict.fromkeys(known) if sharding_index != point[op_index]
+            sharding_index for sharding_index in dict.fromkeys(options) if sharding_index != point[op_index]
         ]
 
     def lay_out_run(self, point: Point, rng: np.random.Generator) -> Point:
@@ -112,21 +115,27 @@ class Moves:
             if op_index not in self._next_operator:
                 break
             op_index = self._next_operator[op_index]
-        return _change(point, changes)
+        return _apply_changes(point, changes)
 
     def swap(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with the shardings of two operators of a class swapped."""
         members = _draw(self._classes, rng)
         one, other = rng.choice(len(members), 2, replace=False)
-        return _change(point, {members[one]: point[members[other]], members[other]: point[members[one]]})
+        return _apply_changes(
+            point, {members[one]: point[members[other]], members[other]: point[members[one]]}
+        )
 
     def lay_out_class(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with a whole class in one shape. The shape's shardings take turns, in random order."""
         members = _draw(self._classes, rng)
         choices = _draw(list(self._shapes[members[0]].values()), rng)
         order = rng.permutation(len(choices))
-        return _change(
-            point, {op_index: choices[int(order[turn % len(order)])] for turn, op_index in enumerate(members)}
+        return _apply_changes(
+            point,
+            {
+                op_index: choices[int(order[position % len(order)])]
+                for position, op_index in enumerate(members)
+            },
         )
 
     def layouts(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
@@ -138,7 +147,7 @@ class Moves:
         """
         if len(members) == 1:
             yield from (
-                _change(point, {members[0]: sharding_index})
+                _apply_changes(point, {members[0]: sharding_index})
                 for sharding_index in self._find_neighbour_layouts(point, members[0])
             )
         yield from self._split_group(point, members)
@@ -162,13 +171,18 @@ class Moves:
         Moves of single operators do not lead there from a group that is cut: each move alone is slower.
         """
         free = [server for server, sent in enumerate(self._sum_output_bytes(point, members)) if not sent]
-        alone = [place_sharding((server,)) for server in free]
-        if not 0 < len(free) < len(members) or alone[0] not in self._sharding_index_of[members[0]]:
+        single_placements = [place_sharding((server,)) for server in free]
+        if (
+            not 0 < len(free) < len(members)
+            or single_placements[0] not in self._sharding_index_of[members[0]]
+        ):
             return
         for choices in self._shapes[members[0]].values():
             if self._find_home(members[0], choices[0]) is None:
-                rest = dict.fromkeys(members[len(free) :], self._shardings[members[0]][choices[0]])
-                yield self._lay_out(point, dict(zip(members, alone, strict=False)) | rest)
+                other_layouts = dict.fromkeys(members[len(free) :], self._shardings[members[0]][choices[0]])
+                yield self._lay_out(
+                    point, dict(zip(members, single_placements, strict=False)) | other_layouts
+                )
 
     def gather_chains(self, point: Point) -> Iterator[Point]:
         """Yield strategies in which a chain's operators on single servers move to a server of another chain.
@@ -197,17 +211,17 @@ class Moves:
             cut = [op_index for op_index in members if self._find_home(op_index, point[op_index]) is None]
             if cut and len(cut) < len(members):
                 free = [server for server, sent in enumerate(self._sum_output_bytes(point, cut)) if not sent]
-                alone = (place_sharding((server,)) for server in free)
-                point = self._lay_out(point, dict(zip(cut, alone, strict=False)))
+                single_placements = (place_sharding((server,)) for server in free)
+                point = self._lay_out(point, dict(zip(cut, single_placements, strict=False)))
         return point
 
     def _lay_out(self, point: Point, shardings: dict[int, Sharding]) -> Point:
         """Return the point with these shardings. An operator keeps its old sharding if the new one is not legal."""
-        return _change(
+        return _apply_changes(
             point,
             {
-                op_index: self._sharding_index_of[op_index].get(known, point[op_index])
-                for op_index, known in shardings.items()
+                op_index: self._sharding_index_of[op_index].get(options, point[op_index])
+                for op_index, options in shardings.items()
             },
         )
 
@@ -224,17 +238,17 @@ class Moves:
     def swap_servers(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with the operators placed on two servers exchanged."""
         homes = {op_index: self._find_home(op_index, point[op_index]) for op_index in self.free}
-        used = sorted({home for home in homes.values() if home is not None})
-        if not used:
+        used_servers = sorted({home for home in homes.values() if home is not None})
+        if not used_servers:
             return self.move_one(point, rng)
-        one, other = _draw(used, rng), int(rng.integers(self._nodes))
+        one, other = _draw(used_servers, rng), int(rng.integers(self._nodes))
         exchanged = {one: other, other: one}
         changes = {}
         for op_index, home in homes.items():
             if home in exchanged:
                 target = place_sharding((exchanged[home],))
                 changes[op_index] = self._sharding_index_of[op_index].get(target, point[op_index])
-        return _change(point, changes)
+        return _apply_changes(point, changes)
 
     def _find_home(self, op_index: int, sharding_index: int) -> int | None:
         """Return the server of an operator that is placed on a single server, or None."""
@@ -281,7 +295,7 @@ def _find_chains(workload: Workload, free: Sequence[int]) -> list[list[int]]:
     return [chain for chain in chains if len(chain) > 1]
 
 
-def _change(point: Point, changes: dict[int, int]) -> Point:
+def _apply_changes(point: Point, changes: dict[int, int]) -> Point:
     return tuple(changes.get(op_index, sharding_index) for op_index, sharding_index in enumerate(point))
 
 

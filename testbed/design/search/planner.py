@@ -157,15 +157,15 @@ def optimise(
     name = checkpoints.fingerprint(problem, rules, seed, chains, objective.shardings)
     task = ChainTask(name, StrategyRecipe(problem), rules)
 
-    def report(now: Sequence[ChainState]) -> None:
+    def report(current_states: Sequence[ChainState]) -> None:
         if checkpoint:
-            checkpoints.write(checkpoint, name, now)
+            checkpoints.write(checkpoint, name, current_states)
         if progress:
             progress(
                 Progress(
-                    steps=sum(state.step for state in now),
-                    of=rules.steps * len(now),
-                    best_s=min(state.best[0].cost_s for state in now),
+                    steps=sum(state.step for state in current_states),
+                    of=rules.steps * len(current_states),
+                    best_s=min(state.best[0].cost_s for state in current_states),
                 )
             )
 
@@ -213,14 +213,14 @@ def _polish_ranking(
     ]
     with _freeze_old_garbage():
         timed = polish(annealer, starts, np.random.default_rng([seed, _POLISH_SEED]), budget, stop)
-    candidates = list(dict.fromkeys(one.candidate for one in timed))[:_MAX_POLISHED]
+    candidates = list(dict.fromkeys(entry.candidate for entry in timed))[:_MAX_POLISHED]
     proposals = [
-        Proposal(annealer.strategy(one), one.finding, annealer.estimate_s(one)) for one in candidates
+        Proposal(annealer.strategy(entry), entry.finding, annealer.estimate_s(entry)) for entry in candidates
     ]
     fastest: dict[Strategy, Ranked] = {}
     polished = [simulate_proposal(problem, proposal) for proposal in proposals]
-    for one in sorted([*polished, *ranking], key=lambda one: one.simulated_s):
-        fastest.setdefault(one.strategy, one)
+    for entry in sorted([*polished, *ranking], key=lambda entry: entry.simulated_s):
+        fastest.setdefault(entry.strategy, entry)
     return tuple(fastest.values())
 
 

@@ -262,7 +262,10 @@ class Programs:
                 yield bucket
                 bucket = None
             if bucket:
-                sizes = tuple(held + more for held, more in zip(bucket.size_bytes, sizes, strict=True))
+                sizes = tuple(
+                    old_bytes + added_bytes
+                    for old_bytes, added_bytes in zip(bucket.size_bytes, sizes, strict=True)
+                )
             last = min(op_index, bucket.last, key=self._rank.__getitem__) if bucket else op_index
             open_buckets[groups] = _Bucket(last, sizes, groups)
         yield from open_buckets.values()

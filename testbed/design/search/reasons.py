@@ -38,8 +38,8 @@ def explain_plan(problem: Problem, wirings: Sequence[Ranked], ideal_s: float) ->
 
 
 def _describe_strategy(best: Ranked) -> str:
-    ways = Counter(_describe_sharding(sharding) for sharding in best.strategy.shardings)
-    parts = [f"{count} {words}" for words, count in ways.most_common()]
+    layouts = Counter(_describe_sharding(sharding) for sharding in best.strategy.shardings)
+    parts = [f"{count} {words}" for words, count in layouts.most_common()]
     return f"Strategy for {_count(len(best.strategy.shardings), 'operator')}: {'; '.join(parts)}."
 
 

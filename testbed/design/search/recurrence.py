@@ -30,22 +30,22 @@ def finish_s(items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, rea
     second queue, so callers must take the maximum of the return value and column 3.
     """
     nodes = ready.shape[1]
-    last = 0.0
+    latest_end_s = 0.0
     for item in range(len(items)):
-        now = ready[items[item, 0]]
+        stage_ready = ready[items[item, 0]]
         for row in range(bounds[item, 0], bounds[item, 1]):
             server = index[row]
-            now[server] = _serve(busy[server], now[server], amount[row])
-            last = max(last, now[server])
+            stage_ready[server] = _serve(busy[server], stage_ready[server], amount[row])
+            latest_end_s = max(latest_end_s, stage_ready[server])
         onward = items[item, 1]
         for row in range(bounds[item, 1], bounds[item, 2]):
-            ready[onward, index[row]] = max(ready[onward, index[row]], now[index[row]])
+            ready[onward, index[row]] = max(ready[onward, index[row]], stage_ready[index[row]])
         if bounds[item, 2] == bounds[item, 3]:
             continue
         begin = 0.0
         for row in range(bounds[item, 2], bounds[item, 3]):
             if index[row] < nodes:
-                begin = max(begin, now[index[row]])
+                begin = max(begin, stage_ready[index[row]])
         end_s = begin
         for row in range(bounds[item, 2], bounds[item, 3]):
             if index[row] >= nodes:
@@ -54,12 +54,12 @@ def finish_s(items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, rea
                 else:
                     end_s = max(end_s, _serve_with_gradients(busy[index[row]], begin, amount[row]))
         end_s += extra_s[item]
-        last = max(last, end_s)
+        latest_end_s = max(latest_end_s, end_s)
         if onward < 0:
             continue
         for row in range(bounds[item, 3], bounds[item, 4]):
             ready[onward, index[row]] = max(ready[onward, index[row]], end_s)
-    return last
+    return latest_end_s
 
 
 @compile_function
@@ -105,12 +105,12 @@ def list_path_links(slots: Any, choice: Any, number: Any, first: Any, links: Any
     nodes = len(slots)
     for source in range(nodes):
         for target in range(nodes):
-            position, place = source, first[source * nodes + target]
+            position, link_index = source, first[source * nodes + target]
             while position != target:
                 slot = choice[position, target]
-                links[place] = number[position, slot]
+                links[link_index] = number[position, slot]
                 position = slots[position, slot]
-                place += 1
+                link_index += 1
 
 
 @compile_function

@@ -79,9 +79,9 @@ class Simulator:
         The fastest come first.
         """
         timed = sorted(
-            ((seconds, *key) for key, seconds in self._simulated_s.items()), key=lambda one: one[0]
+            ((seconds, *key) for key, seconds in self._simulated_s.items()), key=lambda entry: entry[0]
         )
-        return [one for one in timed if one[0] <= timed[0][0] * (1 + within)]
+        return [entry for entry in timed if entry[0] <= timed[0][0] * (1 + within)]
 
     def lower_bound_s(self, strategy: Strategy, topology: Topology) -> float:
         """Return a lower bound, in seconds, on the iteration with any routes on the topology.
@@ -97,14 +97,14 @@ class Simulator:
         busiest = (
             max((demand_bytes.pairs.sum(axis=axis) + rings).max() for axis in (0, 1)) / self.problem.degree
         )
-        carried = (demand_bytes.pairs * self._hops(topology)).sum() + rings.sum()
-        return float(max(busiest, carried / max(len(topology.edges), 1)) * byte_s)
+        carried_bytes = (demand_bytes.pairs * self._hops(topology)).sum() + rings.sum()
+        return float(max(busiest, carried_bytes / max(len(topology.edges), 1)) * byte_s)
 
     def fullest_link_s(self, strategy: Strategy, topology: Topology) -> float:
         """Return the seconds for which the fullest link is busy. This compares topologies without a simulation."""
         from testbed.design.routing.balancing import route_quickly
 
-        unsplit = _with_one_microbatch(strategy)
+        unsplit = _use_one_microbatch(strategy)
         if (unsplit, topology) in self._fullest_link_s:
             return self._fullest_link_s[unsplit, topology]
         self.work += ROUTING_WORK
@@ -118,12 +118,12 @@ class Simulator:
 
     def run(self, strategy: Strategy, topology: Topology) -> Execution:
         """Return the execution of a whole iteration."""
-        return self.fabric(_with_one_microbatch(strategy), topology).run(
+        return self.fabric(_use_one_microbatch(strategy), topology).run(
             self.graph(strategy), latency=self.problem.latency
         )
 
     def _simulate_until(self, strategy: Strategy, topology: Topology, limit_s: float) -> float:
-        graph, chosen = self.graph(strategy), self.fabric(_with_one_microbatch(strategy), topology)
+        graph, chosen = self.graph(strategy), self.fabric(_use_one_microbatch(strategy), topology)
         fabric = chosen.fabric
         lowered = lower(graph, fabric, self.problem.latency, chosen.allreduce)
         self.work += graph.tasks
@@ -132,8 +132,8 @@ class Simulator:
         demand_bytes = np.bincount(
             routes.path, program.message_bytes * lowered.messages.rounds, minlength=hops.size
         )
-        carried = np.bincount(routes.links, np.repeat(demand_bytes, hops), minlength=byte_s.size)
-        if (carried * byte_s).max(initial=0.0) > limit_s:
+        carried_bytes = np.bincount(routes.links, np.repeat(demand_bytes, hops), minlength=byte_s.size)
+        if (carried_bytes * byte_s).max(initial=0.0) > limit_s:
             return math.inf
         self.work += graph.tasks + program.message_bytes.size
         run = Run(lowered, fabric.capacity_bps / 8, fabric.never_full)
@@ -144,7 +144,7 @@ class Simulator:
         return fabric_on(self.problem, topology, routes).as_fluid()
 
 
-def _with_one_microbatch(strategy: Strategy) -> Strategy:
+def _use_one_microbatch(strategy: Strategy) -> Strategy:
     return replace(strategy, microbatches=1)
 
 
@@ -192,7 +192,7 @@ def install(problem: Problem, strategy: Strategy, topology: Topology) -> Install
         routes = route_job(topology, graph, max_paths=sets, latency=problem.latency)
         chosen = fabric_on(problem, topology, routes).as_fluid()
         installed.append(Installed(routes, chosen.run(graph, latency=problem.latency)))
-    return min(installed, key=lambda one: one.execution.iteration_s)
+    return min(installed, key=lambda entry: entry.execution.iteration_s)
 
 
 def fabric_on(problem: Problem, topology: Topology, routes: RouteSets | None) -> ChosenFabric:

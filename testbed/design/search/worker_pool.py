@@ -69,12 +69,12 @@ def run_chains(
     are then lost. Raises `SearchError` if workers are lost before the first chunk is complete.
     """
     stop = Stop() if stop is None else stop
-    last = job.rules.steps if until is None else min(until, job.rules.steps)
+    last_step = job.rules.steps if until is None else min(until, job.rules.steps)
     current_states = list(states)
     pending: dict[Future[ChainState], int] = {}
 
     def submit_next(number: int) -> None:
-        steps = min(CHUNK_STEPS, last - current_states[number].step)
+        steps = min(CHUNK_STEPS, last_step - current_states[number].step)
         if steps > 0:
             pending[executor.submit(_run_chunk, job, current_states[number], steps)] = number
 

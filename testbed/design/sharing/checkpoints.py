@@ -116,8 +116,8 @@ def run_checkpoint(
     alone_s = simulate_overlapped(TaskGraphBuilder(servers).build()).iteration_s
     # The write takes longer than alone, but so do the iterations: the ratio is a good estimate.
     count = min(every, MAX_WINDOW, ceil(alone_s / plain_s) + 1 if plain_s else MAX_WINDOW)
-    places = np.arange(max(servers, int(job.graph.device.max(initial=0)) + 1))
-    chain = chain_iterations(servers, [PlacedJob(job.graph, places)], count)
+    server_ids = np.arange(max(servers, int(job.graph.device.max(initial=0)) + 1))
+    chain = chain_iterations(servers, [PlacedJob(job.graph, server_ids)], count)
     window = simulate_overlapped(chain.graph)
     written = window.graph.kind == Kind.TRANSFER
     write_s = float(window.end_s[written & (window.graph.target >= servers)].max())

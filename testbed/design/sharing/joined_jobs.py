@@ -103,9 +103,9 @@ class _GraphBuilder:
 
     def graph(self) -> TaskGraph:
         """Return the graph of all tasks added so far."""
-        whole = {name: np.concatenate(parts) for name, parts in self.columns.items()}
+        arrays = {name: np.concatenate(parts) for name, parts in self.columns.items()}
         return TaskGraph(
-            nodes=self.nodes, groups=tuple(self.groups), exchanges=tuple(self.exchanges), **whole
+            nodes=self.nodes, groups=tuple(self.groups), exchanges=tuple(self.exchanges), **arrays
         )
 
     def _append(self, **values: NDArray[np.generic] | float) -> None:

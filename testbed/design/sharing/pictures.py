@@ -43,19 +43,20 @@ def draw_circles(shown: DrawnLink, perimeter_ms: float, path: Path) -> Path:
     figure.get_layout_engine().set(rect=(0, 0, 1, 0.93))  # the layout ignores titles of polar axes
     before = [0.0] * len(shown.jobs)
     titles = ("all start at once", "shifted as scheduled")
-    for place, (title, starts) in enumerate(zip(titles, (before, shown.starts_ms), strict=True), 1):
-        axis = figure.add_subplot(1, 2, place, projection="polar")
+    for column, (title, starts) in enumerate(zip(titles, (before, shown.starts_ms), strict=True), 1):
+        axis = figure.add_subplot(1, 2, column, projection="polar")
         for number, (job, start) in enumerate(zip(shown.jobs, starts, strict=True)):
             inner, height = 1.0 + number, 0.86
             colour = _COLOURS[number % len(_COLOURS)]
             axis.bar(np.pi, height, 2 * np.pi, inner, color=colour, alpha=0.12)
             max_gbps = max((burst.gbps for burst in job.bursts), default=1.0)
             label: str | None = f"{job.name}, {job.period_ms:g} ms"
-            for turn in range(round(perimeter_ms / job.period_ms)):
+            for period_index in range(round(perimeter_ms / job.period_ms)):
                 for burst in job.bursts:
                     width = 2 * np.pi * burst.length_ms / perimeter_ms
                     middle = (
-                        2 * np.pi * (turn * job.period_ms + start + burst.start_ms) / perimeter_ms + width / 2
+                        2 * np.pi * (period_index * job.period_ms + start + burst.start_ms) / perimeter_ms
+                        + width / 2
                     )
                     axis.bar(middle, height * burst.gbps / max_gbps, width, inner, color=colour, label=label)
                     label = None
@@ -153,7 +154,7 @@ def _simulate_before_and_after(
     group = next(
         group for group in group_by_links(all_jobs) if any(job.name == link.jobs[0] for job in group)
     )
-    predicted = {one.job: one for one in schedule.predicted}
+    predicted = {entry.job: entry for entry in schedule.predicted}
     stretch = predicted[link.jobs[0]].slot_ms / predicted[link.jobs[0]].solo_ms
     setting = make_shifted_setting(
         [schedule.starts_ms[job.name] for job in group],

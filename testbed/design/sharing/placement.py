@@ -64,9 +64,9 @@ def host_scheduler(name: str) -> HostScheduler:
         return SCHEDULERS[name]
     others = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
     if name not in others:
-        known = ", ".join(sorted({*SCHEDULERS, *others}))
+        known_names = ", ".join(sorted({*SCHEDULERS, *others}))
         raise WorkloadError(
-            f"no host scheduler {name!r}: choose from {known}, or install one that provides {ENTRY_POINTS}"
+            f"no host scheduler {name!r}: choose from {known_names}, or install one that provides {ENTRY_POINTS}"
         )
     loaded: HostScheduler = others[name].load()
     return loaded
@@ -74,18 +74,18 @@ def host_scheduler(name: str) -> HostScheduler:
 
 def check_hosts(request: PlacementRequest) -> None:
     """Raise `WorkloadError` for hosts that are not in the lab, and for jobs that need more hosts than it has."""
-    known = request.links.hosts
+    lab_hosts = request.links.hosts
     for job in request.jobs:
-        missing = [host for host in (*job.hosts, *job.storage) if host not in known]
+        missing = [host for host in (*job.hosts, *job.storage) if host not in lab_hosts]
         if missing:
             raise WorkloadError(
                 f"job {job.name!r} should run on host {missing[0]!r}, which the lab does not have; its hosts "
-                f"are {', '.join(known)}"
+                f"are {', '.join(lab_hosts)}"
             )
         needed_hosts = job.workers + len(job.storage)
-        if needed_hosts > len(known):
+        if needed_hosts > len(lab_hosts):
             raise WorkloadError(
-                f"job {job.name!r} needs {needed_hosts} hosts, but the lab has {len(known)}: give fewer workers"
+                f"job {job.name!r} needs {needed_hosts} hosts, but the lab has {len(lab_hosts)}: give fewer workers"
             )
 
 
@@ -100,7 +100,7 @@ def compare_shared_to_ideal(job: SharedJob, placement: Placement, jobs: Mapping[
     for name, hosts in placement.items():
         if name != job.name:
             for pair in own_pairs.intersection(jobs[name].pairs(hosts)):
-                waits[pair] += min(_busy_fraction(job), _busy_fraction(jobs[name]))
+                waits[pair] += min(_compute_busy_fraction(job), _compute_busy_fraction(jobs[name]))
     return 1.0 + max(waits.values(), default=0.0)
 
 
@@ -132,7 +132,7 @@ def _place_all(request: PlacementRequest, cost: Cost, first: int) -> Placement |
     jobs = {job.name: job for job in request.jobs}
     placement = {job.name: job.hosts for job in request.jobs if job.hosts}
     unplaced_jobs = sorted(
-        (job for job in request.jobs if not job.hosts), key=lambda job: -_busy_fraction(job)
+        (job for job in request.jobs if not job.hosts), key=lambda job: -_compute_busy_fraction(job)
     )
     for job in unplaced_jobs:
         hosts = request.links.hosts
@@ -160,5 +160,5 @@ def _price_placement(
     return cost([compare_shared_to_ideal(jobs[name], trial, jobs) for name in trial])
 
 
-def _busy_fraction(job: SharedJob) -> float:
+def _compute_busy_fraction(job: SharedJob) -> float:
     return sum(burst.length_ms for burst in job.bursts) / job.period_ms

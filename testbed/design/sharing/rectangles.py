@@ -157,7 +157,7 @@ class Tiling:
     @property
     def used_gpus(self) -> int:
         """Number of GPUs in rectangles."""
-        return sum(one.domains * one.rails for one in self.rectangles)
+        return sum(rect.domains * rect.rails for rect in self.rectangles)
 
     @property
     def utilisation(self) -> float:
@@ -192,7 +192,7 @@ def tile(
         repeated = next(name for name in names if names.count(name) > 1)
         raise WorkloadError(f"two jobs are named {repeated!r}: give one another name")
     rectangles, proven = cut_greedily(cluster, jobs), False
-    used = sum(one.domains * one.rails for one in rectangles)
+    used = sum(rect.domains * rect.rails for rect in rectangles)
     possible = [job for job in jobs if job.shapes(cluster)]
     if used == min(cluster.gpus, sum(job.gpus for job in possible)):
         proven = True
@@ -248,13 +248,13 @@ class _Search:
     ) -> None:
         self._cluster, self._max_steps = cluster, max_steps
         self._jobs = sorted(
-            (job for job in jobs if job.shapes(cluster)), key=lambda job: (-job.gpus, _job_kind(job))
+            (job for job in jobs if job.shapes(cluster)), key=lambda job: (-job.gpus, _make_job_key(job))
         )
         self._remaining_gpus = [
             sum(job.gpus for job in self._jobs[index:]) for index in range(len(self._jobs) + 1)
         ]
         self._spots = [self._find_spots(index) for index in range(len(self._jobs))]
-        self._best, self._best_gpus = best, sum(one.domains * one.rails for one in best)
+        self._best, self._best_gpus = best, sum(rect.domains * rect.rails for rect in best)
         self.steps = 0
 
     def run(self) -> tuple[Rectangle, ...]:
@@ -293,7 +293,7 @@ class _Search:
             return
         job = self._jobs[index]
         # Equal jobs are interchangeable: each takes a later spot than the previous one, and none if that has none.
-        is_repeated = index > 0 and _job_kind(self._jobs[index - 1]) == _job_kind(job)
+        is_repeated = index > 0 and _make_job_key(self._jobs[index - 1]) == _make_job_key(job)
         spots = self._spots[index]
         begin = 0 if not is_repeated else last + 1 if last >= 0 else len(spots)
         for number in range(begin, len(spots)):
@@ -307,7 +307,7 @@ class _Search:
         self._search_places(index + 1, occupied, used, chosen, -1)
 
 
-def _job_kind(job: RailJob) -> tuple[int, int, Shape, bool]:
+def _make_job_key(job: RailJob) -> tuple[int, int, Shape, bool]:
     return job.gpus, job.tensor, job.shape or (0, 0), job.serves
 
 
@@ -326,8 +326,8 @@ def _list_sums(choices: Sequence[set[int]], limit: int) -> list[int]:
 def _explain(
     cluster: RailCluster, jobs: Sequence[RailJob], rectangles: Sequence[Rectangle]
 ) -> dict[str, str]:
-    placed = {one.job.name for one in rectangles}
-    free = cluster.gpus - sum(one.domains * one.rails for one in rectangles)
+    placed = {rect.job.name for rect in rectangles}
+    free = cluster.gpus - sum(rect.domains * rect.rails for rect in rectangles)
     return {job.name: _explain_one(cluster, job, free) for job in jobs if job.name not in placed}
 
 

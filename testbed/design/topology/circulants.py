@@ -192,9 +192,9 @@ def _choose_strides(search: _Search, weights: Mapping[int, float]) -> tuple[int,
 def _yield_parallel_strides(search: _Search, nics: int) -> Iterator[int]:
     """Yield repeated strides, which give parallel links, until they use `nics` NICs."""
     nodes, simplex = search.nodes, search.simplex
-    turns = cycle(range(1, nodes if simplex else nodes // 2 + 1))
+    stride_cycle = cycle(range(1, nodes if simplex else nodes // 2 + 1))
     while nics > 0:
-        copies = _list_ring_strides(nodes, next(turns), simplex=simplex)
+        copies = _list_ring_strides(nodes, next(stride_cycle), simplex=simplex)
         yield from copies
         nics -= len(direct_strides(nodes, copies, simplex=simplex))
 
@@ -276,10 +276,10 @@ def split_degree(demand: Demand, degree: int, *, simplex: bool, wanted: int | No
     """
     if wanted is not None:
         rings = degree - wanted
-        least = 1 if simplex or degree == 1 else 2
-        if wanted < 0 or rings < least or (not simplex and wanted and rings % 2):
+        min_ring_nics = 1 if simplex or degree == 1 else 2
+        if wanted < 0 or rings < min_ring_nics or (not simplex and wanted and rings % 2):
             raise TopologyError(
-                f"{wanted} of {degree} NICs for matchings leave {rings} for rings, which need at least {least} "
+                f"{wanted} of {degree} NICs for matchings leave {rings} for rings, which need at least {min_ring_nics} "
                 f"to keep the graph connected{'' if simplex else ' and, duplex, two each'}; choose another "
                 "number"
             )

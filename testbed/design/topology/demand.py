@@ -139,8 +139,8 @@ def demand_of_arrays(
     groups = tuple(demand for demand in allreduce if demand.group != 1)
     for demand in groups:
         check_group(nodes, demand)
-    key, place = np.unique(froms * nodes + tos, return_inverse=True)
-    summed = np.bincount(place, weights=sizes, minlength=len(key))
+    key, pair_index = np.unique(froms * nodes + tos, return_inverse=True)
+    summed = np.bincount(pair_index, weights=sizes, minlength=len(key))
     needs_link = (summed > 0) & (key // nodes != key % nodes)
     return Demand(nodes, groups, key[needs_link] // nodes, key[needs_link] % nodes, summed[needs_link])
 

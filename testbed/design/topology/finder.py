@@ -160,12 +160,12 @@ def _fill_matching(nodes: int, bought: Pairs, dark: list[int], *, simplex: bool)
         senders = np.setdiff1d(np.arange(nodes), [source for source, _ in bought])
         receivers = np.setdiff1d(np.arange(nodes), [target for _, target in bought])
         count = len(senders)
-        turns = [np.roll(receivers, count // 2 + turn) for turn in range(count)]
-        best = min(turns, key=lambda rotated: int((rotated == senders).sum()), default=receivers)
+        rotations = [np.roll(receivers, count // 2 + shift) for shift in range(count)]
+        best = min(rotations, key=lambda rotated: int((rotated == senders).sum()), default=receivers)
         differs = best != senders
         return tuple(zip(senders[differs].tolist(), best[differs].tolist(), strict=True)), []
-    used = {end for pair in bought for end in pair}
-    unmatched = [node for node in range(nodes) if node not in used]
+    linked = {end for pair in bought for end in pair}
+    unmatched = [node for node in range(nodes) if node not in linked]
     if len(unmatched) % 2:  # a node that already waits must not be left out twice
         unmatched.append(
             unmatched.pop(next((at for at, node in enumerate(unmatched) if node not in dark), 0))

@@ -102,8 +102,8 @@ class WorkloadChoice:
         if self.preset:
             raise WorkloadError(f"{self.name} is a file, which has no presets: leave out --preset")
         sizes = self._parse_sizes()
-        each, devices = sizes.pop("batch_per_device", 32), sizes.pop("devices_per_server", 4)
-        batch = sizes.pop("batch", 0) or each * devices * nodes
+        samples_per_device, devices = sizes.pop("batch_per_device", 32), sizes.pop("devices_per_server", 4)
+        batch = sizes.pop("batch", 0) or samples_per_device * devices * nodes
         training = bool(sizes.pop("training", 1))
         if self.name.startswith(TORCH):
             if sizes:
@@ -155,8 +155,8 @@ def with_skew(workload: Workload, skew: float) -> Workload:
         return workload
     expert_ops = [
         op_index
-        for op_index, one in enumerate(workload.operators)
-        if "expert" in one.ways and one.most_shards
+        for op_index, candidate in enumerate(workload.operators)
+        if "expert" in candidate.ways and candidate.most_shards
     ]
     if not expert_ops:
         raise WorkloadError(f"{workload.name} has no experts: leave out --skew")

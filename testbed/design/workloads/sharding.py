@@ -176,7 +176,7 @@ def dispatch_resharding(
     Shards get equal parts, or with `popularity` the parts of `shard_shares`. `sample_bytes` counts a sample once per
     expert. Results return along the reversed rows.
     """
-    first, last = _sample_bounds(sharding, batch)
+    first, last = _list_sample_bounds(sharding, batch)
     grid = np.array(sharding.grid)
     k = sharding.shards
     totals = (last - first) * sample_bytes
@@ -207,7 +207,7 @@ def reverse_resharding(resharding: Resharding) -> Resharding:
     return Resharding(resharding.target, resharding.source, resharding.size_bytes)
 
 
-def _sample_bounds(sharding: Sharding, batch: int) -> tuple[Integers, Integers]:
+def _list_sample_bounds(sharding: Sharding, batch: int) -> tuple[Integers, Integers]:
     """Return, for each server, the first sample whose output it holds, and the end of its range."""
     if sharding.way == "expert":
         # In the order of server numbers, so that a server holds the same samples with groups of any size.
@@ -233,8 +233,10 @@ def _list_byte_bounds(sharding: Sharding, output_bytes: int, *, sliced: bool) ->
 
 
 def _match_sides(sender: _Side, receiver: _Side, batch: int, *, copies: bool) -> Resharding:
-    samples = _overlap(_sample_bounds(sender.sharding, batch), _sample_bounds(receiver.sharding, batch))
-    features = _overlap((sender.first, sender.last), (receiver.first, receiver.last))
+    samples = _compute_overlaps(
+        _list_sample_bounds(sender.sharding, batch), _list_sample_bounds(receiver.sharding, batch)
+    )
+    features = _compute_overlaps((sender.first, sender.last), (receiver.first, receiver.last))
     # Receivers also wait for outputs of 0 bytes, but not for slices that do not overlap their own.
     has_message = (samples > 0) & ((features > 0) | (sender.last.max() == 0))
     if sender.sharding.way == "tensor" and copies:
@@ -246,7 +248,9 @@ def _match_sides(sender: _Side, receiver: _Side, batch: int, *, copies: bool) ->
     )
 
 
-def _overlap(first_ranges: tuple[Integers, Integers], second_ranges: tuple[Integers, Integers]) -> Integers:
+def _compute_overlaps(
+    first_ranges: tuple[Integers, Integers], second_ranges: tuple[Integers, Integers]
+) -> Integers:
     """Return the overlap of each of the first ranges with each of the second ranges, negative if they are apart."""
     overlap: Integers = np.minimum.outer(first_ranges[1], second_ranges[1]) - np.maximum.outer(
         first_ranges[0], second_ranges[0]

@@ -159,7 +159,7 @@ def _shard_copies(workload: Workload, default: Strategy, cluster: Cluster, shard
     def sharding(operator: Operator, current: Sharding) -> Sharding:
         ways = [way for way in ("tensor", "expert") if way in operator.ways]
         if current.way == "data" and ways:
-            size = _max_shards(operator, shards)
+            size = _find_max_shards(operator, shards)
             is_inside = cluster.domain % size == 0 and not operator.evenly_spaced
             return (block_sharding if is_inside else space_sharding)(ways[0], nodes, size)
         spread = current.way in ("data", "place") and "place" in operator.ways and shards == nodes
@@ -175,10 +175,10 @@ def _make_default_sharding(operator: Operator, nodes: int, emptiest: int) -> Sha
         return place_sharding((emptiest,))
     if way == "data":
         return data_sharding(range(nodes))
-    return space_sharding(way, nodes, _max_shards(operator, nodes))
+    return space_sharding(way, nodes, _find_max_shards(operator, nodes))
 
 
-def _max_shards(operator: Operator, wanted: int) -> int:
+def _find_max_shards(operator: Operator, wanted: int) -> int:
     """Return the largest divisor of `wanted` that the operator allows as number of shards."""
     return max(size for size in range(1, wanted + 1) if wanted % size == 0 and size <= operator.shard_limit)
 
@@ -308,9 +308,9 @@ def hybrid_parallel(workload: Workload, nodes: int, shards: int, stages: int, mi
 def _make_stage_sharding(operator: Operator, nodes: int, shards: int, emptiest: int) -> Sharding:
     """Return the sharding of an operator in a stage of `nodes` nodes, numbered from 0."""
     if "tensor" in operator.ways and shards > 1:
-        return block_sharding("tensor", nodes, _max_shards(operator, shards))
+        return block_sharding("tensor", nodes, _find_max_shards(operator, shards))
     if operator.ways[0] == "expert":
-        return block_sharding("expert", nodes, _max_shards(operator, nodes))
+        return block_sharding("expert", nodes, _find_max_shards(operator, nodes))
     return _make_default_sharding(operator, nodes, emptiest)
 
 

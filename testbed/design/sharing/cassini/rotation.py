@@ -57,7 +57,7 @@ def find_best_rotation(
         own_shifts = circle.shifts[job]
         shifts.append(math.gcd(own_shifts, joint_period) if circle.periodic else own_shifts)
         joint_period = math.lcm(own_shifts, joint_period)
-    demands = [circle.demands[place] for place in order]
+    demands = [circle.demands[job_position] for job_position in order]
     if len(order) == 1:
         return Rotation((0,), circle.excess([0]), proven=True)
     if len(order) == 2:
@@ -68,8 +68,8 @@ def find_best_rotation(
         search = _Search(demands, shifts, circle.capacity, clock() + time_limit_s, clock)
         turns, excess, proven = search.solve()
     by_job = [0] * len(order)
-    for place, turn in zip(order, turns, strict=True):
-        by_job[place] = turn
+    for job_position, turn in zip(order, turns, strict=True):
+        by_job[job_position] = turn
     return Rotation(tuple(by_job), excess, proven)
 
 
@@ -92,15 +92,15 @@ class _Search:
         total = float(np.sum(self.demands))
         self.lower_bound = max(0.0, total - self.demands[0].size * self.capacity)
         self.best_turns = [0] * len(self.demands)
-        self.best = self._excess(np.sum(self.demands, axis=0))
+        self.best = self._sum_excess(np.sum(self.demands, axis=0))
         self._improve()
         first = self.demands[0]
-        self._descend(first, [0], self._excess(first))
+        self._descend(first, [0], self._sum_excess(first))
         if self.is_late:
             self._improve()
         return self.best_turns, self.best, not self.is_late or self._is_optimal()
 
-    def _excess(self, demand: Floats) -> float:
+    def _sum_excess(self, demand: Floats) -> float:
         return float(np.maximum(demand - self.capacity, 0.0).sum())
 
     def _is_optimal(self) -> bool:

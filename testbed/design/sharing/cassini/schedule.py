@@ -89,8 +89,8 @@ class Scheduler:
         tells so. Raises `WorkloadError` for periods that do not fit on a circle, and for invalid jobs.
         """
         scored = [self._score(placement) for placement in placements]
-        without_loop = [one for one in scored if not one.dropped]
-        best = max(without_loop or scored, key=lambda one: one.score)
+        without_loop = [entry for entry in scored if not entry.dropped]
+        best = max(without_loop or scored, key=lambda entry: entry.score)
         contended = self._find_contended(best.placement)
         results = {link: self._solve(jobs) for link, jobs in contended.items()}
         notes = []
@@ -110,7 +110,7 @@ class Scheduler:
         )
         if not without_loop:
             # A link outside the forest does not get its best shifts: compute the scores from the starts.
-            results = {link: self._reschedule_at(one, quanta) for link, one in results.items()}
+            results = {link: self._reschedule_at(entry, quanta) for link, entry in results.items()}
         starts_ms = {name: count * self.rounding.quantum_ms for name, count in quanta.items()}
         users = self.links.find_jobs_by_link(best.placement, self.jobs)
         jobs = place_jobs(self.jobs, users)
@@ -168,12 +168,14 @@ class Scheduler:
         circle = self._make_circle(names)
         return circle.score(circle.excess([0] * len(names)))
 
-    def _reschedule_at(self, one: LinkSchedule, quanta: Mapping[str, int]) -> LinkSchedule:
-        circle = self._make_circle(one.jobs)
-        score = circle.score(circle.excess([round(quanta[name] / circle.tick) for name in one.jobs]))
-        worse = score < one.score - 1e-9
-        shifts = {name: quanta[name] for name in one.jobs}
-        return LinkSchedule("", one.jobs, score, one.proven and not worse, one.approximate or worse, shifts)
+    def _reschedule_at(self, entry: LinkSchedule, quanta: Mapping[str, int]) -> LinkSchedule:
+        circle = self._make_circle(entry.jobs)
+        score = circle.score(circle.excess([round(quanta[name] / circle.tick) for name in entry.jobs]))
+        worse = score < entry.score - 1e-9
+        shifts = {name: quanta[name] for name in entry.jobs}
+        return LinkSchedule(
+            "", entry.jobs, score, entry.proven and not worse, entry.approximate or worse, shifts
+        )
 
 
 def _sort(jobs: Sequence[str]) -> tuple[str, ...]:
@@ -202,9 +204,9 @@ class Forest:
 
     def join(self, job: str, link: str) -> bool:
         """Connect a job and a link, and return whether they were not connected before."""
-        one, other = self.root(("job", job)), self.root(("link", link))
-        self.parents[one] = other
-        return one != other
+        entry, other = self.root(("job", job)), self.root(("link", link))
+        self.parents[entry] = other
+        return entry != other
 
 
 def has_loop(users: Mapping[str, Sequence[str]]) -> bool:

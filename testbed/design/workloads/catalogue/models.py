@@ -187,7 +187,7 @@ def settings_of(name: str, settings: Mapping[str, str]) -> Settings:
 
 def _find_model(name: str) -> Model:
     if name not in MODELS:
-        near = get_close_matches(name, MODELS, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        close_matches = get_close_matches(name, MODELS, 1)
+        hint = f"did you mean {close_matches[0]!r}? " if close_matches else ""
         raise WorkloadError(f"no model {name!r}; {hint}There are {', '.join(MODELS)}")
     return MODELS[name]

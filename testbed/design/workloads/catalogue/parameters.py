@@ -48,12 +48,14 @@ def with_changes(model: str, parameters: P, changes: Mapping[str, Any]) -> P:
 
     Raises `WorkloadError` for unknown names and invalid values.
     """
-    known = {field.name for field in dataclasses.fields(parameters)}
+    valid_names = {field.name for field in dataclasses.fields(parameters)}
     for name, value in changes.items():
-        if name not in known:
-            close_matches = get_close_matches(name, known, 1)
+        if name not in valid_names:
+            close_matches = get_close_matches(name, valid_names, 1)
             hint = f"Did you mean {close_matches[0]!r}? " if close_matches else ""
-            raise WorkloadError(f"{model} has no parameter {name!r}. {hint}It has {', '.join(sorted(known))}")
+            raise WorkloadError(
+                f"{model} has no parameter {name!r}. {hint}It has {', '.join(sorted(valid_names))}"
+            )
         _check(model, name, value, is_sequence=isinstance(getattr(parameters, name), tuple))
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in changes.items()
@@ -84,12 +86,12 @@ def _check(model: str, name: str, value: Any, *, is_sequence: bool) -> None:
     if isinstance(value, tuple | list) != is_sequence:
         form = "widths of layers, as (1024, 1024, 1)" if is_sequence else "one whole number"
         raise WorkloadError(f"{model}: {name} is {value!r}; give {form}")
-    least = 0 if name in ZERO_ALLOWED else 1
+    minimum = 0 if name in ZERO_ALLOWED else 1
     for number in value if is_sequence else (value,):
         if isinstance(number, bool) or not isinstance(number, int):
             raise WorkloadError(f"{model}: {name} is {value!r}; give integers")
-        if number < least:
-            raise WorkloadError(f"{model}: {name} is {value!r}; it must be at least {least}")
+        if number < minimum:
+            raise WorkloadError(f"{model}: {name} is {value!r}; it must be at least {minimum}")
         if name in FLAGS and number > 1:
             raise WorkloadError(f"{model}: {name} is {value!r}; give 1 (with) or 0 (without)")
     if is_sequence and not value:

@@ -42,13 +42,13 @@ def dlrm(name: str, parameters: Dlrm, nodes: int, origin: str) -> Workload:
     vectors = (*model.chain(layers("bottom", p.features, p.bottom)), *tables)
     joined = p.bottom[-1] + p.tables * p.width
     if p.dot:
-        pairs = _pairwise_products(p)
+        pairs = _make_products(p)
         vectors, joined = (model.add(pairs, *vectors),), p.bottom[-1] + p.tables * (p.tables + 1) // 2
     model.chain(layers("top", joined, p.top), *vectors)
     return model.workload(name, p.samples(nodes), origin=origin)
 
 
-def _pairwise_products(p: Dlrm) -> Operator:
+def _make_products(p: Dlrm) -> Operator:
     """Return the batched product of all pairs of vectors, of which half is kept, plus the bottom layers' vector.
 
     Raises `WorkloadError` if the bottom layers and the tables have different widths.
@@ -88,15 +88,15 @@ class Ncf(Parameters):
 def ncf(name: str, parameters: Ncf, nodes: int, origin: str) -> Workload:
     """Return neural collaborative filtering: a product of factors and dense layers, joined by a last layer."""
     p, model = parameters, Assembly()
-    factors = [model.add(part) for part in _table_pairs("factor", p, p.factor)]
-    dense_tables = [model.add(part) for part in _table_pairs("dense", p, p.width)]
+    factors = [model.add(part) for part in _make_table_pairs("factor", p, p.factor)]
+    dense_tables = [model.add(part) for part in _make_table_pairs("dense", p, p.width)]
     product = model.add(dense("product", p.pairs * p.factor, 1, bias=False, ways=("data",)), *factors)
     top = model.chain(layers("top", 2 * p.pairs * p.width, p.top), *dense_tables)
     model.add(dense("score", p.top[-1] + 1, 1, ways=("data",)), product, *top)
     return model.workload(name, p.samples(nodes), origin=origin)
 
 
-def _table_pairs(branch: str, p: Ncf, width: int) -> list[Operator]:
+def _make_table_pairs(branch: str, p: Ncf, width: int) -> list[Operator]:
     return [
         table(f"{branch}_{role}{i}", rows, width, p.bag)
         for i in range(p.pairs)

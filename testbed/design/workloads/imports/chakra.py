@@ -181,9 +181,9 @@ class _Reader:
             ]
 
         edges, control = collect(self._find_predecessors), collect(self._find_control)
-        for needed, before, dropped in zip(edges, control, _break_cycles(edges, control), strict=True):
+        for data_before, before, dropped in zip(edges, control, _break_cycles(edges, control), strict=True):
             self._counts[_CYCLES] += len(dropped)
-            needed.update(before - dropped)
+            data_before.update(before - dropped)
         ends = list(itertools.accumulate(part.tasks for part in parts))
         job = TaskGraphBuilder(self._ranks)
         for part, before in zip(parts, edges, strict=True):
@@ -281,8 +281,13 @@ class _Reader:
         for (members, kind, _), by_rank in kinds.items():
             counts = {rank: len(by_rank[rank]) for rank in members}
             if len(set(counts.values())) > 1:
-                most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
-                raise ValueError(f"{_describe(by_rank[most][-1])} is a collective without rank {least}")
+                largest_rank, smallest_rank = (
+                    max(counts, key=counts.__getitem__),
+                    min(counts, key=counts.__getitem__),
+                )
+                raise ValueError(
+                    f"{_describe(by_rank[largest_rank][-1])} is a collective without rank {smallest_rank}"
+                )
             for node_ids in zip(*(by_rank[rank] for rank in members), strict=True):
                 yield self._make_collective_part(members, kind, node_ids)
 
@@ -336,10 +341,10 @@ def _break_cycles(data: Sequence[set[int]], control: Sequence[set[int]]) -> list
     all its data is processed, and its remaining control dependencies are dropped.
     """
     followers: list[list[int]] = [[] for _ in data]
-    wait_counts = [len(needed | before) for needed, before in zip(data, control, strict=True)]
-    data_wait_counts = [len(needed) for needed in data]
-    for node, (needed, before) in enumerate(zip(data, control, strict=True)):
-        for other in needed | before:
+    wait_counts = [len(data_before | before) for data_before, before in zip(data, control, strict=True)]
+    data_wait_counts = [len(data_before) for data_before in data]
+    for node, (data_before, before) in enumerate(zip(data, control, strict=True)):
+        for other in data_before | before:
             followers[other].append(node)
     dropped: list[set[int]] = [set() for _ in data]
     is_done = [False] * len(data)
@@ -463,7 +468,9 @@ def read_groups(folder: Path, ranks: Sequence[Sequence[Node]]) -> dict[str, tupl
         start, end = node.inputs.find("[{"), node.inputs.rfind("}]")
         text, where = node.inputs[start : end + 2].replace("\\", ""), f"node {node.number}"
         listed = _parse_groups(
-            text, where, lambda found: {group["pg_name"]: group["ranks"] or all_ranks for group in found}
+            text,
+            where,
+            lambda parsed_groups: {group["pg_name"]: group["ranks"] or all_ranks for group in parsed_groups},
         )
         groups |= listed
     if (folder / GROUPS_FILE).exists():

@@ -77,8 +77,8 @@ class _Writer:
                         "comm_size": size,
                         "comm_tag": task,
                     }
-                    known = self._list_local_nodes(task, rank) if rank == self._rank[task] else ()
-                    self._add(rank, task, wire.COLLECTIVE, about | group_attribute, known)
+                    local_nodes = self._list_local_nodes(task, rank) if rank == self._rank[task] else ()
+                    self._add(rank, task, wire.COLLECTIVE, about | group_attribute, local_nodes)
             elif kind == Kind.TRANSFER and self._graph.source[task] != self._graph.target[task]:
                 source, target = int(self._graph.source[task]), int(self._graph.target[task])
                 self._add_message(

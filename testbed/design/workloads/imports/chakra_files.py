@@ -156,7 +156,7 @@ def _read_node(document: Mapping[str, Any]) -> Node:
     type_number = _TYPES.get(kind) if isinstance(kind, str) else kind
     if not isinstance(type_number, int):
         raise ValueError(f"a node has the unknown type {kind!r}")  # noqa: TRY004 - of a file, not of a caller
-    attributes = dict(_read_attribute(each) for each in _check_list(document.get("attr", []), "attr"))
+    attributes = dict(_read_attribute(item) for item in _check_list(document.get("attr", []), "attr"))
     inputs = document.get("inputs", {})
     return Node(
         _check_integer(document.get("id", 0), "id"),
@@ -202,7 +202,7 @@ def _read_feeder_node(document: Any) -> Node:
 
 def _read_numbers(document: Mapping[str, Any], *names: str) -> tuple[int, ...]:
     numbers = [
-        _check_integer(each, name) for name in names for each in _check_list(document.get(name, []), name)
+        _check_integer(item, name) for name in names for item in _check_list(document.get(name, []), name)
     ]
     return tuple(dict.fromkeys(numbers))
 

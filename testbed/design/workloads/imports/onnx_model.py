@@ -213,15 +213,15 @@ def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
     first = list(inputs[0].type.tensor_type.shape.dim)
     # An open first dimension is the number of samples: 1, unless the user gives a size.
     counts_samples = bool(first) and not first[0].dim_value
-    known = {names[0]: 1, **sizes} if counts_samples else sizes
-    unknown = [name for name in names if name not in known]
+    dimension_sizes = {names[0]: 1, **sizes} if counts_samples else sizes
+    unknown = [name for name in names if name not in dimension_sizes]
     if unknown:
         raise WorkloadError(
             f"{path}: input dimensions have no size ({', '.join(unknown)}): "
             f"give them, as dimensions={{{unknown[0]!r}: 128}} or --set {unknown[0]}=128"
         )
     for name, dim in unsized:
-        dim.dim_value = known[name]
+        dim.dim_value = dimension_sizes[name]
     return int(first[0].dim_value) if first else 1
 
 

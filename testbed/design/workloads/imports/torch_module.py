@@ -216,10 +216,10 @@ def _count_call(
     """Return the kind and operations of one call. `weighted` marks the arguments that are weights."""
     if name in _PRODUCTS:
         factors = _PRODUCTS[name]
-        left, right = (tuple(arguments[place].shape) for place in factors)
+        left, right = (tuple(arguments[index].shape) for index in factors)
         if name == "linear":
             right = right[::-1]
-        dense = any(weighted[place] for place in factors)
+        dense = any(weighted[index] for index in factors)
         return _Counted("dense" if dense else "other", product_flops(left, right), "2 m n k")
     if name == "convolution":
         return _count_convolution(arguments, results)
@@ -290,6 +290,6 @@ def import_factory(name: str, *, batch: int, training: bool = True) -> Imported:
 
 def _make_user_code_error(name: str, error: Exception) -> WorkloadError:
     """Return an error with the line of the user's code that raised: a traceback would mostly show our code."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(place.filename).name}, line {place.lineno}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(frame.filename).name}, line {frame.lineno}"
     return WorkloadError(f"--torch {name}: {where} raised {type(error).__name__}: {error}; fix it there")

@@ -100,20 +100,20 @@ def assemble(
         raise WorkloadError(f"{origin}: nothing is computed from its inputs; give a model that uses them")
     group_of = _group_computations(traced)
     members: dict[int, list[int]] = {}
-    for place, group in enumerate(group_of):
-        members.setdefault(group, []).append(place)
+    for index, group in enumerate(group_of):
+        members.setdefault(group, []).append(index)
     edge_bytes = _sum_edge_bytes(traced, group_of)
     counted: set[str] = set()
     weights = []
-    for one in traced:
-        weights.append(sum(size for key, size in one.weights.items() if key not in counted))
-        counted.update(one.weights)
+    for entry in traced:
+        weights.append(sum(size for key, size in entry.weights.items() if key not in counted))
+        counted.update(entry.weights)
     names = _number_repeated([traced[places[0]].name for places in members.values()])
     operators = [
         _make_operator(
             names[group],
-            [traced[place] for place in places],
-            sum(weights[place] for place in places),
+            [traced[index] for index in places],
+            sum(weights[index] for index in places),
             _find_output_bytes(group, places, traced, edge_bytes),
             samples=samples,
             training=training,
@@ -121,10 +121,10 @@ def assemble(
         for group, places in members.items()
     ]
     workload = Workload(name, tuple(operators), tuple(sorted(edge_bytes)), batch, training, origin)
-    counts = Counter((one.type, one.how) for one in traced)
+    counts = Counter((entry.type, entry.how) for entry in traced)
     flops: Counter[tuple[str, str]] = Counter()
-    for one in traced:
-        flops[one.type, one.how] += one.flops / samples  # type: ignore[assignment]
+    for entry in traced:
+        flops[entry.type, entry.how] += entry.flops / samples  # type: ignore[assignment]
     return Imported(
         workload,
         tuple(Estimate(type_, count, flops[type_, how], how) for (type_, how), count in counts.items()),
@@ -137,14 +137,20 @@ def _group_computations(traced: Sequence[TracedComputation]) -> list[int]:
     groups: list[int] = []
     count = 0
     users: dict[str, int] = {}  # the first computation with each weight
-    for place, one in enumerate(traced):
-        first = [users.setdefault(key, place) for key in one.weights]
-        again = [there for there in first if there < place and traced[there].name == one.name]
-        if len(again) == len(first) > 0:
+    for index, entry in enumerate(traced):
+        first = [users.setdefault(key, index) for key in entry.weights]
+        matches = [
+            earlier_index
+            for earlier_index in first
+            if earlier_index < index and traced[earlier_index].name == entry.name
+        ]
+        if len(matches) == len(first) > 0:
             begins = False
         else:
-            begins, again = one.kind != "other" or not one.reads, []
-        groups.append(count if begins else max(groups[there] for there in (*again, *one.reads)))
+            begins, matches = entry.kind != "other" or not entry.reads, []
+        groups.append(
+            count if begins else max(groups[earlier_index] for earlier_index in (*matches, *entry.reads))
+        )
         count += begins
     return groups
 
@@ -154,12 +160,12 @@ def _sum_edge_bytes(
 ) -> Mapping[tuple[int, int], int]:
     """Return the bytes that pass between each pair of operators, counting each result once."""
     results: dict[tuple[int, int], set[int]] = {}
-    for reader, one in enumerate(traced):
-        for place in one.reads:
-            edge = group_of[place], group_of[reader]
+    for reader, entry in enumerate(traced):
+        for index in entry.reads:
+            edge = group_of[index], group_of[reader]
             if edge[0] != edge[1]:
-                results.setdefault(edge, set()).add(place)
-    return {edge: sum(traced[place].output_bytes for place in places) for edge, places in results.items()}
+                results.setdefault(edge, set()).add(index)
+    return {edge: sum(traced[index].output_bytes for index in places) for edge, places in results.items()}
 
 
 def _find_output_bytes(
