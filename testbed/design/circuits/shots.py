@@ -2,8 +2,8 @@
 
 Each switch connects a node to at most one other node in each direction. A bipartite graph of degree k is the union of k
 matchings (Koenig). So k switches can realise every matrix of whole numbers whose rows and columns sum to at most k.
-A single shot can therefore be solved exactly without integer programming: it looks for the largest share m at which
-every pair gets ceil(m x demand) circuits and no row or column exceeds k. Needs scipy.
+A single shot can therefore be solved exactly without integer programming. It looks for the largest share m at which
+every pair gets ceil(m x demand) circuits, and no row or column exceeds k. Needs scipy.
 """
 
 from __future__ import annotations

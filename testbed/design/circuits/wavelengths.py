@@ -136,7 +136,7 @@ def ring_circuits(
     """Return the number of circuits from row to column, (n, n), summed over both directions.
 
     Pairs further apart than `max_distance` segments get 0, and the diagonal of `demand_bytes` is ignored. If there are
-    too few wavelengths for a circuit per pair, the nearest pairs come first and distant ones get 0. With `exact`, rings
+    too few wavelengths for a circuit per pair, the nearest pairs come first. With `exact`, rings
     of up to 16 nodes also try integer programming for at most two seconds. More than 20,000 pairs use the shorter arc
     only. Raises `ValueError` for negative demands, and unless `waves` is even and at least 2.
     """

@@ -7,7 +7,7 @@ from testbed.design.collectives.exchange import ALL_TO_ALL, SEND_RECEIVE
 from testbed.design.collectives.kind import Collective, Ways
 
 COLLECTIVES = (ALL_REDUCE, ALL_TO_ALL, SEND_RECEIVE)
-"""All collectives, specific ones first: `collective_of` returns the first match."""
+"""All collectives, in the order in which `collective_of` tries them: specific collectives first."""
 
 
 def collective_of(ways: Ways) -> Collective:

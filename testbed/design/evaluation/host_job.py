@@ -285,7 +285,7 @@ class _HostTasks:
 def _find_hosts_that_know(graph: TaskGraph, before: Mapping[int, Iterable[int]]) -> list[set[int]]:
     """Return, for each task, the hosts that know when it has ended.
 
-    A host knows when a barrier has ended if it knows that of all predecessors. Raises `WorkloadError` if no host knows.
+    A host knows the end of a barrier if it knows the ends of all predecessors. Raises `WorkloadError` if no host knows.
     """
     task_hosts: list[set[int]] = [set() for _ in range(graph.tasks)]
     for task in _sort_topologically(graph.tasks, before):

@@ -325,7 +325,7 @@ def graph_of(plan: Plan) -> TaskGraph:
 
 
 def sum_by_pairs(plan: Plan) -> NDArray[np.float64] | None:
-    """Return the bytes of one iteration from row to column, shape (nodes, nodes), except those of AllReduces.
+    """Return the bytes of one iteration from row to column, without AllReduces, shape (nodes, nodes).
 
     Return None if the workload cannot be built here, for example because its file is on another machine.
     """

@@ -48,7 +48,7 @@ def figures(chosen: ChosenFabric, execution: Execution, arithmetic_s: float | No
       the peak of all devices.
     - `bandwidth_tax`: bytes on links between hosts over bytes sent; 1 if hosts do not forward.
     - `busiest_link`: fraction of the iteration in which the fullest link was full.
-    - `bytes_in`: bytes that hosts receive. `bytes_out` of them are at their target, `bytes_forwarded` are sent on.
+    - `bytes_in`: bytes that hosts receive: `bytes_out` at their target, and `bytes_forwarded` to be sent on.
     - `reconfigurations`, `outage_ms`: how often circuits moved, and how long some circuits were dark.
     - `allocation_s`: processor time for the choice of circuits.
     """

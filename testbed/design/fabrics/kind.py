@@ -113,7 +113,7 @@ class ChosenFabric:
 
 @dataclass(frozen=True, slots=True)
 class FabricOptions:
-    """Options of fabrics. Each fabric reads some of them.
+    """Options of fabrics. A fabric reads only some options.
 
     - `reconfiguration_s`: how long circuits are dark while they move.
     - `controller`, `hysteresis`, `look_ahead`: when circuits move (default: the fabric's controller), see

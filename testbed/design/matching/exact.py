@@ -3,8 +3,8 @@
 `match_priced` works in rounds. Each round matches exactly, but only among the heaviest pairs of every node. The duals
 of this matching are prices of the nodes. An omitted pair can matter only if it exceeds its prices: if its weight is
 larger than the sum of the prices of its two nodes. Raising the prices until no pair exceeds them gives an upper bound
-on every matching (LP duality). If the matching weighs less than the wanted fraction of the bound, the next round adds
-twice as many pairs: those that exceed their prices most, and the heaviest pairs of unmatched nodes. Once no pair
+on every matching (LP duality). If the matching weighs less than the wanted fraction of the bound, another round adds
+twice as many pairs: the pairs that exceed their prices most, and the heaviest pairs of unmatched nodes. Once no pair
 exceeds its prices, the matching is exact.
 """
 

@@ -1,9 +1,9 @@
 """Matching of maximum weight by primal-dual search, one free node after the other (Edmonds 1965).
 
 Each stage grows an alternating tree from one free node. A node of the tree is *even* or *odd* by its distance from the
-root. The duals of even nodes fall and those of odd nodes rise; time is the amount by which they have changed. A queue
-orders events by time: an edge becomes tight, or the dual of an odd blossom reaches zero. So a stage touches only its
-own tree. The stage ends when the tree reaches another free node, or when the dual of an even node reaches zero: that
+root. The duals of even nodes fall and the duals of odd nodes rise. Time is the amount by which they have changed. A
+queue orders events by time: an edge becomes tight, or the dual of an odd blossom reaches zero. So a stage touches only
+its own tree. The stage ends when the tree reaches another free node, or when the dual of an even node reaches zero: that
 node may then stay free.
 
 Weights are even integers. Tight edges join the nodes of a tree, so their duals are all even numbers or all odd numbers.

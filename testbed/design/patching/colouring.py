@@ -144,7 +144,7 @@ class _Search:
 
 
 def _iterate_bits(mask: int) -> Iterator[int]:
-    """Yield the positions of the ones in a mask, ascending."""
+    """Yield the positions of the set bits in a mask, ascending."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1

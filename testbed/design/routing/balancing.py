@@ -201,7 +201,7 @@ def _compute_bound(links: Links, size: Floats, load: Floats, rounds: int) -> flo
 
 
 def _round(weight: Floats, size: Floats) -> Floats:
-    """Return weights rounded to thousandths, without those below `_SMALLEST_WEIGHT`.
+    """Return the weights rounded to thousandths; weights below `_SMALLEST_WEIGHT` become 0.
 
     Pairs without demand use the first set.
     """

@@ -70,7 +70,7 @@ class Candidate(NamedTuple):
     finding: Finding
 
 
-class Timed(NamedTuple):
+class TimedCandidate(NamedTuple):
     """A candidate and the simulated seconds of its iteration."""
 
     seconds: float
@@ -145,12 +145,12 @@ class Annealer:
         budget: int,
         cooling: Cooling,
         counts: Sequence[int] = (),
-    ) -> Timed:
+    ) -> TimedCandidate:
         """Return the best of one annealing run that spends `budget`.
 
         The number of microbatches is drawn from `counts`, or from all numbers if `counts` is empty.
         """
-        current = best = Timed(self.seconds(start), start)
+        current = best = TimedCandidate(self.seconds(start), start)
         closed_s, scale_s = self.estimate_s(start), current.seconds
         begin = self.work
         while self.work < begin + budget:
@@ -164,7 +164,7 @@ class Annealer:
                 continue
             other_s = self.seconds(other, current.seconds - warm_s * math.log1p(-rng.random()))
             if math.isfinite(other_s):
-                current, closed_s = Timed(other_s, other), other_closed_s
+                current, closed_s = TimedCandidate(other_s, other), other_closed_s
                 best = min(best, current, key=seconds_of)
         return best
 
@@ -174,12 +174,12 @@ class Annealer:
         rng: np.random.Generator,
         budget: int,
         groups: Sequence[Sequence[int]] = (),
-    ) -> Timed:
+    ) -> TimedCandidate:
         """Lay out groups of operators in other shapes until nothing gets faster or `budget` is spent; return the best.
 
         The groups are `groups` (default: all groups of the problem).
         """
-        best = Timed(self.seconds(start), start)
+        best = TimedCandidate(self.seconds(start), start)
         begin, unchanged, groups = self.work, 0, groups or self.moves.groups
         while unchanged < len(groups) and self.work < begin + budget:
             for which in rng.permutation(len(groups)).tolist():
@@ -192,13 +192,13 @@ class Annealer:
                     if closed_s < best.seconds * MAX_CLOSED_FORM_RATIO:
                         taken_s = self.seconds(others[place], best.seconds * (1 - 1e-9))
                         if math.isfinite(taken_s):
-                            best = Timed(taken_s, others[place])
+                            best = TimedCandidate(taken_s, others[place])
                 unchanged = unchanged + 1 if best is before else 0
                 if unchanged == len(groups) or self.work >= begin + budget:
                     break
         return best
 
-    def gather(self, best: Timed) -> Timed:
+    def gather(self, best: TimedCandidate) -> TimedCandidate:
         """Return the fastest candidate after moving a chain of operators to a server of another chain, or `best`.
 
         Each move gets new links, since the old links join the servers that the chain has left.
@@ -207,10 +207,10 @@ class Annealer:
         for point in dict.fromkeys(self.moves.gather_chains(start.point)):
             other = self.relink(start._replace(point=point), start.finding.matching_degree)
             if point != start.point and self.fits(other):
-                gathered.append(Timed(self.seconds(other), other))
+                gathered.append(TimedCandidate(self.seconds(other), other))
         return min(gathered, key=seconds_of)
 
-    def rewire(self, best: Timed, few: int, rng: np.random.Generator, budget: int) -> Timed:
+    def rewire(self, best: TimedCandidate, few: int, rng: np.random.Generator, budget: int) -> TimedCandidate:
         """Return the candidate on better links, found by random swaps within `budget`.
 
         Three checks of increasing cost decide on a swap. The fullest link may carry only a little more, `few`
@@ -237,7 +237,7 @@ class Annealer:
                 continue
             taken_s = self.seconds(other, best.seconds * (1 - 1e-9))
             if math.isfinite(taken_s):
-                best, limits_s = Timed(taken_s, other), self._compute_limits(other, few)
+                best, limits_s = TimedCandidate(taken_s, other), self._compute_limits(other, few)
         return best
 
     def _compute_limits(self, current: Candidate, few: int) -> tuple[float, float]:
@@ -271,12 +271,12 @@ class Annealer:
         fixed = self.problem.microbatches
         return [count for count in wanted if count <= self.problem.workload.batch] if fixed == 1 else [fixed]
 
-    def on_faster_links(self, current: Timed) -> Timed:
+    def improve_links(self, current: TimedCandidate) -> TimedCandidate:
         """Return the candidate on improved links, as many for pairs as before, or unchanged if they are not faster."""
         other = self.relink(current.candidate, current.candidate.finding.matching_degree)
-        return min(current, Timed(self.seconds(other, current.seconds), other), key=seconds_of)
+        return min(current, TimedCandidate(self.seconds(other, current.seconds), other), key=seconds_of)
 
-    def nearest_count(self, wanted: int) -> int:
+    def find_nearest_count(self, wanted: int) -> int:
         """Return the number among `counts` that is nearest to `wanted`."""
         return min(self.counts(), key=lambda count: abs(count - wanted))
 
@@ -305,7 +305,7 @@ class Annealer:
         """Return whether any bytes pass between pairs."""
         return bool(self.objective(current.microbatches).demand(current.point).pair_bytes)
 
-    def recount(self, best: Timed, end: int) -> Timed:
+    def recount(self, best: TimedCandidate, end: int) -> TimedCandidate:
         """Return the candidate with its fastest number of microbatches.
 
         Try numbers outward from its own, until `work` reaches `end`.
@@ -318,25 +318,25 @@ class Annealer:
                 other = best.candidate._replace(microbatches=count)
                 taken_s = self.seconds(other, best.seconds) if self.fits(other) else math.inf
                 useless = 0 if taken_s < best.seconds else useless + 1
-                best = min(best, Timed(taken_s, other), key=seconds_of)
+                best = min(best, TimedCandidate(taken_s, other), key=seconds_of)
                 if useless == _MAX_USELESS_COUNTS or self.work >= end:
                     break
         return best
 
 
-def seconds_of(timed: Timed) -> float:
+def seconds_of(timed: TimedCandidate) -> float:
     """Return the seconds of a timed candidate; a sort key."""
     return timed.seconds
 
 
 def polish(
     annealer: Annealer, starts: Sequence[Candidate], rng: np.random.Generator, budget: int, stop: Stop
-) -> tuple[Timed, ...]:
+) -> tuple[TimedCandidate, ...]:
     """Return the candidates that descents and annealing reach from `starts` within `budget`, fastest first.
 
     A `stop` ends the search and keeps its results so far.
     """
-    timed_ends: list[Timed] = []
+    timed_ends: list[TimedCandidate] = []
     end, part = annealer.work + budget, int(budget * _RUN_SHARE)
     with stop:
         for entry in _descend_on_each_degree(annealer, starts, rng, int(budget * _DESCENT_SHARE)):
@@ -344,22 +344,22 @@ def polish(
             if annealer.work > end - budget * _RESERVED_SHARE:
                 break
         # The fastest candidate for each number of links for pairs, the fastest of all first.
-        fastest: dict[int, Timed] = {}
+        fastest: dict[int, TimedCandidate] = {}
         for timed in sorted(timed_ends, key=seconds_of):
             fastest.setdefault(timed.candidate.finding.matching_degree, timed)
         for rival in list(fastest.values())[:_MAX_RIVALS]:
             counts = (rival.candidate.microbatches,)
             annealed = annealer.run(rival.candidate, rng, part // 4, Cooling(), counts)
-            same_count = annealer.on_faster_links(annealer.descend(annealed.candidate, rng, part // 2))
+            same_count = annealer.improve_links(annealer.descend(annealed.candidate, rng, part // 2))
             pipelined_start = same_count.candidate._replace(
-                microbatches=annealer.nearest_count(_MANY_MICROBATCHES)
+                microbatches=annealer.find_nearest_count(_MANY_MICROBATCHES)
             )
-            pipelined = annealer.gather(Timed(annealer.seconds(pipelined_start), pipelined_start))
+            pipelined = annealer.gather(TimedCandidate(annealer.seconds(pipelined_start), pipelined_start))
             timed_ends.extend((same_count, annealer.descend(pipelined.candidate, rng, part)))
         timed_ends.append(annealer.recount(min(timed_ends, key=seconds_of), end))
         timed_ends.append(_improve_in_turns(annealer, min(timed_ends, key=seconds_of), rng, part, end))
         few, remaining_budget = (
-            annealer.nearest_count(_FEW_MICROBATCHES),
+            annealer.find_nearest_count(_FEW_MICROBATCHES),
             min(end - annealer.work, int(budget * _LINK_SHARE)),
         )
         timed_ends.append(annealer.rewire(min(timed_ends, key=seconds_of), few, rng, remaining_budget))
@@ -373,13 +373,13 @@ def polish(
 
 def _descend_on_each_degree(
     annealer: Annealer, starts: Sequence[Candidate], rng: np.random.Generator, part: int
-) -> Iterator[Timed]:
+) -> Iterator[TimedCandidate]:
     """Yield the results of descents from the starts, for every number of links for pairs."""
-    few, coarse = annealer.nearest_count(_FEW_MICROBATCHES), list[Timed]()
+    few, coarse = annealer.find_nearest_count(_FEW_MICROBATCHES), list[TimedCandidate]()
     first, *others = starts
     rewired = [annealer.relink(first, degree) for degree in annealer.problem.possible_pair_links]
     for start in dict.fromkeys([first, *rewired, *others]):
-        yield Timed(annealer.seconds(start), start)
+        yield TimedCandidate(annealer.seconds(start), start)
         small_start = start._replace(microbatches=few)
         rough = annealer.descend(small_start, rng, part, annealer.moves.largest)
         coarse.append(_improve_coarsely(annealer, rough, rng, part))
@@ -394,15 +394,17 @@ def _descend_on_each_degree(
         bases = dict.fromkeys([own_best, *others])
         ends = [annealer.descend(base, rng, part) for base in bases]
         yield from ends
-        other = annealer.on_faster_links(min(ends, key=seconds_of))
+        other = annealer.improve_links(min(ends, key=seconds_of))
         yield other
         yield annealer.descend(other.candidate, rng, part)
 
 
-def _improve_coarsely(annealer: Annealer, best: Timed, rng: np.random.Generator, part: int) -> Timed:
+def _improve_coarsely(
+    annealer: Annealer, best: TimedCandidate, rng: np.random.Generator, part: int
+) -> TimedCandidate:
     """Alternate descents of the largest groups with new links until the gain is small, and return the result."""
     while best.candidate.finding.matching_degree:
-        linked = annealer.gather(annealer.on_faster_links(best))
+        linked = annealer.gather(annealer.improve_links(best))
         better = annealer.descend(linked.candidate, rng, part, annealer.moves.largest)
         if better.seconds >= best.seconds * (1 - _MIN_GAIN):
             return min(best, better, key=seconds_of)
@@ -411,11 +413,11 @@ def _improve_coarsely(annealer: Annealer, best: Timed, rng: np.random.Generator,
 
 
 def _improve_in_turns(
-    annealer: Annealer, best: Timed, rng: np.random.Generator, part: int, end: int
-) -> Timed:
+    annealer: Annealer, best: TimedCandidate, rng: np.random.Generator, part: int, end: int
+) -> TimedCandidate:
     """Alternate new links with descents until the gain is small or work reaches `end`, and return the result."""
     while annealer.work < end:
-        linked = annealer.on_faster_links(annealer.gather(best))
+        linked = annealer.improve_links(annealer.gather(best))
         better = annealer.descend(linked.candidate, rng, min(part, end - annealer.work))
         if better.seconds >= best.seconds * (1 - _MIN_GAIN):
             return min(best, better, key=seconds_of)

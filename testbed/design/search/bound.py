@@ -89,7 +89,7 @@ def bound_iteration(problem: Problem) -> Bound:
 
 
 class _Shape(NamedTuple):
-    """Shardings of one shape; other fields are for the first of them.
+    """Shardings of one shape, and the costs of the first sharding.
 
     `seconds` is the computing time summed over servers, `sum_bytes` the bytes of its sums times links.
     """

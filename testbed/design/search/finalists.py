@@ -13,7 +13,7 @@ from testbed.design.routing.route_sets import RouteSets
 from testbed.design.search.chains import Stop
 from testbed.design.search.edge_swap import MIN_IMPROVEMENT, TrialBudget, improve, propose_starts
 from testbed.design.search.problem import Problem
-from testbed.design.search.simulator import Installed, install, on_quick_routes
+from testbed.design.search.simulator import RoutedExecution, install, simulate_on_quick_routes
 from testbed.design.search.strategies import Proposal, StrategyObjective
 from testbed.design.topology.finder import Finding
 from testbed.design.workloads.iteration.task_graph import iteration
@@ -70,8 +70,8 @@ def rank(
 def rank_wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None = None) -> tuple[Ranked, ...]:
     """Return a strategy with each possible number of links for pairs: the best choice, then the others, fastest first.
 
-    The best choice has the fewest links for pairs among the results within `MIN_IMPROVEMENT` of the fastest: links for
-    pairs are bought only if they shorten the simulated iteration (without rounding) by more than that. For each number,
+    The best choice has the fewest links for pairs among the results within `MIN_IMPROVEMENT` of the fastest. So links
+    for pairs are bought only if they shorten the simulated iteration (without rounding) enough. For each number,
     the links are TopologyFinder's, unless edge swaps shorten the iteration by more than `MIN_IMPROVEMENT`. A `stop`
     ends the search with the results so far.
     """
@@ -102,17 +102,18 @@ def rank_wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None =
 def simulate_proposal(problem: Problem, proposal: Proposal, rounded: bool = False) -> Ranked:
     """Return a proposal with its simulated time on the routes of `route_quickly`."""
     return _make_ranked(
-        proposal, on_quick_routes(problem, proposal.strategy, proposal.finding.topology, rounded=rounded)
+        proposal,
+        simulate_on_quick_routes(problem, proposal.strategy, proposal.finding.topology, rounded=rounded),
     )
 
 
-def on_plan_routes(problem: Problem, best: Ranked) -> Ranked:
+def simulate_on_plan_routes(problem: Problem, best: Ranked) -> Ranked:
     """Return the strategy simulated on the routes of its plan, see `install`."""
     proposal = Proposal(best.strategy, best.finding, best.closed_form_s)
     return _make_ranked(proposal, install(problem, best.strategy, best.finding.topology))
 
 
-def _make_ranked(proposal: Proposal, installed: Installed) -> Ranked:
+def _make_ranked(proposal: Proposal, installed: RoutedExecution) -> Ranked:
     execution = installed.execution
     return Ranked(*proposal, execution.iteration_s, execution.bandwidth_tax, installed.routes)
 

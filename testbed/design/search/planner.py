@@ -20,9 +20,9 @@ from testbed.design.search.edge_swap import improve_by_edge_swaps
 from testbed.design.search.finalists import (
     Ranked,
     ideal_switch_s,
-    on_plan_routes,
     rank,
     rank_wirings,
+    simulate_on_plan_routes,
     simulate_proposal,
 )
 from testbed.design.search.problem import Problem
@@ -226,7 +226,7 @@ def _polish_ranking(
 
 @contextmanager
 def _freeze_old_garbage() -> Iterator[None]:
-    """Exclude existing objects from garbage collection: scanning those of compiled code is slower than a simulation."""
+    """Exclude existing objects from garbage collection: a scan of compiled code would be slower than a simulation."""
     gc.freeze()
     try:
         yield
@@ -250,7 +250,7 @@ def _conclude(
     chosen, *others = rank_wirings(objective, ranking[0], stop)
     if plan_routes:
         with stop:
-            chosen = on_plan_routes(objective.problem, chosen)
+            chosen = simulate_on_plan_routes(objective.problem, chosen)
     wired = chosen, *others
     ideal_s = _simulate_ideal_switch(problem, chosen, stop)
     steps, budget = sum(state.step for state in states), rules.steps * len(states)

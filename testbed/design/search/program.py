@@ -63,7 +63,7 @@ class Sending:
 class Summing:
     """Concurrent AllReduces, each of `size_bytes` among the members of a group, in ascending order.
 
-    They share links, so all of them end together.
+    They share links, so all end together.
     """
 
     groups: tuple[Group, ...]
@@ -85,7 +85,7 @@ class Item(NamedTuple):
 class Part:
     """Work of one operator in one pass. `stages`, shape (works, 2), holds `stage` and `onward` of each work.
 
-    The stages are those of the first microbatch.
+    The stages are for the first microbatch.
     """
 
     works: tuple[Work, ...]

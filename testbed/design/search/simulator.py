@@ -148,7 +148,7 @@ def _use_one_microbatch(strategy: Strategy) -> Strategy:
     return replace(strategy, microbatches=1)
 
 
-class Installed(NamedTuple):
+class RoutedExecution(NamedTuple):
     """Routes (None for a single server), and an iteration on them."""
 
     routes: RouteSets | None
@@ -168,30 +168,30 @@ def find_quick_routes(problem: Problem, strategy: Strategy, topology: Topology) 
     return route_quickly(topology, demand_on(topology, graph, problem.latency))
 
 
-def on_quick_routes(
+def simulate_on_quick_routes(
     problem: Problem, strategy: Strategy, topology: Topology, *, rounded: bool = False
-) -> Installed:
+) -> RoutedExecution:
     """Return the iteration on `find_quick_routes`. `rounded` lets flows end late by up to 1 % of their duration."""
     routes = find_quick_routes(problem, strategy, topology)
     chosen = fabric_on(problem, topology, routes)
     chosen = chosen.as_ranked() if rounded else chosen.as_fluid()
     graph = iteration(problem.workload, strategy, problem.cluster)
-    return Installed(routes, chosen.run(graph, latency=problem.latency))
+    return RoutedExecution(routes, chosen.run(graph, latency=problem.latency))
 
 
-def install(problem: Problem, strategy: Strategy, topology: Topology) -> Installed:
+def install(problem: Problem, strategy: Strategy, topology: Topology) -> RoutedExecution:
     """Return the fastest routes for a plan, and the iteration on them.
 
     It tries several numbers of route sets, since more sets unload the fullest link, but fewer sets keep paths shorter.
     The quick routes, on which candidates are judged, are sometimes the fastest.
     """
-    installed = [on_quick_routes(problem, strategy, topology)]
+    installed = [simulate_on_quick_routes(problem, strategy, topology)]
     graph = installed[0].execution.graph
     numbers = range(MAX_SETS, 0, -1) if problem.nodes <= _MAX_NODES_FOR_ALL_SETS else (MAX_SETS, 1)
     for sets in numbers if problem.nodes > 1 else ():
         routes = route_job(topology, graph, max_paths=sets, latency=problem.latency)
         chosen = fabric_on(problem, topology, routes).as_fluid()
-        installed.append(Installed(routes, chosen.run(graph, latency=problem.latency)))
+        installed.append(RoutedExecution(routes, chosen.run(graph, latency=problem.latency)))
     return min(installed, key=lambda entry: entry.execution.iteration_s)
 
 

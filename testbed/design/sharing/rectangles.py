@@ -6,7 +6,7 @@ domain and to its rail, which are both non-blocking, so jobs on different rectan
 serving job is part of one domain.
 
 A search with a proven result places a few jobs. More jobs are placed by a heuristic: the largest job first, into the
-smallest free rectangle that holds it. A guillotine cut divides the remainder of this rectangle into two free ones.
+smallest free rectangle that holds it. A guillotine cut divides the remainder into two free rectangles.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class RailJob:
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
-    """The place of a job: `domains` domains from `first_domain`, and in each of them `rails` GPUs from `first_rail`."""
+    """The place of a job: `domains` domains from `first_domain`, with `rails` GPUs in each from `first_rail`."""
 
     job: RailJob
     first_domain: int
@@ -236,7 +236,7 @@ def cut_greedily(cluster: RailCluster, jobs: Sequence[RailJob]) -> tuple[Rectang
 
 
 class _Search:
-    """Branch and bound over the jobs, largest first. Each job gets a rectangle among those of earlier jobs, or none.
+    """Branch and bound over the jobs, largest first. Each job gets a rectangle that is still free, or none.
 
     Rectangles can always be pushed towards domain 0 and rail 0. So it suffices to try first domains that are sums of
     domains of other jobs, and first rails that are sums of rails (Herz, 1972). A branch ends when neither all remaining

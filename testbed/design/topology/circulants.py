@@ -200,7 +200,7 @@ def _yield_parallel_strides(search: _Search, nics: int) -> Iterator[int]:
 
 
 def _find_candidates(search: _Search, group: int, used_strides: Sequence[int]) -> tuple[int, ...]:
-    """Return the unused strides of a group; if duplex, those up to n/2."""
+    """Return the unused strides of a group, up to n/2 if duplex."""
     strides = totient_perms(search.nodes, group)
     if not search.simplex:
         strides = half_range(search.nodes, strides)

@@ -76,7 +76,7 @@ def find(
     """Return a connected topology for a demand.
 
     `discount` is the weight of a pair after its c-th link: 1/2^c (`halved`, as published) or 1/(c+1) (`harmonic`, as in
-    the released code). `matching_degree` overrides the split by bytes. The other options are those of `find_topology`.
+    the released code). `matching_degree` overrides the split by bytes. See `find_topology` for the other options.
     A single node gets no link. Raises `TopologyError` if no topology of this size exists.
     """
     if discount not in {"halved", "harmonic"}:

@@ -144,7 +144,7 @@ def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def with_skew(workload: Workload, skew: float) -> Workload:
-    """Return the workload with some experts more popular, different ones in each layer, see `gates.expert_shares`.
+    """Return the workload with other popular experts in each layer, see `gates.expert_shares`.
 
     A skew of 0 means that all are equally popular. Raises `WorkloadError` for a skew out of range, and for a workload
     without experts.

@@ -47,8 +47,8 @@ class Operator:
     - `forward_reduce_bytes`, `backward_reduce_bytes`: bytes that an AllReduce among the shards of a tensor-parallel
       operator sums (an AllGather counts half).
     - `state_bytes`: bytes on every replica besides the parameters: gradients, optimiser state.
-    - `routed`: number of experts per sample. Sizes per sample count all of them, except `output_bytes`, which travel to
-      each expert and back.
+    - `routed`: number of experts per sample. Sizes per sample are sums over these experts, except `output_bytes`, which
+      travel to each expert and back.
     - `popularity`: fraction of the samples that each expert gets; empty if all get the same.
     - `shared_bytes`: parameters of another operator that each pass also reads, such as the word vectors that a tied
       head shares with the embedding.

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from testbed.design.search import annealing
-from testbed.design.search.annealing import Annealer, Candidate, Cooling, Timed, polish
+from testbed.design.search.annealing import Annealer, Candidate, Cooling, TimedCandidate, polish
 from testbed.design.search.chains import Stop
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
@@ -82,7 +82,7 @@ def test_a_run_keeps_the_number_of_links_for_pairs(annealer, start, degree):
 @pytest.mark.long
 def test_links_and_strategy_take_turns_until_neither_brings_more(annealer, start):
     """A descent moves operators, so that the links made before it no longer join those that send most."""
-    begun = Timed(annealer.seconds(start), start)
+    begun = TimedCandidate(annealer.seconds(start), start)
 
     found = annealing._improve_in_turns(
         annealer, begun, np.random.default_rng(1), 30_000, annealer.work + 300_000

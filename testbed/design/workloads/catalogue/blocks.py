@@ -56,7 +56,7 @@ def operator(
     shared: int = 0,
     most_shards: int | None = None,
 ) -> Operator:
-    """Return an operator from sizes in numbers instead of bytes. Its backward pass is that of matrix products."""
+    """Return an operator from sizes in numbers instead of bytes. Its backward pass takes twice the forward FLOPs."""
     number, train = precision.number, precision.training
     return Operator(
         name=name,

@@ -65,7 +65,7 @@ class Tensor(NamedTuple):
         return prod(self.dims) * self.item_bytes
 
 
-class Counted(NamedTuple):
+class FlopCount(NamedTuple):
     """Number of operations, and how they were counted."""
 
     flops: float
@@ -85,21 +85,21 @@ class Call(NamedTuple):
 _UNKNOWN_SIZE = Tensor((), 0)
 
 
-def count_flops(call: Call, weights: Mapping[str, int], *, is_standard: bool) -> Counted:
+def count_flops(call: Call, weights: Mapping[str, int], *, is_standard: bool) -> FlopCount:
     """Return the operations of one node, or without a formula or known shapes an estimate, which `how` describes."""
     if call.op_type in _TYPES_WITH_BODY:
-        return Counted(0.0, "bytes only: its body is not counted")
+        return FlopCount(0.0, "bytes only: its body is not counted")
     if call.op_type not in _TYPES_WITH_FORMULA:
-        return Counted(
+        return FlopCount(
             0.0, "bytes moved" if is_standard else "unknown: counted as element-wise, by bytes moved"
         )
     if not all(tensor.item_bytes for tensor in (*call.inputs[:2], *call.outputs[:1])):
         item_bytes = max((tensor.item_bytes for tensor in call.inputs), default=0) or 4
-        return Counted(2.0 * sum(weights.values()) / item_bytes, "shapes unknown: 2 per weight")
+        return FlopCount(2.0 * sum(weights.values()) / item_bytes, "shapes unknown: 2 per weight")
     return _count_by_formula(call)
 
 
-def _count_by_formula(call: Call) -> Counted:
+def _count_by_formula(call: Call) -> FlopCount:
     """Return the operations of a node with known shapes by the formula of its type.
 
     Attention multiplies each query with every key, and each weight with a value. Microsoft's `Attention` also has
@@ -112,27 +112,27 @@ def _count_by_formula(call: Call) -> Counted:
             left = left[::-1]
         if call.attributes.get("transB"):
             right = (*right[:-2], right[-1], right[-2])
-        return Counted(product_flops(left, right), "2 m n k")
+        return FlopCount(product_flops(left, right), "2 m n k")
     if kind in CONVOLUTIONS:
         weight = inputs[CONVOLUTIONS[kind]]
         if kind == "ConvTranspose":
-            return Counted(count_transposed_flops(inputs[0], weight), "2 per kernel weight and input value")
-        return Counted(
+            return FlopCount(count_transposed_flops(inputs[0], weight), "2 per kernel weight and input value")
+        return FlopCount(
             convolution_flops(call.outputs[0].dims, weight), "2 per kernel weight and output value"
         )
     if kind in RECURRENT:
         steps, samples = inputs[0][:2]
         weights = prod(inputs[1]) + prod(inputs[2])
-        return Counted(recurrent_flops(steps, samples, weights), "2 per weight, step and sample")
+        return FlopCount(recurrent_flops(steps, samples, weights), "2 per weight, step and sample")
     if kind in ATTENTION:
         first, second = inputs[:2]
         output = prod(call.outputs[0].dims)
         flops, how = 2.0 * second[-2] * (prod(first) + output), "4 s t h"
         if kind == "Attention" and call.domain == "com.microsoft":
             flops, how = product_flops(first, second) + 4.0 * first[-2] * output, "2 m n k, 4 s t h"
-        return Counted(flops, how)
+        return FlopCount(flops, how)
     equation = call.attributes["equation"].decode()
-    return Counted(einsum_flops(equation, inputs), "2 per combination of indices")
+    return FlopCount(einsum_flops(equation, inputs), "2 per combination of indices")
 
 
 def import_onnx(

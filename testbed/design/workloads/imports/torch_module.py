@@ -116,7 +116,7 @@ def _make_recorder(trace: _Trace) -> Any:
 class _Trace:
     """Trace of a run: all computations so far, and the source of each tensor.
 
-    Tensors are identified by `id`, so the trace keeps all of them alive.
+    Tensors are identified by `id`, so the trace keeps all tensors alive.
     """
 
     def __init__(self, label: str) -> None:

@@ -207,7 +207,7 @@ def _make_operator(
 
 
 def _number_repeated(names: Sequence[str]) -> list[str]:
-    """Return the names, with repeated ones numbered: `dense`, `dense#2`."""
+    """Return the names, with a number for repetitions: `dense`, `dense#2`."""
     counts: Counter[str] = Counter()
     numbered = []
     for name in names:

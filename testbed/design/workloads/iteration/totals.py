@@ -62,8 +62,8 @@ class Traffic:
     def demand(self) -> Demand:
         """Demand for the topology search: groups that strides can join stay AllReduces, others become rings of pairs.
 
-        Groups stay if they are evenly spaced and all groups of one size together contain every server. The largest of
-        their tensors then counts for all of them. Raises `DemandError` as `demand_of_matrix` does.
+        Groups stay if they are evenly spaced and all groups of one size together contain every server. All groups of
+        this size then have the largest of their tensors. Raises `DemandError` as `demand_of_matrix` does.
         """
         matrix = self.pairs.copy()
         spaced: dict[int, dict[int, int]] = {}
