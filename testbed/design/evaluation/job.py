@@ -158,8 +158,8 @@ def open_job(
     """Return the job of a workload, of a folder of traces or of a task graph file, as `choice.name` says.
 
     `strategy` is a strategy's name (default: `default`) or a plan file. A plan sets what the choice leaves open. With
-    `hb_domain` above 1, each server has that many GPUs, and each GPU is a node of the job. Without a plan, an
-    all-to-all among more than `MAX_NODES_IN_ROUNDS` nodes is a single task, unless `by_pair`.
+    `hb_domain` above 1, each server has that many GPUs, and each GPU is a node of the job. In jobs of more than
+    `MAX_NODES_IN_ROUNDS` nodes without a plan, each all-to-all is a single task, unless `by_pair`.
     Raises `WorkloadError` and its subclasses, `PlanFileError` for a plan of another job, and `OSError`.
     """
     is_folder = choice.name not in MODELS and is_trace_folder(choice.name)

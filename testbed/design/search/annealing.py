@@ -9,9 +9,9 @@ Links for pairs favour other strategies than rings do, and only the final times 
 works in phases:
 
 1. For each number of links for pairs, descents lay out groups of operators together, first coarsely and then finely.
-2. The best candidate of the best two numbers is annealed, and cut into many microbatches.
-3. For the best of all, links and strategy improve in turns: a descent moves operators, and the links are made again
-   for what the operators send.
+2. For the two best numbers, the best candidate is annealed, and cut into many microbatches.
+3. For the best candidate of all, links and strategy improve in turns: a descent moves operators, and the links are made
+   again for what the operators send.
 """
 
 from __future__ import annotations
@@ -154,15 +154,17 @@ class Annealer:
         closed_s, scale_s = self.estimate_s(start), current.seconds
         begin = self.work
         while self.work < begin + budget:
-            warm_s = scale_s * cooling.temperature_at((self.work - begin) / budget)
+            temperature_s = scale_s * cooling.temperature_at((self.work - begin) / budget)
             other = self.propose(current.candidate, rng, counts)
             if other.finding.matching_degree != start.finding.matching_degree:
                 continue
             other_closed_s = self.estimate_s(other)
-            closed_limit_s = closed_s - max(warm_s, scale_s * cooling.closed) * math.log1p(-rng.random())
+            closed_limit_s = closed_s - max(temperature_s, scale_s * cooling.closed) * math.log1p(
+                -rng.random()
+            )
             if other == current.candidate or other_closed_s > closed_limit_s:
                 continue
-            other_s = self.seconds(other, current.seconds - warm_s * math.log1p(-rng.random()))
+            other_s = self.seconds(other, current.seconds - temperature_s * math.log1p(-rng.random()))
             if math.isfinite(other_s):
                 current, closed_s = TimedCandidate(other_s, other), other_closed_s
                 best = min(best, current, key=seconds_of)
@@ -182,17 +184,17 @@ class Annealer:
         best = TimedCandidate(self.seconds(start), start)
         begin, unchanged, groups = self.work, 0, groups or self.moves.groups
         while unchanged < len(groups) and self.work < begin + budget:
-            for which in rng.permutation(len(groups)).tolist():
+            for group_index in rng.permutation(len(groups)).tolist():
                 before = best
-                points = self.moves.layouts(best.candidate.point, groups[which])
+                points = self.moves.layouts(best.candidate.point, groups[group_index])
                 others = [best.candidate._replace(point=point) for point in dict.fromkeys(points)]
                 # Most promising first: each improvement lowers the time at which later simulations stop.
-                by_estimate = sorted((self.estimate_s(other), place) for place, other in enumerate(others))
-                for closed_s, place in by_estimate:
+                by_estimate = sorted((self.estimate_s(other), index) for index, other in enumerate(others))
+                for closed_s, index in by_estimate:
                     if closed_s < best.seconds * MAX_CLOSED_FORM_RATIO:
-                        taken_s = self.seconds(others[place], best.seconds * (1 - 1e-9))
-                        if math.isfinite(taken_s):
-                            best = TimedCandidate(taken_s, others[place])
+                        simulated_s = self.seconds(others[index], best.seconds * (1 - 1e-9))
+                        if math.isfinite(simulated_s):
+                            best = TimedCandidate(simulated_s, others[index])
                 unchanged = unchanged + 1 if best is before else 0
                 if unchanged == len(groups) or self.work >= begin + budget:
                     break
@@ -235,9 +237,9 @@ class Annealer:
                 continue
             if math.isinf(self.seconds(other._replace(microbatches=few), limits_s[1] * MAX_TIME_GROWTH)):
                 continue
-            taken_s = self.seconds(other, best.seconds * (1 - 1e-9))
-            if math.isfinite(taken_s):
-                best, limits_s = TimedCandidate(taken_s, other), self._compute_limits(other, few)
+            simulated_s = self.seconds(other, best.seconds * (1 - 1e-9))
+            if math.isfinite(simulated_s):
+                best, limits_s = TimedCandidate(simulated_s, other), self._compute_limits(other, few)
         return best
 
     def _compute_limits(self, current: Candidate, few: int) -> tuple[float, float]:
@@ -311,14 +313,14 @@ class Annealer:
         Try numbers outward from its own, until `work` reaches `end`.
         """
         counts = self.counts()
-        current = counts.index(best.candidate.microbatches)
-        for nearest_first in (counts[current + 1 :], counts[:current][::-1]):
+        own_index = counts.index(best.candidate.microbatches)
+        for nearest_first in (counts[own_index + 1 :], counts[:own_index][::-1]):
             useless = 0
             for count in nearest_first:
                 other = best.candidate._replace(microbatches=count)
-                taken_s = self.seconds(other, best.seconds) if self.fits(other) else math.inf
-                useless = 0 if taken_s < best.seconds else useless + 1
-                best = min(best, TimedCandidate(taken_s, other), key=seconds_of)
+                simulated_s = self.seconds(other, best.seconds) if self.fits(other) else math.inf
+                useless = 0 if simulated_s < best.seconds else useless + 1
+                best = min(best, TimedCandidate(simulated_s, other), key=seconds_of)
                 if useless == _MAX_USELESS_COUNTS or self.work >= end:
                     break
         return best

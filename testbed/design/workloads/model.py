@@ -54,7 +54,7 @@ class Operator:
       head shares with the embedding.
     - `ways`: the allowed ways of sharding, the default first.
     - `most_shards`: maximum number of shards (heads, experts, columns), or None.
-    - `evenly_spaced`: whether replicas must be on evenly spaced servers, because the location of data fixes them.
+    - `evenly_spaced`: whether the shards of a replica must be on evenly spaced servers, because their data is there.
     - `divided_bytes`: bytes of parameters and state that are divided over replicas.
     - `segment`: if not 0, outputs are computed again for the backward pass, one segment at a time, see `choice`.
     """

@@ -339,7 +339,7 @@ def fuse_steps(
     """Return the operators in steps, each of which runs as one task.
 
     A step holds consecutive operators with the same sharding, each of which is the only producer and consumer of its
-    neighbour. Nothing is sent between them, and their gradients are in the same bucket. Times differ only if another
+    neighbour. Nothing is sent between them, and at most one bucket holds their gradients. Times differ only if another
     ready task would have run in between.
     """
     bucket_of = {

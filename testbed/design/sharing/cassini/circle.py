@@ -26,7 +26,10 @@ KBPS = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """Rounding of times to multiples of `quantum_ms`. If `bins` is not 0, it divides the circle (72 in the paper)."""
+    """Rounding of times to multiples of `quantum_ms`, for circles of at most `most_ticks` ticks.
+
+    If `bins` is not 0, the circle has this number of equal bins instead of ticks (72 in the paper).
+    """
 
     quantum_ms: float = QUANTUM_MS
     bins: int = 0

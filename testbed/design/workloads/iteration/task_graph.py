@@ -292,7 +292,7 @@ class Stage:
 def pipeline_stages(
     workload: Workload, strategy: Strategy, steps: Sequence[Steps], takes_part: Sequence[bool]
 ) -> tuple[Stage, ...]:
-    """Return the stages of the steps marked in `has_part`: all steps forward, steps with gradients backward.
+    """Return the stages of the steps marked in `takes_part`: all steps forward, steps with gradients backward.
 
     Steps on the same servers form a stage. If a microbatch visits the same servers more than once, with other servers
     in between, each visit is a stage.
