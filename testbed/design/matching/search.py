@@ -3,8 +3,8 @@
 Each stage grows an alternating tree from one free node. A node of the tree is *even* or *odd* by its distance from the
 root. The duals of even nodes fall and the duals of odd nodes rise. Time is the amount by which they have changed. A
 queue orders events by time: an edge becomes tight, or the dual of an odd blossom reaches zero. So a stage touches only
-its own tree. The stage ends when the tree reaches another free node, or when the dual of an even node reaches zero, so that
-this node may stay free.
+its own tree. The stage ends when the tree reaches another free node, or when the dual of an even node reaches zero, so
+that this node may stay free.
 
 Weights are even integers. Tight edges join the nodes of a tree, so their duals are all even numbers or all odd numbers.
 The slack between two even nodes is therefore an even number, all values stay integers, and the matching is exact.
