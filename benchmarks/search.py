@@ -37,7 +37,7 @@ from testbed.design.search.annealing import Annealer, Candidate, Cooling, polish
 from testbed.design.search.chains import Point, Rules, Stop, advance, begin
 from testbed.design.search.finalists import rank, rank_wirings
 from testbed.design.search.problem import Problem
-from testbed.design.search.simulator import fabric_on, install, on_quick_routes
+from testbed.design.search.simulator import fabric_on, install, simulate_on_quick_routes
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.search.worker_pool import worker_pool
 from testbed.design.topology.finder import Finding
@@ -144,7 +144,7 @@ def all_drawn(objective: StrategyObjective, chance: np.random.Generator) -> Poin
 def iteration_times(objective: StrategyObjective, point: tuple[int, ...]) -> tuple[float, float]:
     """Return the iteration time by the closed form and by the simulator, in s."""
     topology = objective.finding(point).topology
-    execution = on_quick_routes(objective.problem, objective.strategy(point), topology).execution
+    execution = simulate_on_quick_routes(objective.problem, objective.strategy(point), topology).execution
     return objective.cost_s(point, point), execution.iteration_s
 
 

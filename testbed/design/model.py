@@ -1,7 +1,7 @@
-"""Planned network: nodes, NICs, one-way links, topologies and routes, all frozen; and the valid range of link rates.
+"""Planned network: nodes, NICs, one-way links, topologies and routes, and the valid range of link rates.
 
-Nodes and NICs are numbered from 0. A link is one light path in one direction, from the transmitter
-of a NIC to the receiver of another; a duplex link is two of them.
+Nodes and NICs are numbered from 0. A link is an optical path in one direction, from the transmitter of one NIC to the
+receiver of another. A duplex link consists of two links.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from testbed.errors import TopologyError
 
 MIN_GBPS = 1e-6
 MAX_GBPS = 1e6
-"""Range of the rate of a link: a kilobit to a petabit per second."""
+"""Valid range of the rate of a link: a kilobit to a petabit per second."""
 
 
 class Nic(NamedTuple):
-    """Interface `index` of node `node`, both from 0."""
+    """Interface `index` of node `node`; both numbers start at 0."""
 
     node: int
-    index: int  # type: ignore[assignment]  # a NIC's number, not tuple's method
+    index: int  # type: ignore[assignment]  # the field hides the method tuple.index
 
 
 class Link(NamedTuple):
-    """A one-way light path from the transmitter of `source` to the receiver of `target`."""
+    """A one-way optical path from the transmitter of `source` to the receiver of `target`."""
 
     source: Nic
     target: Nic
@@ -35,9 +35,9 @@ class Link(NamedTuple):
 class Topology:
     """A direct-connect graph before it is wired: the links between nodes.
 
-    `edges` are directed, sorted, repeated for parallel links; a duplex topology holds both directions.
-    `strides` are the ring permutations it was built from: one-way strides when simplex, else the
-    smaller of p and n-p (both directions are present).
+    `edges` are directed and sorted, with an entry for each parallel link. A duplex topology holds both directions.
+    `strides` are the strides of the rings that it was built from. A duplex ring of n nodes has the strides p and n-p;
+    only the smaller one is listed.
     """
 
     nodes: int
@@ -48,7 +48,7 @@ class Topology:
 
     @property
     def links(self) -> tuple[tuple[int, int], ...]:
-        """Simplex: the directed edges. Duplex: each pair once, smaller node first."""
+        """If simplex, the directed edges. If duplex, each pair once, smaller node first."""
         if self.simplex:
             return self.edges
         return tuple(edge for edge in self.edges if edge[0] < edge[1])
@@ -56,7 +56,7 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """A topology assigned to NICs: each NIC transmits on at most one link and receives on at most one."""
+    """A topology assigned to NICs. Each NIC transmits on at most one link and receives on at most one link."""
 
     nodes: int
     degree: int
@@ -78,7 +78,7 @@ class Wiring:
 class Routes:
     """Destination-based forwarding: `first_link[(s, t)]` is the link on which s sends towards t.
 
-    Following first links from s must end in t, which the class does not check; `path(s, t)` lists the links.
+    `path(s, t)` follows these links; the class does not check that they lead to t.
     """
 
     first_link: Mapping[tuple[int, int], Link]
@@ -101,8 +101,8 @@ class Routes:
 class RingOrder:
     """One ring of a collective: `order[k]` is the node at position k.
 
-    `stride` is the ring permutation; data that moves from position k to k+1 moves from node i to i+stride.
-    The ring of a group contains only its members.
+    Data that moves from position k to k+1 moves from node i to node i+stride. The ring of a group contains only its
+    members.
     """
 
     stride: int

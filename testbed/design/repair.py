@@ -1,13 +1,12 @@
-"""Plans of repairs for lost fibres: detours over other links at once, then a re-patch that restores the rings.
+"""Plans of repairs for lost fibres: immediate detours over other links, then a re-patch that restores the rings.
 
-These functions only plan. First step, which needs only new routes: data of a lost link takes the shortest path over
-the remaining links, over links bought for pairs before those of rings. Second step: a bought link is given up, and
-its NICs restore the ring link.
+These functions only plan. The first step needs only new routes: data of a lost link takes the shortest path over the
+remaining links. Between equally short paths, it prefers *bought* links, which serve single pairs, to links of rings.
+The second step removes a bought link and uses its NICs to restore the ring link.
 
-A dead NIC is not used any more. Its ring links move to other NICs, which are idle or have a link that may be
-given up; ends that are loose afterwards are joined, because a NIC whose receiver is dark does not send either.
-The search is depth first over the cheapest choices, so it is deterministic; it tries a limited number, since an
-operator waits for it.
+A dead NIC is no longer used. Its ring links move to NICs that are idle or have a removable link. Loose ends are then
+joined to each other, because a NIC with a dark receiver does not send. The search is deterministic: depth first, with
+the cheapest choice first. The number of trials is limited, since an operator waits for the result.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from testbed.errors import TopologyError
 
 __all__ = ["Detour", "Repair", "plan_repair"]
 
-#: Links tried in all; the remaining lost links are then not restored. Few fibres are lost at a time.
-_TRIALS = 2000
+#: Maximum number of links tried in total; lost links that remain then are not restored. Usually few fibres are lost.
+_MAX_TRIALS = 2000
 
 Pair = tuple[Nic, Nic]
 Edge = tuple[int, int]
@@ -37,7 +36,7 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Detour:
-    """A lost link and the path of its data until it is restored; empty if only the re-patch joins its nodes."""
+    """A lost link, and the path of its data until it is restored; empty if only the re-patch joins its nodes."""
 
     lost: Link
     path: tuple[Link, ...]
@@ -45,10 +44,11 @@ class Detour:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Plan of a repair: `running` is the wiring that carries data now, `repatched` the one after the re-patch.
+    """Plan of a repair.
 
-    `remove` and `make` are the links that differ. `restores` is False if no ring link can be restored before the fibre
-    is replaced, or if the lost links were not of rings; `why` is the reason.
+    `running` is the wiring that carries data now, `repatched` the wiring after the re-patch. The re-patch removes the
+    links `remove` and makes the links `make`. `restores` tells whether it restores a ring link; it is False if none can
+    be restored before the fibre is replaced, or none was lost. `why` gives the reason.
     """
 
     detours: tuple[Detour, ...]
@@ -62,7 +62,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class CurrentLinks:
-    """Links that are patched (`held`), and those that carry data; after an earlier repair not all those of a wiring."""
+    """Links that are patched (`held`), and links that carry data. An earlier repair may have changed the wiring."""
 
     held: frozenset[Link]
     carrying: frozenset[Link]
@@ -77,59 +77,60 @@ def plan_repair(
     lost: Collection[Link] | None = None,
     current: CurrentLinks | None = None,
 ) -> Repair:
-    """Return a repair for the NICs `dead`, whose fibre is lost; they are not used until it is replaced.
+    """Return a repair for the `dead` NICs, which are not used until their lost fibres are replaced.
 
-    `spare_pairs` are pairs of nodes whose links may be given up (bought for pairs: `Finding.links_of`
-    and fillers), the least missed first. With `planes` above 1, interface i is connected to switch i only:
-    the link is restored in another plane by swapping the ends of links that may be given up. `lost` are the
-    links that do not work, by default all links of the dead NICs. For example a cut transmit fibre darkens the
-    receiver at its other end, whose NIC then does not send, while the dead NIC still receives. Detours use the
-    `current` links, by default the wiring without the lost links.
+    - `spare_pairs`: pairs of nodes whose links may be removed, see `find_bought_pairs`; the least useful pair first.
+    - `planes`: above 1, interface i is connected to switch i only. The lost link is then restored in another plane, by
+      swapping the ends of removable links.
+    - `lost`: links that do not work, by default all links of the dead NICs. If only a transmit fibre is cut, the
+      receiver at its other end is dark, so that NIC does not send; the dead NIC itself still receives.
+    - `current`: links for detours, by default the wiring without the lost links.
+
     Raises `TopologyError` if a NIC has no link, or a node is cut off and no other NIC can join it again.
     """
-    gone = frozenset(_links_of(wiring, dead) if lost is None else lost)
-    current = current or CurrentLinks(frozenset(wiring.links), frozenset(wiring.links) - gone)
+    lost_links = frozenset(_find_links(wiring, dead) if lost is None else lost)
+    current = current or CurrentLinks(frozenset(wiring.links), frozenset(wiring.links) - lost_links)
     rank = {
-        edge: place
-        for place, pair in enumerate(spare_pairs)
+        edge: position
+        for position, pair in enumerate(spare_pairs)
         for edge in ((pair,) if wiring.simplex else (pair, pair[::-1]))
     }
-    losses = Losses(frozenset(dead), gone, rank, planes)
-    running = _with_links(wiring, current.carrying)
+    losses = Losses(frozenset(dead), lost_links, rank, planes)
+    running = _replace_links(wiring, current.carrying)
     links = swap_edges(wiring, losses)
-    if links is not None and _loses_ring_links(wiring, losses, current, links):
+    if links is not None and _drops_ring_links(wiring, losses, current, links):
         links = None
-    repatched = running if links is None else _with_links(wiring, links)
+    repatched = running if links is None else _replace_links(wiring, links)
     detours = tuple(
-        _detour(link, running, repatched, rank) for link in wiring.links if link not in current.carrying
+        _make_detour(link, running, repatched, rank) for link in wiring.links if link not in current.carrying
     )
     if links is None:
-        return Repair(detours, running, running, (), (), False, _why_not(losses))
+        return Repair(detours, running, running, (), (), False, _explain_not_restored(losses))
     remove = tuple(link for link in running.links if link not in links)
     make = tuple(link for link in links if link not in current.held)
-    why = _why(losses.ring_links.total(), count_restored(wiring, losses, links).total())
+    why = _explain_restored(losses.ring_links.total(), count_restored(wiring, losses, links).total())
     return Repair(detours, running, repatched, remove, make, True, why)
 
 
 def find_bought_pairs(topology: Topology, sent: NDArray[np.float64] | None = None) -> tuple[Edge, ...]:
-    """Return the pairs with links outside the rings, which may be given up for a repair, the least missed first.
+    """Return the pairs with links outside the rings, which a repair may remove.
 
-    A link is missed for the bytes `sent[source, target]`, in both directions if duplex; fillers come first.
-    Pairs with equal bytes are in the order of their nodes, and so are all without `sent`.
+    They are in ascending order of the bytes `sent[source, target]`, summed over both directions if duplex. Pairs with
+    equal bytes, and all pairs without `sent`, are in the order of their nodes.
     """
     steps = direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
     rings = set(circulant_edges(topology.nodes, steps))
     pairs = dict.fromkeys(pair for pair in topology.links if pair not in rings)
     if sent is None:
         return tuple(pairs)
-    missed = sent if topology.simplex else sent + sent.T
-    return tuple(sorted(pairs, key=lambda pair: (float(missed[pair]), pair)))
+    missing_links = sent if topology.simplex else sent + sent.T
+    return tuple(sorted(pairs, key=lambda pair: (float(missing_links[pair]), pair)))
 
 
 def routes_over(routes: Routes, detours: Iterable[Detour]) -> Routes:
     """Return shortest routes in which the data of each lost link takes its detour.
 
-    A detour is a shortest path, so that first links towards its end still lead there.
+    Each detour is a shortest path, so the first links towards its end still lead there.
     """
     first = dict(routes.first_link)
     for detour in detours:
@@ -138,7 +139,7 @@ def routes_over(routes: Routes, detours: Iterable[Detour]) -> Routes:
     return Routes(first)
 
 
-def _links_of(wiring: Wiring, nics: Collection[Nic]) -> Iterator[Link]:
+def _find_links(wiring: Wiring, nics: Collection[Nic]) -> Iterator[Link]:
     for nic in nics:
         links = [link for link in wiring.links if nic in link]
         if not links:
@@ -148,37 +149,37 @@ def _links_of(wiring: Wiring, nics: Collection[Nic]) -> Iterator[Link]:
         yield from links
 
 
-def _loses_ring_links(wiring: Wiring, losses: Losses, current: CurrentLinks, links: Iterable[Link]) -> bool:
-    """Return whether the new links lack ring links that carry data now, for example after an earlier repair."""
-    rings = Counter(end_nodes(link) for link in wiring.links if not losses.may_go(link))
-    worked = rings & Counter(map(end_nodes, current.carrying))
-    return not worked <= Counter(map(end_nodes, links))
+def _drops_ring_links(wiring: Wiring, losses: Losses, current: CurrentLinks, links: Iterable[Link]) -> bool:
+    """Return whether the new links lack ring links that carry data now; possible after an earlier repair."""
+    rings = Counter(end_nodes(link) for link in wiring.links if not losses.is_removable(link))
+    working = rings & Counter(map(end_nodes, current.carrying))
+    return not working <= Counter(map(end_nodes, links))
 
 
-def _with_links(wiring: Wiring, links: Iterable[Link]) -> Wiring:
+def _replace_links(wiring: Wiring, links: Iterable[Link]) -> Wiring:
     return Wiring(wiring.nodes, wiring.degree, wiring.simplex, tuple(sorted(links)))
 
 
-def _why(wanted: int, restored: int) -> str:
-    if restored == wanted:
+def _explain_restored(links_to_restore: int, restored: int) -> str:
+    if restored == links_to_restore:
         return "the ring is closed by a link of its own again"
-    return f"{restored} of {wanted} ring links are restored, the others stay on their detours"
+    return f"{restored} of {links_to_restore} ring links are restored, the others stay on their detours"
 
 
-def _why_not(losses: Losses) -> str:
-    if all(map(losses.may_go, losses.lost)):
+def _explain_not_restored(losses: Losses) -> str:
+    if all(map(losses.is_removable, losses.lost)):
         return "the lost link served one pair; its data takes the detour"
     nodes = ", ".join(str(nic.node) for nic in sorted(losses.dead))
     return f"node {nodes} has no other NIC to give: the detour stays until the fibre or GPU is replaced"
 
 
-def _detour(lost: Link, running: Wiring, repatched: Wiring, spare: Collection[Edge]) -> Detour:
-    """Return the detour over the running links, with an empty path if only the re-patch joins the nodes again.
+def _make_detour(lost: Link, running: Wiring, repatched: Wiring, spare: Collection[Edge]) -> Detour:
+    """Return the detour over the running links, with an empty path if only the re-patch joins the nodes.
 
     Raises `TopologyError` if the re-patch does not join them either.
     """
-    path = _find_shortest(running, lost, spare)
-    if path is None and _find_shortest(repatched, lost, spare) is None:
+    path = _find_shortest_path(running, lost, spare)
+    if path is None and _find_shortest_path(repatched, lost, spare) is None:
         raise TopologyError(
             f"without the lost link, node {lost.source.node} has no path to node {lost.target.node}: "
             "replace the fibre or GPU, or give every node a second link"
@@ -186,15 +187,15 @@ def _detour(lost: Link, running: Wiring, repatched: Wiring, spare: Collection[Ed
     return Detour(lost, path or ())
 
 
-def _find_shortest(wiring: Wiring, lost: Link, spare: Collection[Edge]) -> tuple[Link, ...] | None:
-    """Return the path with fewest hops, then fewest links of rings, then the smallest links; None if there is none."""
+def _find_shortest_path(wiring: Wiring, lost: Link, spare: Collection[Edge]) -> tuple[Link, ...] | None:
+    """Return the path with the fewest hops, then the fewest ring links, then the smallest links, or None."""
     outgoing: dict[int, list[Link]] = defaultdict(list)
     for link in sorted(wiring.links):
         outgoing[link.source.node].append(link)
     queue: list[tuple[int, int, tuple[Link, ...]]] = [(0, 0, ())]
     visited: set[int] = set()
     while queue:
-        hops, of_rings, path = heappop(queue)
+        hops, ring_hops, path = heappop(queue)
         node = path[-1].target.node if path else lost.source.node
         if node == lost.target.node:
             return path
@@ -202,16 +203,17 @@ def _find_shortest(wiring: Wiring, lost: Link, spare: Collection[Edge]) -> tuple
             continue
         visited.add(node)
         for link in outgoing[node]:
-            heappush(queue, (hops + 1, of_rings + (end_nodes(link) not in spare), (*path, link)))
+            heappush(queue, (hops + 1, ring_hops + (end_nodes(link) not in spare), (*path, link)))
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Dead NICs, which must not be used, lost links, which carry no data, and edges whose links may be given up.
+    """What is lost, and what may be removed for a repair.
 
-    `rank` holds both directions of duplex pairs; the least missed has the lowest rank. With `planes` above
-    1, interface i is connected to switch i only.
+    `dead` NICs must not be used, and `lost` links carry no data. `rank` holds the edges whose links may be removed, in
+    both directions if duplex. The least useful edge has the lowest rank. With `planes` above 1, interface i is
+    connected to switch i only.
     """
 
     dead: frozenset[Nic]
@@ -219,32 +221,36 @@ class Losses:
     rank: Mapping[Edge, int]
     planes: int
 
-    def may_go(self, link: Link) -> bool:
-        """Return whether a link may be given up."""
+    def is_removable(self, link: Link) -> bool:
+        """Return whether a repair may remove a link."""
         return end_nodes(link) in self.rank
 
     @property
     def ring_links(self) -> Counter[Edge]:
-        """Edges of the lost links that may not be given up: those of rings."""
-        return Counter(end_nodes(link) for link in self.lost if not self.may_go(link))
+        """Edges of the lost ring links, which a repair should restore."""
+        return Counter(end_nodes(link) for link in self.lost if not self.is_removable(link))
 
 
 def end_nodes(link: Link) -> Edge:
-    """Return the nodes of a link, sender first."""
+    """Return the two nodes of a link, sender first."""
     return link.source.node, link.target.node
 
 
 def swap_edges(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
-    """Return the links of a wiring without the dead NICs that restores as many of their ring links as possible.
+    """Return the links of a wiring that avoids the dead NICs and restores as many of their ring links as possible.
 
-    Only links that may be given up are removed, and no sending NIC loses its light. None if nothing can be restored.
+    It removes only removable links, and no sending NIC loses its light. Return None if nothing can be restored.
     """
     cut = [link for link in wiring.links if link.source in losses.dead or link.target in losses.dead]
-    missed = [
-        link for link in cut if not losses.may_go(link) and (wiring.simplex or link.source < link.target)
+    missing_links = [
+        link
+        for link in cut
+        if not losses.is_removable(link) and (wiring.simplex or link.source < link.target)
     ]
     lit = frozenset(wiring.link_into)
-    for board in _restore(_Board.from_wiring(wiring, losses, cut), missed, losses, iter(range(_TRIALS))):
+    for board in _restore_links(
+        _PatchState.from_wiring(wiring, losses, cut), missing_links, losses, iter(range(_MAX_TRIALS))
+    ):
         joined = board.join_loose(losses.planes)
         if not joined.silences_any(lit) and count_restored(wiring, losses, joined.links):
             return joined.links
@@ -252,30 +258,30 @@ def swap_edges(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
 
 
 def count_restored(wiring: Wiring, losses: Losses, links: Iterable[Link]) -> Counter[Edge]:
-    """Return the lost ring links that these links restore, beyond those that the remaining wiring serves."""
+    """Return the lost ring links that `links` restore; links that still worked do not count."""
     remaining = Counter(end_nodes(link) for link in wiring.links if link not in losses.lost)
     return losses.ring_links & (Counter(map(end_nodes, links)) - remaining)
 
 
-def _restore(
-    board: _Board, wanted: Sequence[Link], losses: Losses, trials: Iterator[int]
-) -> Iterator[_Board]:
-    """Yield boards with the wanted links restored, cheapest choice first; last those that omit lost links."""
-    if not wanted:
+def _restore_links(
+    board: _PatchState, links_to_restore: Sequence[Link], losses: Losses, trials: Iterator[int]
+) -> Iterator[_PatchState]:
+    """Yield states in which the wanted links are restored, cheapest choice first; states without some come last."""
+    if not links_to_restore:
         yield board
         return
-    link, *rest = wanted
+    link, *later_links = links_to_restore
     for (here, there), _ in zip(board.candidates(link, losses), trials, strict=False):
-        yield from _restore(board.plug(here, there), rest, losses, trials)
+        yield from _restore_links(board.add_link(here, there), later_links, losses, trials)
     if link in losses.lost:
-        yield from _restore(board, rest, losses, trials)
+        yield from _restore_links(board, later_links, losses, trials)
 
 
 @dataclass(frozen=True, slots=True)
-class _Board:
-    """Patch state: links in both directions of lookup, and loose transmitters and receivers.
+class _PatchState:
+    """Links by transmitter (`out`) and by receiver (`into`), and the loose transmitters and receivers.
 
-    With duplex links a loose NIC is both.
+    With duplex links, a loose NIC is in both sets.
     """
 
     duplex: bool
@@ -286,8 +292,8 @@ class _Board:
     loose_into: frozenset[Nic]
 
     @classmethod
-    def from_wiring(cls, wiring: Wiring, losses: Losses, cut: Collection[Link]) -> _Board:
-        """Return the board of a wiring without the cut links, whose ends at living NICs are loose."""
+    def from_wiring(cls, wiring: Wiring, losses: Losses, cut: Collection[Link]) -> _PatchState:
+        """Return the state of a wiring without the cut links. Their ends are loose, except at dead NICs."""
         remaining = [link for link in wiring.links if link not in cut]
         return cls(
             duplex=not wiring.simplex,
@@ -303,57 +309,60 @@ class _Board:
         return tuple(sorted(Link(*pair) for pair in self.out.items()))
 
     def find_displaced(self, here: Nic, there: Nic) -> list[Link]:
-        """Return the links that a new one from `here` to `there` would replace, one of each duplex pair."""
-        gone = {Link(here, self.out[here])} if here in self.out else set()
+        """Return the links that a new link from `here` to `there` would replace, one of each duplex pair."""
+        lost_links = {Link(here, self.out[here])} if here in self.out else set()
         if there in self.into:
-            gone.add(Link(self.into[there], there))
-        return sorted(gone)
+            lost_links.add(Link(self.into[there], there))
+        return sorted(lost_links)
 
     def candidates(self, link: Link, losses: Losses) -> list[tuple[Nic, Nic]]:
-        """Return the pairs of NICs that can carry a lost link, those that displace fewest links first."""
+        """Return the pairs of NICs that can carry a lost link; pairs that displace the fewest links come first."""
         costs: list[tuple[int, int, tuple[Nic, Nic]]] = []
         for here, there in self._list_places(link, losses):
-            gone = self.find_displaced(here, there)
-            if not losses.dead & {here, there} and all(map(losses.may_go, gone)):
-                costs.append((len(gone), sum(losses.rank[end_nodes(one)] for one in gone), (here, there)))
+            lost_links = self.find_displaced(here, there)
+            if not losses.dead & {here, there} and all(map(losses.is_removable, lost_links)):
+                costs.append(
+                    (len(lost_links), sum(losses.rank[end_nodes(one)] for one in lost_links), (here, there))
+                )
         return [pair for _, _, pair in sorted(costs)]
 
     def _list_places(self, link: Link, losses: Losses) -> Iterator[tuple[Nic, Nic]]:
-        """Return the pairs of ends to consider: on one switch a living end keeps its NIC.
+        """Return the pairs of NICs to consider for a link.
 
-        With one switch per interface both ends change to the same plane.
+        On one switch, an end keeps its NIC unless it is dead. With one switch per interface, both ends must be in the
+        same plane.
         """
         (source, _), (target, _) = link
-        heres = [Nic(source, index) for index in range(self.degree)]
-        theres = [Nic(target, index) for index in range(self.degree)]
+        source_nics = [Nic(source, index) for index in range(self.degree)]
+        target_nics = [Nic(target, index) for index in range(self.degree)]
         if losses.planes > 1:
-            return zip(heres, theres, strict=True)
+            return zip(source_nics, target_nics, strict=True)
         return product(
-            [link.source] if link.source in self.loose_out else heres,
-            [link.target] if link.target in self.loose_into else theres,
+            [link.source] if link.source in self.loose_out else source_nics,
+            [link.target] if link.target in self.loose_into else target_nics,
         )
 
-    def plug(self, here: Nic, there: Nic) -> _Board:
-        """Return the board with a link from `here` to `there`; the other ends of replaced links become loose."""
+    def add_link(self, here: Nic, there: Nic) -> _PatchState:
+        """Return the state with a link from `here` to `there`. The other ends of replaced links become loose."""
         out, into = dict(self.out), dict(self.into)
         loose_out, loose_into = set(self.loose_out), set(self.loose_into)
-        both = [(here, there), (there, here)] if self.duplex else [(here, there)]
-        for one, other in both:
+        link_directions = [(here, there), (there, here)] if self.duplex else [(here, there)]
+        for one, other in link_directions:
             if one in out:
                 loose_into.add(out[one])
                 del into[out.pop(one)]
             if other in into:
                 loose_out.add(into[other])
                 del out[into.pop(other)]
-        for one, other in both:
+        for one, other in link_directions:
             out[one], into[other] = other, one
-        if here not in into:  # an idle NIC sends only when it is lit
+        if here not in into:  # a NIC sends only if its receiver is lit
             loose_into.add(here)
         free = frozenset(loose_out - out.keys()), frozenset(loose_into - into.keys())
-        return _Board(self.duplex, self.degree, out, into, *free)
+        return _PatchState(self.duplex, self.degree, out, into, *free)
 
-    def join_loose(self, planes: int) -> _Board:
-        """Return the board with as many loose ends joined as possible; NICs that send get light first."""
+    def join_loose(self, planes: int) -> _PatchState:
+        """Return the state with as many loose ends joined as possible; NICs that send get light first."""
         if self.duplex:
             pairs = pair_up(self.loose_into, planes)
         else:
@@ -361,35 +370,35 @@ class _Board:
             pairs = match(self.loose_out, self.loose_into, planes, first=sending)
         board = self
         for here, there in pairs:
-            board = board.plug(here, there)
+            board = board.add_link(here, there)
         return board
 
     def silences_any(self, lit: Collection[Nic]) -> bool:
-        """Return whether a NIC that sends, and had light before (`lit`), has no light on this board."""
+        """Return whether a NIC that sends, and received light before (`lit`), receives no light in this state."""
         return any(nic in lit and nic not in self.into for nic in self.out)
 
 
 def pair_up(nics: Collection[Nic], planes: int = 1) -> list[Pair]:
-    """Return duplex links among these NICs, each used at most once; per plane with `planes` above 1.
+    """Return duplex links among these NICs, each used at most once, and only within a plane if `planes` is above 1.
 
-    Each link joins the two nodes with most NICs left, so that the rest is one NIC, or NICs of one node.
+    Each link joins the two nodes with the most free NICs, so that at the end only NICs of one node are free.
     """
 
     def plane(nic: Nic) -> int:
         return nic.index if planes > 1 else 0
 
     in_order = sorted(nics, key=lambda nic: (plane(nic), nic))
-    return [pair for _, group in groupby(in_order, plane) for pair in _pairs_of_fullest(list(group))]
+    return [pair for _, group in groupby(in_order, plane) for pair in _pair_fullest_nodes(list(group))]
 
 
-def _pairs_of_fullest(nics: list[Nic]) -> Iterator[Pair]:
+def _pair_fullest_nodes(nics: list[Nic]) -> Iterator[Pair]:
     free: dict[int, list[Nic]] = {}
     for nic in nics:
         free.setdefault(nic.node, []).append(nic)
     while len(free) > 1:
         one, other = sorted(free, key=lambda node: -len(free[node]))[:2]
         yield free[one].pop(0), free[other].pop(0)
-        free = {node: rest for node, rest in free.items() if rest}
+        free = {node: later_links for node, later_links in free.items() if later_links}
 
 
 def match(
@@ -400,7 +409,7 @@ def match(
 ) -> list[Pair]:
     """Return one-way links from senders to receivers, each used at most once: a maximum matching by augmenting paths.
 
-    A receiver that has a sender keeps one, so the receivers in `first` are served before others.
+    Receivers in `first` come first, since a receiver that once has a sender keeps one.
     """
     receiver_of: dict[Nic, Nic] = {}
 

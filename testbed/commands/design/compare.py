@@ -59,17 +59,17 @@ class Compare(SimulatesWorkload, Command[ComparisonDocument]):
     def run(self, place: Place) -> ComparisonDocument:
         """Simulate an iteration on each fabric. Raises the errors of `open_job`, `TopologyError`."""
         from lightbed.wording import count_noun
-        from testbed.design.evaluation.comparison import compare_fabrics, draw_comparison, rows_of
+        from testbed.design.evaluation.comparison import compare_fabrics, draw_comparison, parse_fabric_names
 
         setting = self.setting(of_gpus=any(map(is_of_gpus, self.fabrics.split(","))))
         job, degree, rate_gbps = setting.job, setting.degree, setting.rate_gbps
         rows = compare_fabrics(
             job,
-            rows_of(self.fabrics, of_gpus=setting.options.hb_domain > 1),
+            parse_fabric_names(self.fabrics, of_gpus=setting.options.hb_domain > 1),
             degree,
             rate_gbps,
             setting.options,
-            leaves_out_slow=self.fabrics == "all",
+            skip_slow=self.fabrics == "all",
         )
         each = f"{count_noun(degree, 'link')} of {rate_gbps:g} Gbit/s each"
         nodes = count_noun(job.graph.nodes, "GPU" if setting.options.hb_domain > 1 else "server")

@@ -1,1 +1,1 @@
-"""Circuits for known traffic: wavelengths on a ring, and ports of a region's circuit switch."""
+"""Circuits for known traffic: wavelengths on a ring, ports of a region's circuit switch, and shots of a switch."""

@@ -1,10 +1,10 @@
-"""Search for the circuits of a region that end an all-to-all soonest, compiled; `regions` has the interface.
+"""Compiled search for the circuits of a region that minimise the time of an all-to-all; `regions` has the interface.
 
-The search asks whether an all-to-all can end within T, and halves the interval of T. Within T a pair of servers on
-circuits takes so many ports at both that its bytes pass, and what the pairs without circuits send out of and into each
-server must pass the packet network. Servers that send or receive too much by packets move pairs to circuits, one at a
-time: the pair that lowers the excess most per port. If ports are lacking, the circuits whose traffic adds least to the
-excess make room. A moved pair stays for a few steps, so that the search does not turn in circles.
+The search bisects T, the time of the all-to-all. For each T it looks for circuits that fit. A pair of servers either
+has enough circuits to send its bytes within T, or it uses the packet network. The packets of each server must pass
+within T, too. While a server has too many packets, the search moves one of its pairs to circuits: the pair that lowers
+the excess most per port. If a port is missing, it removes the circuits whose traffic adds least to the excess. A moved
+pair is locked for a few steps, which prevents cycles.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 PRECISION = 0.003
-"""The interval at which the halving of T ends, as a fraction of T."""
+"""Bisection stops when the interval of T is smaller than this fraction of T."""
 
 PROBES = 64
-"""Number of probes below the last interval, times the number of servers, which makes their duration similar."""
+"""Probes below the last interval: this number divided by the servers, so regions of all sizes take a similar time."""
 
 DEPTH = 0.3
-"""Depth of the lowest probe below T, as a fraction of T."""
+"""The lowest probe is below T by about this fraction of T."""
 
 
 @compile_function
 def search_circuits(traffic: Floats, ports: int, circuit_rate: float, packet_rate: float) -> Integers:
-    """Return circuits, shape (n, n), for `traffic` in bytes with a zero diagonal; rates in bytes per second."""
+    """Return the circuits, shape (n, n), for `traffic` in bytes with a zero diagonal. Rates are in bytes per second."""
     size = len(traffic)
     best = np.zeros((size, size), dtype=np.int64)
     high = seconds_of(traffic, best, circuit_rate, packet_rate)
@@ -47,15 +47,15 @@ def search_circuits(traffic: Floats, ports: int, circuit_rate: float, packet_rat
         else:
             low = max(low, goal)
             misses += 1 if high - low <= PRECISION * high else 0
-        # Circuits are whole, so the search may miss T and fit within less: probe below the interval, too.
-        halves = high - low > PRECISION * high
-        fraction = (low + high) / (2 * high) if halves else 1 - DEPTH * (misses + 1) / (probes + 1)
+        # Circuits are whole numbers, so a smaller T can fit where a larger one failed: also probe below the interval.
+        is_bisecting = high - low > PRECISION * high
+        fraction = (low + high) / (2 * high) if is_bisecting else 1 - DEPTH * (misses + 1) / (probes + 1)
     return best
 
 
 @compile_function
 def seconds_of(traffic: Floats, circuits: Integers, circuit_rate: float, packet_rate: float) -> float:
-    """Return the seconds of the all-to-all, as `regions.exchange_seconds`."""
+    """Return the seconds of the all-to-all; compiled version of `regions.exchange_seconds`."""
     size = len(traffic)
     slowest = 0.0
     for one in range(size):
@@ -74,93 +74,106 @@ def seconds_of(traffic: Floats, circuits: Integers, circuit_rate: float, packet_
 def fit_within(
     traffic: Floats, ports: int, circuit_bytes: float, packet_bytes: float, by_port: bool
 ) -> tuple[Integers, bool]:
-    """Return circuits, and whether each of them carries its pair in `circuit_bytes`, the packets in `packet_bytes`."""
+    """Return circuits, and whether they fit.
+
+    They fit if each circuit carries at most `circuit_bytes`, and each server sends and receives at most `packet_bytes`
+    by packets. `by_port` scores a move by the excess that it removes per port instead of in total.
+    """
     size = len(traffic)
-    width = np.zeros((size, size), dtype=np.int64)
+    circuits_needed = np.zeros((size, size), dtype=np.int64)
     for one in range(size):
         for other in range(size):
-            width[one, other] = int(
+            circuits_needed[one, other] = int(
                 np.ceil(max(traffic[one, other], traffic[other, one]) / circuit_bytes - 1e-12)
             )
     circuits = np.zeros((size, size), dtype=np.int64)
     free = np.full(size, ports)
-    load = np.zeros((2, size))
+    packet_load = np.zeros((2, size))
     for one in range(size):
         for other in range(size):
-            load[0, one] += traffic[one, other]
-            load[1, other] += traffic[one, other]
-    rest = np.zeros((size, size), dtype=np.int64)
+            packet_load[0, one] += traffic[one, other]
+            packet_load[1, other] += traffic[one, other]
+    locked_until = np.zeros((size, size), dtype=np.int64)
     moves = np.zeros((2 * size, 2), dtype=np.int64)
     limit = packet_bytes * (1 + 1e-9)
     for step in range(8 * size):
-        server, most = -1, limit
+        server, heaviest = -1, limit
         for direction in range(2):
             for one in range(size):
-                if load[direction, one] > most:
-                    server, most = one, load[direction, one]
+                if packet_load[direction, one] > heaviest:
+                    server, heaviest = one, packet_load[direction, one]
         if server < 0:
             return circuits, True
-        before = _excess(load, limit)
+        before = _sum_excess(packet_load, limit)
         chosen, lowest = -1, np.inf
         for other in range(size):
-            if other == server or circuits[server, other] or rest[server, other] > step:
+            if other == server or circuits[server, other] or locked_until[server, other] > step:
                 continue
-            if not 0 < width[server, other] <= ports:
+            if not 0 < circuits_needed[server, other] <= ports:
                 continue
-            count = _move(traffic, width, circuits, free, load, limit, server, other, moves)
-            change = _excess(load, limit) - before
-            score = change / width[server, other] if by_port and change < 0 else change
-            _undo(traffic, width, circuits, free, load, moves, count)
+            count = _move(traffic, circuits_needed, circuits, free, packet_load, limit, server, other, moves)
+            change = _sum_excess(packet_load, limit) - before
+            score = change / circuits_needed[server, other] if by_port and change < 0 else change
+            _undo(traffic, circuits_needed, circuits, free, packet_load, moves, count)
             if score < lowest:
                 chosen, lowest = other, score
         if chosen < 0:
             return circuits, False
-        count = _move(traffic, width, circuits, free, load, limit, server, chosen, moves)
+        count = _move(traffic, circuits_needed, circuits, free, packet_load, limit, server, chosen, moves)
         for index in range(count):
             one, other = moves[index, 0], moves[index, 1]
-            rest[one, other] = rest[other, one] = step + 3 + step % 3
+            locked_until[one, other] = locked_until[other, one] = step + 3 + step % 3
     return circuits, False
 
 
 @compile_function
-def _excess(load: Floats, limit: float) -> float:
-    """Return the bytes by which all servers together send and receive too much by packets."""
+def _sum_excess(packet_load: Floats, limit: float) -> float:
+    """Return the packet bytes above `limit`, summed over servers and both directions."""
     excess = 0.0
     for direction in range(2):
-        for server in range(load.shape[1]):
-            excess += max(load[direction, server] - limit, 0.0)
+        for server in range(packet_load.shape[1]):
+            excess += max(packet_load[direction, server] - limit, 0.0)
     return excess
 
 
 @compile_function
 def _toggle(
-    traffic: Floats, width: Integers, circuits: Integers, free: Integers, load: Floats, one: int, other: int
+    traffic: Floats,
+    circuits_needed: Integers,
+    circuits: Integers,
+    free: Integers,
+    packet_load: Floats,
+    one: int,
+    other: int,
 ) -> None:
     """Move a pair from packets to circuits, or back."""
     sign = -1 if circuits[one, other] else 1
-    circuits[one, other] = circuits[other, one] = width[one, other] if sign > 0 else 0
-    free[one] -= sign * width[one, other]
-    free[other] -= sign * width[one, other]
-    load[0, one] -= sign * traffic[one, other]
-    load[0, other] -= sign * traffic[other, one]
-    load[1, one] -= sign * traffic[other, one]
-    load[1, other] -= sign * traffic[one, other]
+    circuits[one, other] = circuits[other, one] = circuits_needed[one, other] if sign > 0 else 0
+    free[one] -= sign * circuits_needed[one, other]
+    free[other] -= sign * circuits_needed[one, other]
+    packet_load[0, one] -= sign * traffic[one, other]
+    packet_load[0, other] -= sign * traffic[other, one]
+    packet_load[1, one] -= sign * traffic[other, one]
+    packet_load[1, other] -= sign * traffic[one, other]
 
 
 @compile_function
 def _move(
     traffic: Floats,
-    width: Integers,
+    circuits_needed: Integers,
     circuits: Integers,
     free: Integers,
-    load: Floats,
+    packet_load: Floats,
     limit: float,
     server: int,
     other: int,
     moves: Integers,
 ) -> int:
-    """Give a pair its circuits and remove others until there are ports; list the pairs in `moves`, return how many."""
-    _toggle(traffic, width, circuits, free, load, server, other)
+    """Give a pair its circuits, and remove other circuits until the ports suffice.
+
+    Write all pairs that changed to `moves`, and return their number.
+    """
+    _toggle(traffic, circuits_needed, circuits, free, packet_load, server, other)
     moves[0, 0], moves[0, 1] = server, other
     count = 1
     for end in (server, other):
@@ -170,15 +183,15 @@ def _move(
                 if not circuits[end, peer] or peer in (server, other):
                     continue
                 added = (
-                    max(0.0, min(load[0, end] + traffic[end, peer] - limit, traffic[end, peer]))
-                    + max(0.0, min(load[1, end] + traffic[peer, end] - limit, traffic[peer, end]))
-                    + max(0.0, min(load[0, peer] + traffic[peer, end] - limit, traffic[peer, end]))
-                    + max(0.0, min(load[1, peer] + traffic[end, peer] - limit, traffic[end, peer]))
+                    max(0.0, min(packet_load[0, end] + traffic[end, peer] - limit, traffic[end, peer]))
+                    + max(0.0, min(packet_load[1, end] + traffic[peer, end] - limit, traffic[peer, end]))
+                    + max(0.0, min(packet_load[0, peer] + traffic[peer, end] - limit, traffic[peer, end]))
+                    + max(0.0, min(packet_load[1, peer] + traffic[end, peer] - limit, traffic[end, peer]))
                 )
-                cost = added / min(width[end, peer], -free[end])
+                cost = added / min(circuits_needed[end, peer], -free[end])
                 if cost < lowest:
                     removed, lowest = peer, cost
-            _toggle(traffic, width, circuits, free, load, end, removed)
+            _toggle(traffic, circuits_needed, circuits, free, packet_load, end, removed)
             moves[count, 0], moves[count, 1] = end, removed
             count += 1
     return count
@@ -187,13 +200,13 @@ def _move(
 @compile_function
 def _undo(
     traffic: Floats,
-    width: Integers,
+    circuits_needed: Integers,
     circuits: Integers,
     free: Integers,
-    load: Floats,
+    packet_load: Floats,
     moves: Integers,
     count: int,
 ) -> None:
-    """Move the first `count` pairs of `moves` back."""
+    """Revert the first `count` moves."""
     for index in range(count):
-        _toggle(traffic, width, circuits, free, load, moves[index, 0], moves[index, 1])
+        _toggle(traffic, circuits_needed, circuits, free, packet_load, moves[index, 0], moves[index, 1])

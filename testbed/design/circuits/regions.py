@@ -1,7 +1,7 @@
-"""Circuits within a region of servers for the traffic of its experts (MixNet): by search, greedy, and by enumeration.
+"""Circuits within a region of servers for the traffic of its experts (MixNet): by search, greedily, or by enumeration.
 
-A pair of servers uses its circuits if it has some, and the packet network if not. `region_circuits` weighs both;
-`allocate_greedily` fills the ports without regard to packets, as published.
+A pair of servers uses its circuits, or the packet network if it has none. `region_circuits` considers both.
+`allocate_greedily` ignores the packet network, as published.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ Integers = NDArray[np.int64]
 
 
 def region_circuits(traffic_bytes: Floats, ports: int, rate_bps: float, packet_bps: float) -> Integers:
-    """Return the number of circuits between the servers of a region, chosen so that their all-to-all ends soon.
+    """Return the number of circuits between the servers of a region, with a small `exchange_seconds`.
 
-    `traffic_bytes`, shape (n, n), are the bytes from server to server; the diagonal is ignored. The result has the same
-    shape, is symmetric, and has at most `ports` circuits at each server; a circuit carries `rate_bps` each way. Pairs
-    without circuits use the packet network, with `packet_bps` out of and into each server. The time that counts is
-    `exchange_seconds`. Raise `ValueError` for another shape, for negative or infinite traffic, for negative ports, and
-    for rates that are not above 0.
+    `traffic_bytes`, shape (n, n), holds the bytes from row to column; the diagonal is ignored. The result has the same
+    shape, is symmetric, and has at most `ports` circuits at each server. A circuit carries `rate_bps` each way. Pairs
+    without circuits use the packet network, which carries `packet_bps` out of and into each server.
+    Raise `ValueError` for another shape, negative or infinite traffic, negative ports, and rates of 0 or less.
 
     Server 0 sends 6 bytes to server 1, and every other pair 1. With three ports, the large pair takes all:
 
@@ -47,16 +46,19 @@ def region_circuits(traffic_bytes: Floats, ports: int, rate_bps: float, packet_b
         return np.zeros(traffic.shape, dtype=np.int64)
     from testbed.design.circuits.region_search import search_circuits  # numba is slow to import
 
-    both = (search_circuits(traffic, ports, rate_bps / 8, packet_bps / 8), allocate_greedily(traffic, ports))
-    return min(both, key=lambda circuits: exchange_seconds(traffic, circuits, rate_bps, packet_bps))
+    candidates = (
+        search_circuits(traffic, ports, rate_bps / 8, packet_bps / 8),
+        allocate_greedily(traffic, ports),
+    )
+    return min(candidates, key=lambda circuits: exchange_seconds(traffic, circuits, rate_bps, packet_bps))
 
 
 def allocate_greedily(traffic: Floats, ports: int, *, published_divisor: bool = False) -> Integers:
     """Return the number of circuits between servers, shape (n, n), symmetric, at most `ports` at each server.
 
-    The pair with most traffic per circuit gets the next one. By default that is its traffic over one more than
-    its circuits; with `published_divisor` the remaining traffic is divided by 100 times the circuits, as in the
-    published simulator, so that parallel circuits come after all comparable pairs.
+    The pair with the most traffic per circuit gets the next circuit. By default, a pair's traffic is divided by its
+    circuits plus one. With `published_divisor`, what remains is divided by 100 times its circuits, as in the published
+    simulator: a pair rarely gets a second circuit before all comparable pairs have one.
 
     >>> allocate_greedily(np.array([[0, 9, 1], [0, 0, 2], [0, 0, 0.0]]), 2).tolist()
     [[0, 2, 0], [2, 0, 0], [0, 0, 0]]
@@ -82,7 +84,7 @@ def allocate_greedily(traffic: Floats, ports: int, *, published_divisor: bool = 
 
 
 def find_best_circuits(traffic: Floats, ports: int, rate_bps: float, packet_bps: float) -> Integers:
-    """Return the circuits with the least `exchange_seconds`, by enumeration: for regions of about 4 servers."""
+    """Return the circuits with the least `exchange_seconds`, by enumeration: feasible up to about 4 servers."""
     size = len(traffic)
     return min(
         enumerate_allocations(size, ports),
@@ -94,24 +96,25 @@ def enumerate_allocations(size: int, ports: int) -> Iterator[Integers]:
     """Yield every symmetric matrix of circuits with at most `ports` at each server."""
     pairs = [(one, other) for one in range(size) for other in range(one + 1, size)]
 
-    def choose(place: int, circuits: Integers) -> Iterator[Integers]:
-        if place == len(pairs):
+    def choose(index: int, circuits: Integers) -> Iterator[Integers]:
+        if index == len(pairs):
             yield circuits.copy()
             return
-        one, other = pairs[place]
-        most = ports - int(max(circuits[one].sum(), circuits[other].sum()))
-        for count in range(most + 1):
+        one, other = pairs[index]
+        max_circuits = ports - int(max(circuits[one].sum(), circuits[other].sum()))
+        for count in range(max_circuits + 1):
             circuits[one, other] = circuits[other, one] = count
-            yield from choose(place + 1, circuits)
+            yield from choose(index + 1, circuits)
         circuits[one, other] = circuits[other, one] = 0
 
     yield from choose(0, np.zeros((size, size), dtype=np.int64))
 
 
 def exchange_seconds(traffic: Floats, circuits: Integers, rate_bps: float, packet_bps: float) -> float:
-    """Return the seconds of an all-to-all of `traffic` bytes: pairs with circuits use them, others the packet network.
+    """Return the seconds of an all-to-all of `traffic` bytes over circuits and the packet network.
 
-    A circuit carries `rate_bps` each way; the packet network `packet_bps` out of and into every server.
+    A pair uses the packet network only if it has no circuit. A circuit carries `rate_bps` each way, the packet network
+    `packet_bps` out of and into every server.
     """
     by_packets = np.where(circuits > 0, 0, traffic)
     np.fill_diagonal(by_packets, 0)

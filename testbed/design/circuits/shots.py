@@ -1,10 +1,9 @@
-"""Circuits of optical circuit switches (SiP-OCS): one permutation a switch, for a whole iteration or shot by shot.
+"""Circuits of optical circuit switches (SiP-OCS): one setting for a whole iteration, or one per shot.
 
-Each switch connects a node to at most one other in each direction. So a matrix of whole numbers is a choice of
-permutations for k switches exactly if no row and no column sums to more than k: a bipartite graph of degree k is the
-union of k matchings (Koenig). This makes the single shot exact without integer programming. Its share m is the largest
-one at which no node needs more than k circuits out of it, or into it, for ceil(m x demand) circuits of each pair.
-Needs scipy.
+Each switch connects a node to at most one other node in each direction. A bipartite graph of degree k is the union of k
+matchings (Koenig). So k switches can realise every matrix of whole numbers whose rows and columns sum to at most k.
+A single shot can therefore be solved exactly without integer programming. It looks for the largest share m at which
+every pair gets ceil(m x demand) circuits, and no row or column exceeds k. Needs scipy.
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _TOLERANCE = 1e-9
-#: Up to this number of pairs, integer programming chooses those that are served; above, or after these seconds, greedy.
-_MOST_PAIRS_EXACT = 3_000
+#: With more pairs, or if integer programming takes longer than these seconds, the choice of pairs is greedy.
+_MAX_PAIRS_EXACT = 3_000
 _SECONDS_EXACT = 1.0
 
 
 def switch_circuits(demand_bytes: Floats, switches: int, *, multi_shot: bool = False) -> Integers:
-    """Return the number of switches that connect row to column, (n, n); rows and columns sum to `switches` at most.
+    """Return the number of switches that connect row to column, (n, n). Rows and columns sum to at most `switches`.
 
-    The diagonal of `demand_bytes`, (n, n), is ignored, and pairs without demand get no circuit.
+    The diagonal of `demand_bytes`, (n, n), is ignored. Pairs without demand get no circuit.
 
-    - Single shot: the least number of circuits per byte, over pairs with demand, is as large as possible. What is left
-      goes to the pairs of least share. If a node has more partners than there are switches, as many pairs as possible
-      get a circuit, and of such choices the one with most bytes. Above 3,000 pairs, pairs with most bytes come first
-      instead. Symmetric demands get symmetric circuits.
-    - Multi-shot: the sum of bytes times circuits is as large as possible, so all switches connect the pairs of one
-      assignment, and the next shot serves others. Of symmetric demands, half of the switches take the transpose.
+    - Single shot: maximise the share, the smallest number of circuits per byte. Remaining ports go to the pairs with
+      the least share. If a node has more partners than there are switches, as many pairs as possible get a circuit;
+      ties go to the choice with most bytes. Above 3,000 pairs, this choice is greedy. Symmetric demands get symmetric
+      circuits.
+    - Multi-shot: maximise the sum of bytes times circuits. All switches connect the pairs of one assignment, and later
+      shots serve the other pairs. For symmetric demands, half of the switches use the transpose.
 
-    Raises `ValueError` unless demands are a square matrix of numbers of 0 or more, and for less than one switch.
+    Raises `ValueError` for demands that are not a square matrix of finite numbers of 0 or more, and for `switches` < 1.
 
     >>> ring = np.roll(np.eye(4), 1, axis=1)
     >>> switch_circuits(ring + 0.5 * ring.T, 3)
@@ -55,10 +54,10 @@ def switch_circuits(demand_bytes: Floats, switches: int, *, multi_shot: bool = F
     if not demands.any():
         return np.zeros((nodes, nodes), np.int64)
     demands /= demands.max()
-    return _assign(demands, switches) if multi_shot else _share(demands, switches)
+    return _solve_multi_shot(demands, switches) if multi_shot else _solve_single_shot(demands, switches)
 
 
-def _assign(demands: Floats, switches: int) -> Integers:
+def _solve_multi_shot(demands: Floats, switches: int) -> Integers:
     from scipy.optimize import linear_sum_assignment
 
     sources, targets = linear_sum_assignment(demands, maximize=True)
@@ -69,25 +68,25 @@ def _assign(demands: Floats, switches: int) -> Integers:
     return chosen * switches
 
 
-def _share(demands: Floats, switches: int) -> Integers:
+def _solve_single_shot(demands: Floats, switches: int) -> Integers:
     pairs = np.argwhere(demands > 0)
     amounts = demands[pairs[:, 0], pairs[:, 1]]
 
     def circuits(share: float) -> Integers:
-        need = np.zeros(demands.shape, np.int64)
-        need[pairs[:, 0], pairs[:, 1]] = np.maximum(np.ceil(share * amounts - _TOLERANCE), 1)
-        return need
+        required = np.zeros(demands.shape, np.int64)
+        required[pairs[:, 0], pairs[:, 1]] = np.maximum(np.ceil(share * amounts - _TOLERANCE), 1)
+        return required
 
-    def fits(need: Integers) -> bool:
-        return int(max(need.sum(axis=0).max(), need.sum(axis=1).max())) <= switches
+    def fits(required: Integers) -> bool:
+        return int(max(required.sum(axis=0).max(), required.sum(axis=1).max())) <= switches
 
     if not fits(circuits(0.0)):
         return _fill(demands, _serve_most(demands, switches), switches)
-    # The largest share is one at which some pair has a whole number of circuits.
+    # At the largest share, some pair has exactly a whole number of circuits: try only these shares.
     counts = np.arange(1, switches + 1)
-    most = switches / amounts.max()
-    levels = np.unique((counts[:, None] / amounts[amounts * most >= 1 - _TOLERANCE]).ravel())
-    levels = levels[levels <= most * (1 + _TOLERANCE)]
+    max_share = switches / amounts.max()
+    levels = np.unique((counts[:, None] / amounts[amounts * max_share >= 1 - _TOLERANCE]).ravel())
+    levels = levels[levels <= max_share * (1 + _TOLERANCE)]
     low, high = -1, len(levels)
     while high - low > 1:
         middle = (low + high) // 2
@@ -96,12 +95,12 @@ def _share(demands: Floats, switches: int) -> Integers:
 
 
 def _serve_most(demands: Floats, switches: int) -> Integers:
-    """Return one circuit for as many pairs as possible, and of such choices for the most bytes."""
+    """Return one circuit each for as many pairs as possible; ties go to the choice with most bytes."""
     symmetric = bool((demands == demands.T).all())
     sources, targets = np.nonzero(np.triu(demands) if symmetric else demands)
-    # A pair counts for more than any difference of bytes.
+    # All bytes together weigh 1/2, so one more pair always outweighs them.
     values = 1 + demands[sources, targets] / (2 * demands.sum())
-    if len(sources) <= _MOST_PAIRS_EXACT:
+    if len(sources) <= _MAX_PAIRS_EXACT:
         chosen = _serve_exactly(sources, targets, values, len(demands), switches, symmetric=symmetric)
     else:
         chosen = _serve_by_size(sources, targets, values, len(demands), switches, symmetric=symmetric)
@@ -116,11 +115,11 @@ def _serve_exactly(
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
-    def ends(places: Integers) -> Any:
+    def make_incidence(places: Integers) -> Any:
         return csr_array((np.ones(len(places)), (places, np.arange(len(places)))), shape=(nodes, len(places)))
 
-    both = ends(sources), ends(targets)
-    limits = [both[0] + both[1]] if symmetric else list(both)
+    incidences = make_incidence(sources), make_incidence(targets)
+    limits = [incidences[0] + incidences[1]] if symmetric else list(incidences)
     solution = milp(
         -values,
         constraints=[LinearConstraint(limit, -np.inf, switches) for limit in limits],
@@ -136,21 +135,21 @@ def _serve_exactly(
 def _serve_by_size(
     sources: Integers, targets: Integers, values: Floats, nodes: int, switches: int, *, symmetric: bool
 ) -> NDArray[np.bool_]:
-    """Return a choice of pairs: in descending order of bytes, those whose nodes have a port left."""
+    """Return which pairs are served: in descending order of bytes, each pair whose nodes have a free port."""
     room_out = np.full(nodes, switches)
     room_in = room_out if symmetric else room_out.copy()
     chosen = np.zeros(len(sources), bool)
-    for place in np.argsort(-values, kind="stable").tolist():
-        source, target = sources[place], targets[place]
+    for index in np.argsort(-values, kind="stable").tolist():
+        source, target = sources[index], targets[index]
         if room_out[source] and room_in[target]:
-            chosen[place] = True
+            chosen[index] = True
             room_out[source] -= 1
             room_in[target] -= 1
     return chosen
 
 
 def _fill(demands: Floats, circuits: Integers, switches: int) -> Integers:
-    """Return the circuits and more of them, for the pair of least share while both of its nodes have a free port."""
+    """Return `circuits` plus one after another for the pair of least share, while its nodes have free ports."""
     symmetric = bool((demands == demands.T).all())
     room_out, room_in = switches - circuits.sum(axis=1), switches - circuits.sum(axis=0)
     pairs = np.argwhere((np.triu(demands) if symmetric else demands) > 0)

@@ -1,16 +1,16 @@
-"""Wavelengths on a bidirectional ring (SiP-Ring): maximises the least share that any pair gets of its demand.
+"""Wavelengths on a bidirectional ring (SiP-Ring). The share, the fewest circuits per unit of demand, is maximised.
 
-Each direction has half of the wavelengths. A wavelength is used again on arcs that share no segment, so the constraint
-is the number of circuits over each segment. The linear programme bounds every allocation (`solve_bound`);
+Each direction has half of the wavelengths. Arcs without a common segment can use the same wavelength, so the number of
+circuits over each segment is limited. `solve_bound` solves the linear programme, an upper bound on every allocation.
 `allocate_exactly` solves for integers, which is feasible on small rings only.
 
-`allocate` searches for the largest share m at which each pair can have ceil(m x demand) whole circuits. Where a pair
-has one arc that is short enough, nothing is left to choose. The others divide their circuits between both directions
-as the linear programme does at this share, and circuits move to the other direction until no segment has too many.
-To round the bound itself fails with few wavelengths per pair: one pair rounded to 0 makes the least share 0.
+`allocate` searches for the largest share m at which each pair can have ceil(m x demand) whole circuits. A pair with
+only one arc that is short enough leaves no choice. Other pairs divide their circuits between both directions, first as
+the linear programme does; then circuits change direction until no segment has too many. Rounding the bound itself
+would fail with few wavelengths per pair: one pair rounded to 0 makes the share 0.
 
-Symmetric demands get symmetric circuits: each one clockwise from s to d has one counterclockwise from d to s. Demands
-that depend on the distance alone get such circuits, too, unless others have a larger share. Needs scipy.
+Symmetric demands get symmetric circuits: each circuit clockwise from s to d has its counterpart from d to s. Demands
+that depend only on the distance get circuits that do so, too, unless other circuits have a larger share. Needs scipy.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ Integers = NDArray[np.int64]
 
 #: Numerical tolerance of shares and of the solver, in circuits.
 _TOLERANCE = 1e-6
-#: Up to this number of pairs with two arcs, the linear programme is solved again for each share.
-_MOST_PAIRS = 5_000
-#: Moves of a circuit to the other direction before a share counts as too large, and starts of this search.
-_MOST_MOVES = 300
+#: Up to this number of pairs with two arcs, a linear programme is solved for each share. Above, the bound's is reused.
+_MAX_PAIRS_RESOLVED = 5_000
+#: A share is too large if `_STARTS` searches fail, each after this number of circuits that change direction.
+_MAX_MOVES = 300
 _STARTS = 6
-#: Moves that are compared at a time: more cost time on large rings.
-_MOST_CANDIDATES = 128
-#: Above this number of pairs, `ring_circuits` leaves out the longer arc of each, of which few would be used.
-_MOST_PAIRS_BOTH_WAYS = 20_000
-#: Largest ring whose circuits `ring_circuits` also looks for with integer programming, and seconds for that.
-_MOST_NODES_EXACT = 16
+#: Moves that one step compares: more would be slow on large rings.
+_MAX_CANDIDATES = 128
+#: Above this number of pairs, `ring_circuits` uses only the shorter arc of each pair: few longer arcs would be used.
+_MAX_PAIRS_BOTH_WAYS = 20_000
+#: Largest ring for which `ring_circuits` also tries integer programming, and the seconds it may take.
+_MAX_NODES_EXACT = 16
 _SECONDS_EXACT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Wavelengths:
-    """Circuits of an allocation, (2, n, n): clockwise and counterclockwise, from row to column.
+    """Circuits of an allocation, and its share.
 
-    `share` is the least number of circuits per unit of demand.
+    `circuits`, (2, n, n), are clockwise and counterclockwise, from row to column. `share` is the least number of
+    circuits per unit of demand.
     """
 
     circuits: Floats
@@ -59,10 +60,11 @@ class Wavelengths:
 
 @dataclass(frozen=True)
 class _Programme:
-    """Linear programme with one column per choice of arcs: the demands that it serves and the segments that it crosses.
+    """Linear programme with one column per arc, or per group of arcs that have the same number of circuits.
 
-    `places` are the entries of `circuits` that each column stands for: one, two if the demands are symmetric, or all of
-    the same length and direction.
+    `serves` holds the demand of each column, `crosses` the segments. `half` is the number of wavelengths in each
+    direction. `places` lists the entries of `circuits` that a column sets: one; two if the demands are symmetric; or
+    all of one length and direction.
     """
 
     serves: csr_array
@@ -74,7 +76,7 @@ class _Programme:
 
     @cached_property
     def columns(self) -> tuple[tuple[int, ...], ...]:
-        """Columns that serve each demand, the shortest first."""
+        """Columns that serve each demand, shortest first."""
         lengths = np.asarray(self.crosses.sum(axis=0))
         indices, starts = self.serves.indices, self.serves.indptr
         return tuple(
@@ -88,10 +90,10 @@ class _Programme:
 
 
 def solve_bound(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
-    """Return the solution of the linear programme, an upper bound on every allocation in whole circuits.
+    """Return the solution of the linear programme: an upper bound on every allocation in whole circuits.
 
-    `demands` is (n, n), in any unit; arcs are at most `max_distance` segments long. Raises `ValueError` for demands
-    that are negative, from a node to itself or further apart than `max_distance`, and for an odd number of wavelengths.
+    `demands` is (n, n), in any unit. Arcs are at most `max_distance` segments long. Raises `ValueError` for a demand
+    that is negative, from a node to itself or longer than `max_distance`, and unless `waves` is even and at least 2.
     """
     programme = _make_programme(demands, waves, max_distance)
     chosen, share = _solve(programme)
@@ -103,21 +105,22 @@ def allocate_exactly(
 ) -> Wavelengths:
     """Return the optimal allocation in whole circuits; the time grows fast beyond 16 nodes.
 
-    After `seconds` it is the best one so far. Raises `RuntimeError` if there is none, otherwise as `solve_bound`.
+    After `seconds`, return the best allocation so far. Raises `RuntimeError` if there is none, and `ValueError` as
+    `solve_bound` does.
     """
     programme = _make_programme(demands, waves, max_distance)
     return _to_wavelengths(programme, np.round(_solve(programme, integral=True, seconds=seconds)[0]))
 
 
 def allocate(demands: Floats, waves: int, max_distance: int | None = None) -> Wavelengths:
-    """Return whole circuits close to the bound, in seconds also for a thousand nodes.
+    """Return whole circuits close to the bound; a thousand nodes take seconds.
 
-    Room that is left goes to the pairs of least share, and among them to the shortest arc: if no allocation serves
-    every pair, this one serves many. Raises as `solve_bound`.
+    Remaining wavelengths go to the pairs of least share, and among these to the shortest arc. So many pairs have a
+    circuit even if no allocation serves all. Raises `ValueError` as `solve_bound` does.
     """
     programme = _make_programme(demands, waves, max_distance)
     best = _round(programme)
-    # An antipodal pair of symmetric demands would have both directions at once: too coarse.
+    # An antipodal pair of symmetric demands would get a circuit in both directions at once: too coarse.
     antipodal = len(demands) % 2 == 0 and demands[0, len(demands) // 2] > 0
     if _is_circulant(demands) and not antipodal:
         regular = _make_programme(demands, waves, max_distance, circulant=True)
@@ -130,19 +133,19 @@ def allocate(demands: Floats, waves: int, max_distance: int | None = None) -> Wa
 def ring_circuits(
     demand_bytes: Floats, waves: int, max_distance: int | None = None, *, exact: bool = True
 ) -> Integers:
-    """Return the circuits from row to column, (n, n), of both directions together.
+    """Return the number of circuits from row to column, (n, n), summed over both directions.
 
-    Pairs further apart than `max_distance` segments get 0, and the diagonal of `demand_bytes` is ignored. If demands
-    need more wavelengths than there are for a circuit each, the nearest pairs come first, and others get 0. Rings of up
-    to 16 nodes are also solved with integer programming, for at most two seconds, if `exact`. More than 20,000 pairs
-    use the shorter arc only. Raises `ValueError` for negative demands and for an odd number of wavelengths.
+    Pairs further apart than `max_distance` segments get 0, and the diagonal of `demand_bytes` is ignored. If there are
+    too few wavelengths for a circuit per pair, the nearest pairs come first. With `exact`, rings
+    of up to 16 nodes also try integer programming for at most two seconds. More than 20,000 pairs use the shorter arc
+    only. Raises `ValueError` for negative demands, and unless `waves` is even and at least 2.
     """
     nodes = len(demand_bytes)
     ahead = (np.arange(nodes) - np.arange(nodes)[:, None]) % nodes
     distance = np.minimum(ahead, nodes - ahead)
     reach = nodes if max_distance is None else max_distance
     demands = np.where((distance > 0) & (distance <= reach), demand_bytes, 0.0)
-    # Segments crossed by a circuit for each pair, by distance: what is beyond all wavelengths cannot be served.
+    # Segments that one circuit for each pair would cross, by distance. Drop the distances that exceed all wavelengths.
     crossed = np.bincount(distance[demands > 0], minlength=1) * np.arange(
         distance[demands > 0].max(initial=0) + 1
     )
@@ -150,17 +153,17 @@ def ring_circuits(
         reach = int(np.argmax(np.cumsum(crossed) > waves * nodes))
         demands[distance > reach] = 0.0
         max_distance = reach
-    elif np.count_nonzero(demands) > _MOST_PAIRS_BOTH_WAYS:
+    elif np.count_nonzero(demands) > _MAX_PAIRS_BOTH_WAYS:
         max_distance = min(reach, nodes // 2)
     best = allocate(demands, waves, max_distance)
-    if exact and nodes <= _MOST_NODES_EXACT:
+    if exact and nodes <= _MAX_NODES_EXACT:
         best = _improve(_make_programme(demands, waves, max_distance), best)
     return np.asarray(best.circuits.sum(axis=0).round(), np.int64)
 
 
 def _improve(programme: _Programme, rounded: Wavelengths) -> Wavelengths:
-    """Return the circuits that integer programming finds in time if their share is larger, or else `rounded`."""
-    levels = _levels(programme, _solve(programme)[1])
+    """Return the result of integer programming if it comes in time and has a larger share, otherwise `rounded`."""
+    levels = _list_shares(programme, _solve(programme)[1])
     if not levels.size or rounded.share >= (1 - _TOLERANCE) * levels[-1]:
         return rounded
     try:
@@ -181,13 +184,13 @@ def _make_programme(
     if waves < 2 or waves % 2:
         raise ValueError(f"{waves} wavelengths: the number must be even, half for each direction")
     longest = nodes - 1 if max_distance is None else max_distance
-    # A symmetric pair is one unknown of the programme, so that its circuits are symmetric, too.
+    # Both directions of a symmetric pair are one unknown of the programme, so their circuits are symmetric, too.
     symmetric = bool((demands == demands.T).all())
     arcs = [
-        (turn, int(source), int(target))
+        (direction_bit, int(source), int(target))
         for source, target in np.argwhere(demands > 0)
-        for turn, length in enumerate(((target - source) % nodes, (source - target) % nodes))
-        if length <= longest and not (symmetric and turn)
+        for direction_bit, length in enumerate(((target - source) % nodes, (source - target) % nodes))
+        if length <= longest and not (symmetric and direction_bit)
     ]
     return _assemble(demands, waves // 2, arcs, symmetric=symmetric, circulant=circulant)
 
@@ -199,30 +202,32 @@ def _assemble(
 
     nodes = len(demands)
 
-    def pair_of(source: int, target: int) -> tuple[int, int]:
+    def canonical_pair(source: int, target: int) -> tuple[int, int]:
         if circulant:
             source, target = 0, (target - source) % nodes
             return (0, min(target, nodes - target)) if symmetric else (0, target)
         return (min(source, target), max(source, target)) if symmetric else (source, target)
 
-    number: dict[tuple[int, int], int] = {}
+    demand_index: dict[tuple[int, int], int] = {}
     amounts: list[float] = []
     for source, target in np.argwhere(demands > 0).tolist():
-        key = pair_of(source, target)
-        if key not in number:
-            number[key] = len(amounts)
+        key = canonical_pair(source, target)
+        if key not in demand_index:
+            demand_index[key] = len(amounts)
             amounts.append(float(demands[source, target]))
     groups: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
-    for turn, source, target in arcs:
-        key_of_arc = (turn, 0, (target - source) % nodes) if circulant else (turn, source, target)
-        groups.setdefault(key_of_arc, []).append((turn, source, target))
-    rows = [number[pair_of(source, target)] for _, source, target in groups]
+    for direction_bit, source, target in arcs:
+        key_of_arc = (
+            (direction_bit, 0, (target - source) % nodes) if circulant else (direction_bit, source, target)
+        )
+        groups.setdefault(key_of_arc, []).append((direction_bit, source, target))
+    rows = [demand_index[canonical_pair(source, target)] for _, source, target in groups]
     missing = set(range(len(amounts))) - set(rows)
     if missing:
         raise ValueError(
             f"{len(missing)} pairs are further apart than the longest arc: allow longer arcs or place them closer"
         )
-    segments = [np.concatenate([_segments(arc, nodes) for arc in listed]) for listed in groups.values()]
+    segments = [np.concatenate([_list_segments(arc, nodes) for arc in listed]) for listed in groups.values()]
     columns = np.repeat(np.arange(len(groups)), [len(listed) for listed in segments])
     crossed = np.concatenate(segments) if segments else np.zeros(0, np.int64)
     return _Programme(
@@ -232,9 +237,11 @@ def _assemble(
         half,
         tuple(
             tuple(
-                place
-                for turn, source, target in listed
-                for place in ((turn, source, target), (1 - turn, target, source))[: 1 + symmetric]
+                entry
+                for direction_bit, source, target in listed
+                for entry in ((direction_bit, source, target), (1 - direction_bit, target, source))[
+                    : 1 + symmetric
+                ]
             )
             for listed in groups.values()
         ),
@@ -246,17 +253,17 @@ def _is_circulant(demands: Floats) -> bool:
     return bool(demands.any()) and bool((np.roll(demands, (1, 1), axis=(0, 1)) == demands).all())
 
 
-def _segments(arc: tuple[int, int, int], nodes: int) -> Integers:
-    """Return the segments of an arc: i from node i to the next one, nodes + i the same counterclockwise."""
-    turn, source, target = arc
-    first, last = (target, source) if turn else (source, target)
-    return turn * nodes + (first + np.arange((last - first) % nodes)) % nodes
+def _list_segments(arc: tuple[int, int, int], nodes: int) -> Integers:
+    """Return the segments of an arc. Segment i leads from node i to the next node, segment nodes + i back."""
+    direction_bit, source, target = arc
+    first, last = (target, source) if direction_bit else (source, target)
+    return direction_bit * nodes + (first + np.arange((last - first) % nodes)) % nodes
 
 
 def _solve(
     programme: _Programme, *, integral: bool = False, seconds: float | None = None
 ) -> tuple[Floats, float]:
-    """Return the circuits of each column that maximise the least share, and this share.
+    """Return the circuits of each column that maximise the share, and the share.
 
     Raises `RuntimeError` if the solver fails.
     """
@@ -267,13 +274,13 @@ def _solve(
     if not arcs:
         return np.zeros(0), 0.0
     if arcs == len(programme.demands) and not integral:
-        # Nothing to choose, each pair has one arc: the fullest segment bounds the share.
+        # Each pair has one arc: the fullest segment determines the share.
         by_arc = programme.serves.T @ programme.demands
         share = programme.half / (programme.crosses @ by_arc).max()
         return np.asarray(by_arc * share), float(share)
     loads = 2 * programme.nodes
     width = arcs + loads + 1
-    # The unknown share is that of the largest demand, so that the solver's tolerances do not depend on the unit.
+    # The unknown is the number of circuits of the largest demand: the solver's tolerances are then free of units.
     scaled = programme.demands / programme.demands.max()
     served = hstack(
         [
@@ -284,7 +291,8 @@ def _solve(
         format="csr",
     )
     balance = hstack(
-        [_differences(programme.crosses), -_differences_of(loads), csr_array((loads, 1))], format="csr"
+        [_make_change_matrix(programme.crosses), -_make_difference_matrix(loads), csr_array((loads, 1))],
+        format="csr",
     )
     solution = milp(
         -np.eye(1, width, width - 1)[0],
@@ -298,40 +306,40 @@ def _solve(
     return np.asarray(solution.x[:arcs]), float(solution.x[-1] / programme.demands.max())
 
 
-def _differences_of(loads: int) -> Any:
-    """Return the matrix of differences between each load and the one before it; the first is left as it is."""
+def _make_difference_matrix(loads: int) -> Any:
+    """Return the matrix that subtracts from each load the one before it; it keeps the first load."""
     from scipy.sparse import eye_array
 
     return (eye_array(loads, format="csr") - eye_array(loads, k=-1, format="csr")).tocsr()
 
 
-def _differences(crosses: Any) -> Any:
-    """Return the changes of load from segment to segment: a few entries for each arc instead of one per segment."""
-    changes = (_differences_of(crosses.shape[0]) @ crosses).tocsr()
+def _make_change_matrix(crosses: Any) -> Any:
+    """Return the change of load from segment to segment: sparser than the loads, as an arc has few ends."""
+    changes = (_make_difference_matrix(crosses.shape[0]) @ crosses).tocsr()
     changes.eliminate_zeros()
     return changes
 
 
-def _levels(programme: _Programme, bound: float) -> Floats:
+def _list_shares(programme: _Programme, bound: float) -> Floats:
     """Return the shares up to the bound at which some pair has a whole number of circuits, in ascending order."""
-    most = np.floor(bound * programme.demands + _TOLERANCE).astype(int)
-    pairs = np.repeat(np.arange(len(most)), most)
-    counts = np.arange(len(pairs)) - np.repeat(np.cumsum(most) - most, most) + 1
+    max_counts = np.floor(bound * programme.demands + _TOLERANCE).astype(int)
+    pairs = np.repeat(np.arange(len(max_counts)), max_counts)
+    counts = np.arange(len(pairs)) - np.repeat(np.cumsum(max_counts) - max_counts, max_counts) + 1
     levels = counts / programme.demands[pairs]
-    # At a share between two of them, pairs need the circuits of the upper one.
+    # A share between two of these needs the same circuits as the upper one.
     return np.unique(levels)
 
 
 def _round(programme: _Programme) -> Floats:
-    """Return whole circuits of each column at the largest share that the search finds, and more where there is room."""
+    """Return whole circuits of each column at the largest share that the search finds, and fill the remaining room."""
     bound, share = _solve(programme)
-    levels = _levels(programme, share)
+    levels = _list_shares(programme, share)
     search = _Search(programme, bound)
     best = np.zeros(len(bound))
     low, high = -1, len(levels)
     while high - low > 1:
         middle = (low + high) // 2
-        chosen = search.fit(_need(programme, levels[middle]))
+        chosen = search.fit(_count_required(programme, levels[middle]))
         if chosen is None:
             high = middle
         else:
@@ -339,12 +347,12 @@ def _round(programme: _Programme) -> Floats:
     return _fill(programme, best)
 
 
-def _need(programme: _Programme, share: float) -> Floats:
+def _count_required(programme: _Programme, share: float) -> Floats:
     return np.maximum(np.ceil(share * programme.demands - _TOLERANCE), 1.0)
 
 
 class _Search:
-    """Search for whole circuits of given numbers for each pair, divided between both directions."""
+    """Search for whole circuits that give each pair a required number, divided between both directions."""
 
     def __init__(self, programme: _Programme, bound: Floats) -> None:
         self._programme = programme
@@ -353,13 +361,13 @@ class _Search:
         first = self._first[self._both]
         self._second = np.array([columns[1] for columns in programme.columns if len(columns) > 1], int)
         total = bound[first] + bound[self._second]
-        # What the bound sends the longer way, in the order of pairs, hence of sources.
+        # Fraction of each pair's circuits that the bound sends the longer way.
         self._longer = np.divide(bound[self._second], total, out=np.zeros(len(first)), where=total > 0)
         self._moves = (programme.crosses[:, self._second] - programme.crosses[:, first]).tocsc()
         self._by_segment = self._moves.tocsr()
 
     def fit(self, need: Floats) -> Floats | None:
-        """Return the circuits of each column, `need` for each pair, or None if the search finds none."""
+        """Return the circuits of each column, `need` circuits for each pair, or None if the search finds none."""
         chosen = np.zeros(self._programme.crosses.shape[1])
         chosen[self._first] = need
         load = self._programme.crosses @ chosen
@@ -368,34 +376,40 @@ class _Search:
             return chosen if (load <= half).all() else None
         if (load + self._moves.minimum(0) @ need[self._both] > half).any():
             return None
-        most = need[self._both]
-        divided = self._divide(load, most) if len(most) <= _MOST_PAIRS else self._longer * most
+        max_counts = need[self._both]
+        divided = (
+            self._divide(load, max_counts)
+            if len(max_counts) <= _MAX_PAIRS_RESOLVED
+            else self._longer * max_counts
+        )
         if divided is None:
             return None
         random = np.random.default_rng(0)
         for start in range(_STARTS):
-            # Sums over consecutive pairs stay within one circuit of the fractions, and so do loads, nearly.
+            # Round running sums: any run of consecutive pairs is then off by at most one circuit, and loads by little.
             offset = 0.5 if start == 0 else random.random()
-            order = np.arange(len(most)) if start < 2 else random.permutation(len(most))
-            whole = np.zeros(len(most))
-            whole[order] = np.diff(np.floor(np.cumsum(divided[order]) + offset + _TOLERANCE), prepend=0.0)
-            moved = self._repair(load, np.clip(whole, 0, most), most, random)
+            order = np.arange(len(max_counts)) if start < 2 else random.permutation(len(max_counts))
+            whole_counts = np.zeros(len(max_counts))
+            whole_counts[order] = np.diff(
+                np.floor(np.cumsum(divided[order]) + offset + _TOLERANCE), prepend=0.0
+            )
+            moved = self._repair(load, np.clip(whole_counts, 0, max_counts), max_counts, random)
             if moved is not None:
                 chosen[self._second] = moved
-                chosen[self._first[self._both]] = most - moved
+                chosen[self._first[self._both]] = max_counts - moved
                 return chosen
         return None
 
-    def _divide(self, load: Floats, most: Floats) -> Floats | None:
-        """Return the circuits, with fractions, that go the longer way; None if some segment is too full for any."""
+    def _divide(self, load: Floats, max_counts: Floats) -> Floats | None:
+        """Return the fractional circuits of each pair that go the longer way, or None if no division fits."""
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array, hstack
 
-        pairs, loads = len(most), len(load)
-        differ = _differences_of(loads)
+        pairs, loads = len(max_counts), len(load)
+        differ = _make_difference_matrix(loads)
         changes = hstack([differ @ self._moves, -differ, csr_array((loads, 1))], format="csr")
         spare = hstack(
-            [csr_array((loads, pairs)), _eye(loads), csr_array(-np.ones((loads, 1)))], format="csr"
+            [csr_array((loads, pairs)), _make_identity(loads), csr_array(-np.ones((loads, 1)))], format="csr"
         )
         solution = milp(
             np.eye(1, pairs + loads + 1, pairs + loads)[0],
@@ -403,60 +417,63 @@ class _Search:
                 LinearConstraint(changes, -(differ @ load), -(differ @ load)),
                 LinearConstraint(spare, -np.inf, self._programme.half),
             ],
-            bounds=Bounds(0, np.concatenate([most, np.full(loads + 1, np.inf)])),
+            bounds=Bounds(0, np.concatenate([max_counts, np.full(loads + 1, np.inf)])),
         )
         if solution.x is None or solution.x[-1] > 1e-5:
             return None
-        divided: Floats = np.clip(solution.x[:pairs], 0, most)
+        divided: Floats = np.clip(solution.x[:pairs], 0, max_counts)
         return divided
 
     def _repair(
-        self, load: Floats, moved: Floats, most: Floats, random: np.random.Generator
+        self, load: Floats, moved: Floats, max_counts: Floats, random: np.random.Generator
     ) -> Floats | None:
-        """Return `moved` after moves of single circuits that empty the fullest segments; None if some stay too full."""
+        """Change the direction of single circuits until no segment is too full.
+
+        Return the circuits that go the longer way, or None if a segment stays too full.
+        """
         half, moved = self._programme.half, moved.copy()
         load = load + self._moves @ moved
-        free_at = np.zeros(len(most), int)
-        for step in range(_MOST_MOVES):
+        free_at = np.zeros(len(max_counts), int)
+        for step in range(_MAX_MOVES):
             worst = int(load.argmax())
             if load[worst] <= half + _TOLERANCE:
                 return moved
             first, last = self._by_segment.indptr[worst : worst + 2]
             pairs, signs = self._by_segment.indices[first:last], -np.sign(self._by_segment.data[first:last])
-            possible = np.where(signs > 0, moved[pairs] < most[pairs], moved[pairs] > 0)
+            possible = np.where(signs > 0, moved[pairs] < max_counts[pairs], moved[pairs] > 0)
             possible &= (signs != 0) & (free_at[pairs] <= step)
             pairs, signs = pairs[possible], signs[possible]
             if not len(pairs):
                 return None
-            if len(pairs) > _MOST_CANDIDATES:
-                some = random.choice(len(pairs), _MOST_CANDIDATES, replace=False)
-                pairs, signs = pairs[some], signs[some]
+            if len(pairs) > _MAX_CANDIDATES:
+                sample = random.choice(len(pairs), _MAX_CANDIDATES, replace=False)
+                pairs, signs = pairs[sample], signs[sample]
             after = load[:, None] + self._moves[:, pairs].toarray() * signs
             excess = np.square(np.maximum(after - half, 0)).sum(axis=0)
-            crowd = np.square(np.maximum(after - half + 1, 0)).sum(axis=0)
-            best = int((excess + 0.01 * crowd + 1e-3 * random.random(len(pairs))).argmin())
+            near_excess = np.square(np.maximum(after - half + 1, 0)).sum(axis=0)
+            best = int((excess + 0.01 * near_excess + 1e-3 * random.random(len(pairs))).argmin())
             load = after[:, best]
             moved[pairs[best]] += signs[best]
-            # A circuit that moved stays for a while, so that the search does not go round in circles.
+            # A pair that moved is locked for a few steps, which prevents cycles.
             free_at[pairs[best]] = step + 2 + int(random.integers(0, 5))
         return None
 
 
-def _eye(size: int) -> Any:
+def _make_identity(size: int) -> Any:
     from scipy.sparse import eye_array
 
     return eye_array(size, format="csr")
 
 
 def _fill(programme: _Programme, chosen: Floats) -> Floats:
-    """Return `chosen` and more circuits, one at a time for the pair of least share that has an arc with room."""
+    """Return `chosen` plus one circuit after another for the pair of least share that has an arc with room."""
     chosen = chosen.copy()
     room = programme.half - programme.crosses @ chosen
     crosses = programme.crosses
-    has = programme.serves @ chosen
+    pair_circuits = programme.serves @ chosen
     lengths = np.asarray(crosses.sum(axis=0))
     heap = [
-        (has[pair] / demand, lengths[programme.columns[pair][0]], pair)
+        (pair_circuits[pair] / demand, lengths[programme.columns[pair][0]], pair)
         for pair, demand in enumerate(programme.demands)
     ]
     heapify(heap)
@@ -468,8 +485,8 @@ def _fill(programme: _Programme, chosen: Floats) -> Floats:
             if (room[segments] >= each - _TOLERANCE).all():
                 chosen[column] += 1
                 room[segments] -= each
-                has[pair] += 1
-                heapreplace(heap, (has[pair] / programme.demands[pair], length, pair))
+                pair_circuits[pair] += 1
+                heapreplace(heap, (pair_circuits[pair] / programme.demands[pair], length, pair))
                 break
         else:
             heappop(heap)
@@ -479,6 +496,6 @@ def _fill(programme: _Programme, chosen: Floats) -> Floats:
 def _to_wavelengths(programme: _Programme, chosen: Floats) -> Wavelengths:
     circuits = np.zeros((2, programme.nodes, programme.nodes))
     for count, places in zip(chosen, programme.places, strict=True):
-        for place in places:
-            circuits[place] += count
+        for entry in places:
+            circuits[entry] += count
     return Wavelengths(circuits, programme.share_of(chosen))

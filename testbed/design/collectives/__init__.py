@@ -1,11 +1,11 @@
-"""Collectives on a wiring: their trees, and the performance to expect.
+"""Collectives on a wiring: their trees and their expected performance.
 
 | module | contents |
 |---|---|
-| `collective_list` | the table of collectives that are measured |
+| `collective_list` | the table of measured collectives |
 | `kind` | the description of a collective, and the paths of its data |
 | `all_reduce` | AllReduce on rings |
-| `exchange` | all-to-all, and any other pairs |
-| `performance` | wired hosts for the flow simulator |
+| `exchange` | exchanges between pairs, such as all-to-all |
+| `performance` | the wired hosts as a fabric of the flow simulator |
 | `trees` | double binary trees |
 """

@@ -1,6 +1,6 @@
 """AllReduce on rings: link loads, bandwidth limits, and times in closed form.
 
-All figures are for the links that the rings use, including those through relays.
+Figures cover all links that the rings use, including links to and from hosts that forward.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RingPaths = tuple[tuple[Link, ...], ...]
 
 
 def ring_paths(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder]) -> tuple[RingPaths, ...]:
-    """Return for each ring the links from each position to the next; equal rings take different parallel links."""
+    """Return the links of each ring, from each position to the next. Equal rings use different parallel links."""
     copies = Counter[RingOrder]()
     paths = []
     for ring in rings:
@@ -32,14 +32,14 @@ def ring_paths(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder]) -> tu
 
 
 def link_loads(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder]) -> Counter[Link]:
-    """Return the number of ring hops on each link; 1 everywhere means that the rings share no link."""
+    """Return the number of ring hops on each link. If all are 1, the rings share no link."""
     return Counter(link for ring in ring_paths(wiring, routes, rings) for path in ring for link in path)
 
 
 def link_limit_mbps(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder], rate_mbps: float) -> float:
     """Return the bus bandwidth that the links allow for a large AllReduce split evenly over `rings`.
 
-    Rings that share no link reach their number times `rate_mbps`, the wire rate of a link.
+    If n rings share no link, they reach n times `rate_mbps`, the wire rate of a link.
     Raises `TopologyError` without rings.
     """
     if not rings:
@@ -51,7 +51,7 @@ def link_limit_mbps(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder], 
 def allreduce_time_s(
     wiring: Wiring, routes: Routes, rings: Sequence[RingOrder], size_bytes: int, network: Network
 ) -> float:
-    """Return the estimated seconds of concurrent AllReduces of `size_bytes` in every group of the rings.
+    """Return the estimated seconds of an AllReduce of `size_bytes` in every group at the same time.
 
     Raises `TopologyError` without rings.
     """
@@ -61,7 +61,7 @@ def allreduce_time_s(
 
 
 def bus_bandwidth_mbps(size_bytes: int, ranks: int, time_s: float) -> float:
-    """Return nccl-tests' bus bandwidth of an AllReduce: size / time * 2(n-1)/n.
+    """Return the bus bandwidth of an AllReduce as nccl-tests defines it: size / time * 2(n-1)/n.
 
     >>> bus_bandwidth_mbps(1_000_000, 2, 0.008)
     1000.0
@@ -72,7 +72,7 @@ def bus_bandwidth_mbps(size_bytes: int, ranks: int, time_s: float) -> float:
 def ring_traffic(
     wiring: Wiring, routes: Routes, rings: Sequence[RingOrder], size_bytes: float
 ) -> tuple[RingTraffic, ...]:
-    """Return the rings for the flow model: links as numbers, and each group's tensor split evenly over its rings."""
+    """Return the rings for the flow model, with numbered links. Each group's tensor is split evenly over its rings."""
     number = {link: index for index, link in enumerate(sorted(wiring.links))}
     sharing = Counter(frozenset(ring.order) for ring in rings)
 
@@ -108,7 +108,7 @@ def _allreduce_bus_factor(ranks: int) -> float:
     return 2 * (ranks - 1) / ranks
 
 
-def _ring_shares(wiring: Wiring, routes: Routes, ways: Ways) -> Mapping[Link, float]:
+def _compute_link_shares(wiring: Wiring, routes: Routes, ways: Ways) -> Mapping[Link, float]:
     share = _allreduce_bus_factor(ways.ranks) / ways.rings_per_node
     loads = link_loads(wiring, routes, ways.rings)
     return {link: crossings * share for link, crossings in loads.items()}
@@ -118,7 +118,7 @@ ALL_REDUCE = Collective(
     "all_reduce",
     is_one_of=lambda ways: not ways.pairs,
     bus_factor=_allreduce_bus_factor,
-    link_shares=_ring_shares,
+    link_shares=_compute_link_shares,
     limit_mbps=lambda wiring, routes, ways, rate: link_limit_mbps(wiring, routes, ways.rings, rate),
     time_s=lambda wiring, routes, ways, size, rate, _mtu: allreduce_time_s(
         wiring, routes, ways.rings, size, Network(rate)

@@ -1,4 +1,4 @@
-"""Table of collectives. A new one is a file here and a line in `COLLECTIVES`."""
+"""Table of collectives. To add a collective, write its module in this package and list it in `COLLECTIVES`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from testbed.design.collectives.exchange import ALL_TO_ALL, SEND_RECEIVE
 from testbed.design.collectives.kind import Collective, Ways
 
 COLLECTIVES = (ALL_REDUCE, ALL_TO_ALL, SEND_RECEIVE)
-"""All collectives. `collective_of` returns the first match, so the more specific ones come first."""
+"""All collectives, in the order in which `collective_of` tries them: specific collectives first."""
 
 
 def collective_of(ways: Ways) -> Collective:
-    """Return the first collective of the table that matches these ways."""
-    return next(each for each in COLLECTIVES if each.is_one_of(ways))
+    """Return the first collective of the table that sends data in these ways."""
+    return next(candidate for candidate in COLLECTIVES if candidate.is_one_of(ways))

@@ -1,4 +1,4 @@
-"""Exchanges between pairs, all-to-all or others: link loads, bandwidth limits, and times by the flow simulator."""
+"""Exchanges between pairs, such as all-to-all: link loads, bandwidth limits, and simulated times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testbed.errors import TopologyError
 
 
 def exchange_loads(routes: Routes, pairs: Sequence[Pair]) -> dict[Link, float]:
-    """Return the load of each link in tensors of a node; a node's tensor is split evenly over its targets."""
+    """Return the load of each link in tensors. A node splits its tensor evenly over its targets."""
     targets = Counter(source for source, _ in pairs)
     loads: dict[Link, float] = {}
     for source, target in pairs:
@@ -24,7 +24,7 @@ def exchange_loads(routes: Routes, pairs: Sequence[Pair]) -> dict[Link, float]:
 
 
 def exchange_limit_mbps(routes: Routes, pairs: Sequence[Pair], rate_mbps: float) -> float:
-    """Return the bandwidth limit of an exchange of large tensors: a node's tensor over the time of the fullest link.
+    """Return the bandwidth limit of an exchange of large tensors, which the fullest link sets.
 
     Raises `TopologyError` without pairs.
     """
@@ -34,7 +34,7 @@ def exchange_limit_mbps(routes: Routes, pairs: Sequence[Pair], rate_mbps: float)
 
 
 def exchange_graph(nodes: int, pairs: Sequence[Pair], size_bytes: int, iterations: int = 1) -> TaskGraph:
-    """Return `iterations` consecutive exchanges, in which all pairs send at once, see `exchange_loads`."""
+    """Return `iterations` consecutive exchanges. All pairs send at once, split as in `exchange_loads`."""
     targets = {source: sorted(t for s, t in pairs if s == source) for source, _ in pairs}
     steps = Steps(nodes)
     for _ in range(iterations):
@@ -54,7 +54,7 @@ def _exchange_time_s(
 
 
 def exchange(name: str, is_one_of: Callable[[Ways], bool]) -> Collective:
-    """Return a collective that sends a node's tensor, in equal parts, to the targets of its pairs."""
+    """Return a collective in which each node sends equal parts of its tensor to its targets."""
     return Collective(
         name,
         is_one_of,

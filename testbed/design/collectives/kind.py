@@ -1,7 +1,7 @@
-"""Kinds of collectives: what they send, the limit of the links, and the expected time.
+"""Description of a collective: what it sends, its bandwidth limit, and its expected time.
 
-A kind is a `Collective` in its own file, with its arithmetic, and a line in the table of `collective_list`. The program
-of the hosts is `testbed/node/collective.py`, which is copied there and imports no other module of this project.
+Each collective is a `Collective` in its own module, listed in `collective_list`. Hosts run
+`testbed/node/collective.py`, which is copied to them and imports no other module of this project.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Pair = tuple[int, int]
 
 
 class Ways(Protocol):
-    """Ways of the data of a collective: rings of nodes, or pairs (source, target)."""
+    """The ways that the data of a collective take: rings of nodes, or pairs (source, target)."""
 
     @property
     def rings(self) -> tuple[RingOrder, ...]:
-        """Rings over all nodes or over groups of them."""
+        """Rings over all nodes or over groups of nodes."""
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -30,22 +30,25 @@ class Ways(Protocol):
 
     @property
     def ranks(self) -> int:
-        """Nodes that share one sum, or that send and receive."""
+        """Number of nodes that share one sum, or that send and receive."""
 
     @property
     def rings_per_node(self) -> int:
-        """Rings over which each node splits its tensor."""
+        """Number of rings over which each node splits its tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collective:
     """A collective and its arithmetic.
 
-    `bus_factor` gives, for a number of ranks, the tensors that a node sends in one iteration: nccl-tests' bus bandwidth
-    over its algorithm bandwidth. `link_shares` gives the tensors of a node on each link, `limit_mbps` the bus bandwidth
-    that links of a rate allow at large sizes, `time_s` the expected time of one iteration of a size, and `graph` a
-    number of iterations for the flow simulator. `is_one_of` tells whether ways are those of this kind; `on_gpus` is set
-    if our program can run it over NCCL.
+    - `is_one_of` tells whether this collective sends data in the given ways.
+    - `bus_factor` returns the tensors that a node sends in one iteration, from the number of ranks. nccl-tests
+      multiplies its algorithm bandwidth by this factor to get the bus bandwidth.
+    - `link_shares` returns the load of each link, in tensors of a node.
+    - `limit_mbps` returns the bus bandwidth that links of a given rate allow at large sizes.
+    - `time_s` returns the expected time of one iteration, from the size, the rate in Mbit/s and the MTU in bytes.
+    - `graph` returns a task graph of iterations for the flow simulator.
+    - `on_gpus` is true if our program can run it over NCCL.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Performance of wired hosts: their links for the flow simulator, and consecutive iterations.
 
-A link carries its wire rate minus headers and framing. As in the programs on the hosts, a host begins an iteration when
-it has ended its part of the previous one.
+A link carries its wire rate minus headers and framing. A host begins an iteration when it has finished its part of the
+previous one, as the programs on the hosts do.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from testbed.design.model import Routes, Wiring
 
 MTU_BYTES = 9000
 
-#: Linux hosts in network namespaces of one two-core machine: flight and forwarding from a TCP ping-pong over one link
-#: (13.2 us round trip) and through a host between (19.2 us), as in `Network`; connections exist beforehand.
+#: Latency of Linux hosts in network namespaces of one two-core machine. From a TCP ping-pong over one link (13.2 us
+#: round trip) and through one forwarding host (19.2 us), as in `Network`. Connections are already open.
 NAMESPACE_HOSTS = Latency(
     link_s=6.6e-6,
     packet_bytes=1,
@@ -35,14 +35,14 @@ NAMESPACE_HOSTS = Latency(
 
 
 def hosts_fabric(wiring: Wiring, routes: Routes, rate_mbps: float, *, mtu_bytes: int = MTU_BYTES) -> Fabric:
-    """Return the wired links at their payload rate, with the installed routes as paths.
+    """Return a fabric of the wired links at their payload rate, with the installed routes as paths.
 
-    Links are numbered in sorted order; parallel links stay separate.
+    Links are numbered in sorted order. Parallel links stay separate.
     """
     links = sorted(wiring.links)
-    number = {link: place for place, link in enumerate(links)}
+    link_numbers = {link: index for index, link in enumerate(links)}
     ends = np.array([(link.source.node, link.target.node) for link in links], dtype=np.int64).reshape(-1, 2)
-    paths = {pair: [[number[link] for link in routes.path(*pair)]] for pair in routes.first_link}
+    paths = {pair: [[link_numbers[link] for link in routes.path(*pair)]] for pair in routes.first_link}
     rate_bps = np.full(len(links), rate_mbps * 1e6 * wire_efficiency(mtu_bytes))
     return Fabric(
         name="wired hosts",
@@ -59,28 +59,31 @@ def hosts_fabric(wiring: Wiring, routes: Routes, rate_mbps: float, *, mtu_bytes:
 
 
 def predict_s(graph: TaskGraph, fabric: Fabric, latency: Latency = NAMESPACE_HOSTS) -> float:
-    """Return the seconds until the last host has ended all iterations of the graph."""
+    """Return the seconds until the last host has finished all iterations of the graph."""
     return simulate(graph, fabric, latency=latency).iteration_s
 
 
 class Steps:
-    """Builder of a graph of iterations: it tracks the tasks that a node must end before its next iteration."""
+    """Builder of a graph of iterations. It tracks the tasks that a node must finish before its next iteration."""
 
     def __init__(self, nodes: int) -> None:
         self.job = TaskGraphBuilder(nodes)
-        self._last: list[list[int]] = [[] for _ in range(nodes)]
-        self._now: list[list[int]] = [[] for _ in range(nodes)]
+        self._previous: list[list[int]] = [[] for _ in range(nodes)]
+        self._current: list[list[int]] = [[] for _ in range(nodes)]
 
     def find_previous_tasks(self, nodes: Iterable[int]) -> list[int]:
         """Return the tasks of these nodes in the previous iteration."""
-        return sorted({task for node in nodes for task in self._last[node]})
+        return sorted({task for node in nodes for task in self._previous[node]})
 
     def add(self, nodes: Iterable[int], task: int) -> None:
         """Record a task of these nodes in the current iteration."""
         for node in nodes:
-            self._now[node].append(task)
+            self._current[node].append(task)
 
     def end_iteration(self) -> None:
-        """Begin the next iteration; nodes without a task in this one keep those of the previous one."""
-        self._last = [now or last for now, last in zip(self._now, self._last, strict=True)]
-        self._now = [[] for _ in self._now]
+        """Begin the next iteration. A node without a task in the current one waits for its earlier tasks."""
+        self._previous = [
+            current_tasks or previous_tasks
+            for current_tasks, previous_tasks in zip(self._current, self._previous, strict=True)
+        ]
+        self._current = [[] for _ in self._current]

@@ -1,8 +1,8 @@
 """Double binary trees, relabelled by strides: trees of a collective on a circulant, like its rings.
 
-Two trees each carry half of a tensor, and a node that relays in one is a leaf in the other, so that no node relays
-twice (Sanders, Speck, Träff 2009). The positions of a tree are those of a ring order: with stride p, node i*p is at
-position i. Another stride gives trees over other links, so that several pairs of trees can share a topology.
+Each of the two trees carries half of a tensor. A node that relays in one tree is a leaf in the other, so no node relays
+twice (Sanders, Speck, Träff 2009). The positions of a tree follow a ring order: with stride p, node i*p is at position
+i. Each stride gives trees over other links, so several pairs of trees can share a topology.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DoubleTree:
     second: Tree
 
     def hops(self, table: NDArray[np.int16]) -> int:
-        """Return the total hops of all edges of both trees; `table[s, t]` are the hops between nodes."""
+        """Return the total hops over the edges of both trees. `table[s, t]` is the number of hops from s to t."""
         return int(
             sum(table[child, parent] for tree in (self.first, self.second) for child, parent in tree.edges)
         )
@@ -49,8 +49,8 @@ class DoubleTree:
 def double_tree(nodes: int, stride: int, start: int = 0) -> DoubleTree:
     """Return the two trees of a stride over the group that contains `start`.
 
-    With an even number of members every node relays in at most one tree. With an odd number the
-    node at position 0 may relay in both.
+    With an even number of members, every node relays in at most one tree. With an odd number, the node at position 0
+    may relay in both.
 
     >>> double_tree(4, 1).first.edges, double_tree(4, 1).second.edges
     (((1, 2), (2, 0), (3, 2)), ((0, 3), (2, 3), (3, 1)))
@@ -61,10 +61,9 @@ def double_tree(nodes: int, stride: int, start: int = 0) -> DoubleTree:
 
 
 def double_trees_of(topology: Topology, group: int | None = None) -> tuple[DoubleTree, ...]:
-    """Return a pair of trees for each stride of the topology that serves the group, in every group of that size.
+    """Return a pair of trees for each stride that rings through a whole group, in every group of `group` nodes.
 
-    A stride and its opposite give mirrored trees, so a duplex stride counts once. A group that no
-    stride serves gets the trees of its smallest stride.
+    If no stride of the topology does so, use the smallest stride that does.
     """
     nodes = topology.nodes
     usable = totient_perms(nodes, group)
@@ -74,16 +73,16 @@ def double_trees_of(topology: Topology, group: int | None = None) -> tuple[Doubl
 
 
 def shortest_labels(nodes: int, group: int, table: NDArray[np.int16], strides: Iterable[int] = ()) -> int:
-    """Return the stride whose relabelled trees take fewest hops, of `strides` or of all strides of the group.
+    """Return the stride whose relabelled trees take the fewest hops, among `strides` or all strides of the group.
 
-    The edges of a tree join positions that are 1, 2, 4, ... apart, so they need links of strides p, 2p, 4p.
+    The edges of a tree join positions that are 1, 2, 4, ... apart, so they need links of strides p, 2p, 4p, ...
     """
     choices = tuple(strides) or totient_perms(nodes, group)
     return min(choices, key=lambda stride: (double_tree(nodes, stride).hops(table), stride))
 
 
 def depth(tree: Tree) -> int:
-    """Return the number of edges from the farthest node to the root, at most 1 + log2 of the members, rounded up.
+    """Return the number of edges from the farthest node to the root: at most 1 + log2 of the members, rounded up.
 
     >>> depth(double_tree(8, 3).first)
     3
@@ -98,5 +97,7 @@ def depth(tree: Tree) -> int:
 
 def _make_tree(labels: tuple[int, ...]) -> Tree:
     parents = tree_parents(len(labels))
-    edges = ((labels[at], labels[parents[at]]) for at in range(1, len(labels)))
+    edges = (
+        (labels[child_position], labels[parents[child_position]]) for child_position in range(1, len(labels))
+    )
     return Tree(labels[0], tuple(sorted(edges)))

@@ -17,12 +17,12 @@ from testbed.errors import TopologyError, WorkloadError
 
 EQUAL_COST = "fattree-equal-cost"
 ROWS = ("ideal", "fattree", EQUAL_COST, *(name for name in FABRICS if name not in ("ideal", "fattree")))
-"""Names that can be compared; the Fat-tree is there with the rate and with the cost of direct connect."""
+"""Names that can be compared. The Fat-tree appears twice: at the rate, and at the cost, of direct connect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Result on one fabric; `slowdown` is relative to the ideal switch, and `failure` is why the job does not run."""
+    """Result on one fabric. `slowdown` is relative to the ideal switch. `failure` tells why there is no result."""
 
     name: str
     host_gbps: float = 0.0
@@ -32,7 +32,7 @@ class Row:
 
     @property
     def basis(self) -> str:
-        """Quantity that equals that of direct connect: `rate` (of all links of a host together), or `cost`."""
+        """What the fabric has in common with direct connect: the total `rate` of a host, or the `cost`."""
         return "cost" if self.name == EQUAL_COST else "rate"
 
     def cells(self) -> list[object]:
@@ -50,10 +50,11 @@ class Row:
         ]
 
 
-def rows_of(text: str, *, of_gpus: bool = False) -> tuple[str, ...]:
+def parse_fabric_names(text: str, *, of_gpus: bool = False) -> tuple[str, ...]:
     """Return the fabric names in `text`, which is `"all"` or a comma-separated list.
 
-    All are those for servers, or for GPUs. Raises `TopologyError` for an unknown name.
+    `"all"` selects the fabrics for servers. With `of_gpus`, it selects all fabrics but the Fat-tree of equal cost.
+    Raises `TopologyError` for an unknown name.
     """
     if text == "all":
         return tuple(name for name in ROWS if (name != EQUAL_COST if of_gpus else not is_of_gpus(name)))
@@ -71,13 +72,13 @@ def compare_fabrics(
     rate_gbps: float,
     options: FabricOptions = DEFAULT_OPTIONS,
     *,
-    leaves_out_slow: bool = False,
+    skip_slow: bool = False,
 ) -> tuple[Row, ...]:
-    """Return a row for each name, in order; the row of a fabric on which the job does not run holds the failure.
+    """Return a row for each name, in order.
 
-    With `leaves_out_slow` so does that of a fabric which takes minutes for the job, see `FabricKind.compared_up_to`.
-
-    Raises `TopologyError` or `WorkloadError` if the job does not run on the ideal switch, the reference of the others.
+    If the job does not run on a fabric, its row holds the failure. With `skip_slow`, so do the rows of fabrics that
+    would take minutes, see `FabricKind.max_compared_hosts`. Raises `TopologyError` or `WorkloadError` if the job does
+    not run on the ideal switch, to which all fabrics are compared.
     """
 
     def fabric(name: str) -> ChosenFabric:
@@ -91,22 +92,22 @@ def compare_fabrics(
 
     hosts = job.graph.nodes // options.hb_domain
 
-    def row(name: str) -> Row:
+    def make_row(name: str) -> Row:
         kind = find_kind(name)
-        most = kind.compared_up_to if kind else None
-        if leaves_out_slow and most is not None and hosts > most:
-            return Row(name, failure=f"takes minutes beyond {most} servers: name it in --fabrics")
+        max_hosts = kind.max_compared_hosts if kind else None
+        if skip_slow and max_hosts is not None and hosts > max_hosts:
+            return Row(name, failure=f"takes minutes beyond {max_hosts} servers: name it in --fabrics")
         try:
-            return _row(name, fabric(name), job)
+            return _simulate_row(name, fabric(name), job)
         except (TopologyError, WorkloadError) as error:
             return Row(name, failure=str(error))
 
-    ideal = _row("ideal", fabric("ideal"), job)
-    rows = {name: ideal if name == "ideal" else row(name) for name in names}
+    ideal = _simulate_row("ideal", fabric("ideal"), job)
+    rows = {name: ideal if name == "ideal" else make_row(name) for name in names}
     return tuple(_compare_with_ideal(rows[name], ideal.figures["iteration_ms"]) for name in names)
 
 
-def _row(name: str, chosen: ChosenFabric, job: Job) -> Row:
+def _simulate_row(name: str, chosen: ChosenFabric, job: Job) -> Row:
     return Row(
         name, chosen.host_gbps, figures=figures(chosen, simulate_on(chosen, job.graph), job.arithmetic_s)
     )
@@ -131,11 +132,14 @@ def draw_comparison(rows: Sequence[Row], path: str | Path, title: str) -> None:
     computing = [row.figures["compute_ms"] for row in shown]
     axes.barh([row.name for row in shown], times, color="#4c72b0", label="iteration")
     axes.barh(
-        [row.name for row in shown], computing, color="#c7d3e8", label="of it the busiest device's computing"
+        [row.name for row in shown],
+        computing,
+        color="#c7d3e8",
+        label="of it the busiest device's computing",
     )
-    for place, row in enumerate(shown):
-        text = f" {times[place]:.1f} ms, {row.slowdown:.2f}x, {row.figures['cost_usd']:,} USD"
-        axes.text(times[place], place, text, va="center", fontsize=8)
+    for bar_index, row in enumerate(shown):
+        text = f" {times[bar_index]:.1f} ms, {row.slowdown:.2f}x, {row.figures['cost_usd']:,} USD"
+        axes.text(times[bar_index], bar_index, text, va="center", fontsize=8)
     axes.set_xlim(0, max(times, default=1.0) * 1.4)
     axes.set_xlabel("ms an iteration")
     axes.set_title(title, fontsize=10)

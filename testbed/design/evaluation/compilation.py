@@ -1,4 +1,4 @@
-"""State of compiled code on this machine: simulators and searches are compiled at their first use."""
+"""Tells which code is compiled on this machine: simulators and searches are compiled at their first use."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FUNCTIONS: dict[Part, tuple[str, str]] = {
     "contention": ("sim.models.contention.engine", "run"),
     "regions": ("testbed.design.circuits.region_search", "search_circuits"),
 }
-"""For each part, a function that is compiled together with it."""
+"""Module and name of one function per part; the whole part is compiled together with it."""
 
 
 def is_compiled(*parts: Part) -> bool:
-    """Return whether these parts need no compilation; always True without numba."""
+    """Return whether all these parts are compiled. Without numba nothing is compiled: return True."""
     if not AVAILABLE:
         return True
     named = [_FUNCTIONS[part] for part in parts]

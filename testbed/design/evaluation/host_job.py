@@ -1,11 +1,11 @@
-"""Host jobs: an iteration of a plan as scripts for the hosts, which send the simulator's messages.
+"""Host jobs: one iteration of a plan as scripts for the hosts, which send the same messages as the simulator.
 
-The simulation and the run are one program: tasks of single hosts, whose messages the simulator splits over the route
-sets by the weights of their pairs, become the script of each host (`testbed/node/iteration.py`). Bytes and computing
-are scaled by one factor, so that an iteration lasts about a second on links of any rate.
+The iteration is first divided into tasks of single hosts. The simulator splits their messages over the route sets, by
+the weights of each pair. The script of each host (`testbed/node/iteration.py`) lists these tasks and messages. Bytes
+and computing times are scaled by one factor, so that an iteration lasts about a second on links of any rate.
 
-In the simulator a round of an AllReduce begins everywhere when the previous one has ended everywhere. A host knows only
-its own messages: it begins a round when it has sent and received its messages of the round before.
+In the simulator, a round of an AllReduce begins everywhere at once, when the previous round has ended everywhere. A
+host knows only its own messages: it begins a round when it has sent and received its messages of the previous round.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from testbed.design.fabrics.direct import rings_over
 from testbed.design.routing.route_sets import RouteSets
 from testbed.errors import WorkloadError
 
-LASTS_S = 1.0
+DEFAULT_ITERATION_S = 1.0
 """Target duration of a scaled iteration."""
 
 
@@ -37,9 +37,9 @@ LASTS_S = 1.0
 class HostJob:
     """An iteration as the hosts run it, and its prediction.
 
-    Bytes are `factor` times those of the workload, and computing `factor` times as long, further stretched by how much
-    slower the links are than in the plan. `simulated` is one iteration on the hosts' links, `hosts` the host of each of
-    its tasks.
+    All bytes of the workload are multiplied by `factor`. Computing times are multiplied by `factor`, and by the rate of
+    the plan's links over the rate of the hosts' links. `simulated` is one iteration on the hosts' links. `hosts` holds
+    the host of each of its tasks.
     """
 
     routes: RouteSets
@@ -54,7 +54,7 @@ class HostJob:
 
     @property
     def planned_bytes(self) -> NDArray[np.float64]:
-        """Bytes of an iteration on each link of the topology, by the routes and weights of the plan."""
+        """Bytes of an iteration on each link of the topology, from the routes and weights of the plan."""
         messages = self.simulated.lowered.messages
         nodes = self.routes.topology.nodes
         sent = np.zeros((nodes, nodes))
@@ -65,10 +65,10 @@ class HostJob:
 
     @property
     def link_messages(self) -> NDArray[np.int64]:
-        """Messages of an iteration on each link of the topology; each part of a message takes its own set of routes."""
+        """Number of messages of an iteration on each link of the topology. Each message follows one set of routes."""
         messages = self.simulated.lowered.messages
         counts = np.zeros(len(self.routes.topology.edges), dtype=np.int64)
-        ends = np.stack([messages.source, messages.target, _route_sets_of(self.simulated)], axis=1)
+        ends = np.stack([messages.source, messages.target, _find_route_sets(self.simulated)], axis=1)
         for (source, target, number), count in zip(*np.unique(ends, axis=0, return_counts=True), strict=True):
             counts[list(self.routes.path(source, target, number))] += count
         return counts
@@ -80,20 +80,20 @@ def host_job(
     rate_mbps: float,
     *,
     stretch: float = 1.0,
-    lasts_s: float = LASTS_S,
+    lasts_s: float = DEFAULT_ITERATION_S,
     factor: float | None = None,
     mtu_bytes: int = MTU_BYTES,
     latency: Latency = NAMESPACE_HOSTS,
 ) -> HostJob:
-    """Return an iteration scaled to last about `lasts_s` on links of a rate, or scaled by `factor` if given.
+    """Return an iteration that is scaled by `factor`, or by default to last about `lasts_s`.
 
-    `stretch` is the rate of the plan's links over the rate of these; computing is longer by the same factor.
-    Raises `WorkloadError` for an iteration that takes no time.
+    `rate_mbps` is the rate of the hosts' links. `stretch` is the rate of the plan's links over that rate; computing
+    times are multiplied by it. Raises `WorkloadError` for an iteration that takes no time.
     """
     fabric = host_fabric(routes, rate_mbps, mtu_bytes=mtu_bytes)
 
     def run(scale: float) -> tuple[Execution, tuple[int, ...]]:
-        tasks, hosts = on_hosts(scale_graph(graph, scale, scale * stretch), rings_over(routes.topology))
+        tasks, hosts = divide_by_host(scale_graph(graph, scale, scale * stretch), rings_over(routes.topology))
         return simulate(tasks, fabric, latency=latency, in_proportion=True), hosts
 
     if factor is None:
@@ -105,100 +105,108 @@ def host_job(
 
 
 def host_fabric(routes: RouteSets, rate_mbps: float, *, mtu_bytes: int = MTU_BYTES) -> Fabric:
-    """Return the links of a plan at the payload rate of the hosts, with the plan's routes."""
+    """Return a fabric with the links and routes of a plan, at the payload rate of the hosts."""
     topology, rate_gbps = routes.topology, rate_mbps / 1e3 * wire_efficiency(mtu_bytes)
     return make_routed(topology.nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
 
 
 def scale_graph(graph: TaskGraph, of_bytes: float, of_time: float) -> TaskGraph:
-    """Return a graph with scaled bytes and times; transfers keep at least one byte, since their targets wait for it."""
+    """Return the graph with bytes scaled by `of_bytes` and times by `of_time`.
+
+    Transfers and AllReduces keep at least one byte, because the receiver waits for them.
+    """
     moves = (graph.kind == Kind.TRANSFER) | (graph.kind == Kind.ALLREDUCE)
     size = np.maximum(np.round(graph.size_bytes * of_bytes).astype(np.int64), moves)
     return replace(graph, size_bytes=size, time_s=graph.time_s * of_time)
 
 
 def scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
-    """Return the script of each host: its `tasks`, and `incoming`, the number of connections to it."""
+    """Return the script of each host: its `tasks`, and the number of `incoming` connections."""
     graph, messages = job.simulated.graph, job.simulated.lowered.messages
-    ways = _route_sets_of(job.simulated)
+    message_sets = _find_route_sets(job.simulated)
     parts: dict[int, list[list[int]]] = defaultdict(list)
-    columns = (messages.task, messages.target, ways, messages.size_bytes)
-    for task, target, way, size in zip(*(column.tolist() for column in columns), strict=True):
-        parts[task].append([target, way, size])
+    columns = (messages.task, messages.target, message_sets, messages.size_bytes)
+    for task, target, route_set, size in zip(*(column.tolist() for column in columns), strict=True):
+        parts[task].append([target, route_set, size])
     before: dict[int, list[int]] = defaultdict(list)
     for first, then in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
         before[then].append(first)
     tasks: list[list[dict[str, Any]]] = [[] for _ in range(graph.nodes)]
-    lines = set()
+    used_connections = set()
     for task in range(graph.tasks):
         entry: dict[str, Any] = {"id": task, "computes": bool(graph.kind[task] == Kind.COMPUTE), "receive": 0}
         entry |= {"seconds": float(graph.time_s[task]), "after": before[task], "send": parts[task]}
         tasks[job.hosts[task]].append(entry)
-        for target, way, _ in parts[task]:
-            lines.add((job.hosts[task], target, way))
+        for target, route_set, _ in parts[task]:
+            used_connections.add((job.hosts[task], target, route_set))
         if parts[task]:
             arrival: dict[str, Any] = {"id": task, "computes": False, "receive": len(parts[task])}
             tasks[parts[task][0][0]].append(arrival | {"seconds": 0.0, "after": [], "send": []})
-    incoming = Counter(target for _, target, _ in lines)
+    incoming = Counter(target for _, target, _ in used_connections)
     return tuple({"tasks": tasks[host], "incoming": incoming[host]} for host in range(graph.nodes))
 
 
-def _route_sets_of(execution: Execution) -> NDArray[np.int64]:
-    """Return the set of routes that each message takes: its choice, or 0 if its pair has no weight there."""
+def _find_route_sets(execution: Execution) -> NDArray[np.int64]:
+    """Return the set of routes of each message: the one it chose, or 0 if its pair has no weight in that set."""
     messages, weight = execution.lowered.messages, execution.fabric.weights
     assert weight is not None, "a fabric with planned routes has weights"
     choice = messages.choice % len(weight)
     return np.where(weight[choice, messages.source, messages.target] > 0, choice, 0)
 
 
-def on_hosts(graph: TaskGraph, allreduce: Algorithm) -> tuple[TaskGraph, tuple[int, ...]]:
-    """Return the graph with transfers in place of AllReduces, and the host of each task (of a transfer its source).
+def divide_by_host(graph: TaskGraph, allreduce: Algorithm) -> tuple[TaskGraph, tuple[int, ...]]:
+    """Return the graph with transfers instead of AllReduces, and the host of each task (the source of a transfer).
 
-    A host knows when the tasks that its tasks wait for have ended. Raises `WorkloadError` if that cannot be: a task
-    waits for a task of another host without a transfer between them.
+    Each task waits only for tasks whose end its host knows of. Raises `WorkloadError` if a task waits for a task of
+    another host without a transfer between them.
     """
     host_tasks = _HostTasks(graph, allreduce)
     return host_tasks.graph(), tuple(host_tasks.hosts)
 
 
 class _HostTasks:
-    """Builder of the hosts' tasks; `_ends[task, host]` is the new task whose end tells a host that `task` has ended."""
+    """Builder of the hosts' tasks.
+
+    When the new task `_end_tasks[task, host]` ends, `host` knows that the original `task` has ended.
+    """
 
     def __init__(self, graph: TaskGraph, allreduce: Algorithm) -> None:
-        self._whole, self._allreduce = graph, allreduce
+        self._original, self._allreduce = graph, allreduce
         self.hosts: list[int] = []
         self._rows: list[tuple[int, int, float, int, int, int]] = []
         self._edges: list[tuple[int, int]] = []
-        self._ends: dict[tuple[int, int], int] = {}
-        self._before: dict[int, list[int]] = defaultdict(list)
+        self._end_tasks: dict[tuple[int, int], int] = {}
+        self._predecessors: dict[int, list[int]] = defaultdict(list)
         for first, then in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
-            self._before[then].append(first)
-        self._places = _find_places(graph, self._before)
+            self._predecessors[then].append(first)
+        self._hosts_that_know = _find_hosts_that_know(graph, self._predecessors)
 
     def graph(self) -> TaskGraph:
         """Return the graph of all tasks."""
-        for task in _sort_topologically(self._whole.tasks, self._before):
-            whole, took_s = self._whole, float(self._whole.time_s[task])
-            match whole.kind[task]:
+        for task in _sort_topologically(self._original.tasks, self._predecessors):
+            source_graph, took_s = self._original, float(self._original.time_s[task])
+            match source_graph.kind[task]:
                 case Kind.COMPUTE:
-                    host = int(whole.device[task])
-                    self._ends[task, host] = self._add(
-                        Kind.COMPUTE, host, took_s, after=self._waits(task, host)
+                    host = int(source_graph.device[task])
+                    self._end_tasks[task, host] = self._add(
+                        Kind.COMPUTE, host, took_s, after=self._find_prerequisites(task, host)
                     )
                 case Kind.TRANSFER:
-                    sender, receiver = int(whole.source[task]), int(whole.target[task])
-                    size, after = int(whole.size_bytes[task]), self._waits(task, sender)
+                    sender, receiver = int(source_graph.source[task]), int(source_graph.target[task])
+                    size, after = int(source_graph.size_bytes[task]), self._find_prerequisites(task, sender)
                     transfer = self._add(Kind.TRANSFER, sender, took_s, size, receiver, after=after)
-                    self._ends[task, sender] = self._ends[task, receiver] = transfer
+                    self._end_tasks[task, sender] = self._end_tasks[task, receiver] = transfer
                 case Kind.ALLREDUCE:
-                    self._sum(task, took_s)
+                    self._add_allreduce(task, took_s)
                 case _:
-                    for host in self._places[task]:
-                        self._ends[task, host] = self._add(Kind.BARRIER, host, after=self._waits(task, host))
+                    for host in self._hosts_that_know[task]:
+                        self._end_tasks[task, host] = self._add(
+                            Kind.BARRIER, host, after=self._find_prerequisites(task, host)
+                        )
         kind, device, time_s, size_bytes, source, target = zip(*self._rows, strict=True)
         edges = np.array(self._edges, dtype=np.int64).reshape(-1, 2)
         return TaskGraph(
-            nodes=self._whole.nodes,
+            nodes=self._original.nodes,
             kind=np.array(kind, dtype=np.int64),
             device=np.array(device, dtype=np.int64),
             time_s=np.array(time_s, dtype=np.float64),
@@ -211,49 +219,49 @@ class _HostTasks:
             after=edges[:, 1].copy(),
         )
 
-    def _sum(self, task: int, time_s: float) -> None:
-        """Add the messages of an AllReduce, and on each member a wait for its last ones."""
-        members = self._whole.groups[self._whole.group[task]]
-        ready = {host: self._waits(task, host) for host in members}
+    def _add_allreduce(self, task: int, time_s: float) -> None:
+        """Add the messages of an AllReduce, and on each member a barrier after its last messages."""
+        members = self._original.groups[self._original.group[task]]
+        ready = {host: self._find_prerequisites(task, host) for host in members}
         ends: dict[int, list[int]] = {host: list(ready[host]) for host in members}
-        for chain in self._allreduce(members, int(self._whole.size_bytes[task])):
-            last, before_s = ready, time_s
+        for chain in self._allreduce(members, int(self._original.size_bytes[task])):
+            last_tasks, before_s = ready, time_s
             for phase in chain:
                 messages = list(
                     zip(phase.sources.tolist(), phase.targets.tolist(), phase.sizes.tolist(), strict=True)
                 )
                 for _ in range(phase.rounds):
-                    now: dict[int, list[int]] = defaultdict(list)
+                    current: dict[int, list[int]] = defaultdict(list)
                     for source, target, size in messages:
                         transfer = self._add(
-                            Kind.TRANSFER, source, before_s, size, target, after=last[source]
+                            Kind.TRANSFER, source, before_s, size, target, after=last_tasks[source]
                         )
-                        now[source].append(transfer)
-                        now[target].append(transfer)
-                    last, before_s = {**last, **now}, 0.0
+                        current[source].append(transfer)
+                        current[target].append(transfer)
+                    last_tasks, before_s = {**last_tasks, **current}, 0.0
             for host in members:
-                ends[host] += last[host]
+                ends[host] += last_tasks[host]
         for host in members:
-            self._ends[task, host] = self._add(Kind.BARRIER, host, after=sorted(set(ends[host])))
+            self._end_tasks[task, host] = self._add(Kind.BARRIER, host, after=sorted(set(ends[host])))
 
-    def _waits(self, task: int, host: int) -> list[int]:
-        """Return the new tasks that a host waits for before a task.
+    def _find_prerequisites(self, task: int, host: int) -> list[int]:
+        """Return the new tasks that must end before a host begins `task`.
 
-        Before an AllReduce a member waits only for tasks that it knows of, since other members know the rest. Raises
-        `WorkloadError` if the host, or of an AllReduce every member, does not know of a task before.
+        Before an AllReduce, a member waits only for tasks whose end it knows of; other members wait for the rest.
+        Raises `WorkloadError` if the host cannot know when a predecessor has ended; for an AllReduce, if no member can.
         """
-        known = []
-        for first in self._before[task]:
-            if host in self._places[first]:
-                known.append(self._ends[first, host])
-            elif self._whole.kind[task] != Kind.ALLREDUCE or self._places[task].isdisjoint(
-                self._places[first]
+        prerequisites = []
+        for first in self._predecessors[task]:
+            if host in self._hosts_that_know[first]:
+                prerequisites.append(self._end_tasks[first, host])
+            elif self._original.kind[task] != Kind.ALLREDUCE or self._hosts_that_know[task].isdisjoint(
+                self._hosts_that_know[first]
             ):
                 raise WorkloadError(
                     f"task {task} waits on host {host} for task {first}, which ends elsewhere: put a transfer "
                     "between them"
                 )
-        return known
+        return prerequisites
 
     def _add(
         self,
@@ -274,27 +282,30 @@ class _HostTasks:
         return number
 
 
-def _find_places(graph: TaskGraph, before: Mapping[int, Iterable[int]]) -> list[set[int]]:
-    """Return the hosts that know when each task has ended; of a barrier those that know all tasks it waits for."""
-    places: list[set[int]] = [set() for _ in range(graph.tasks)]
+def _find_hosts_that_know(graph: TaskGraph, before: Mapping[int, Iterable[int]]) -> list[set[int]]:
+    """Return, for each task, the hosts that know when it has ended.
+
+    A host knows the end of a barrier if it knows the ends of all predecessors. Raises `WorkloadError` if no host knows.
+    """
+    task_hosts: list[set[int]] = [set() for _ in range(graph.tasks)]
     for task in _sort_topologically(graph.tasks, before):
         match graph.kind[task]:
             case Kind.COMPUTE:
-                places[task] = {int(graph.device[task])}
+                task_hosts[task] = {int(graph.device[task])}
             case Kind.TRANSFER:
-                places[task] = {int(graph.source[task]), int(graph.target[task])}
+                task_hosts[task] = {int(graph.source[task]), int(graph.target[task])}
             case Kind.ALLREDUCE:
-                places[task] = set(graph.groups[graph.group[task]])
+                task_hosts[task] = set(graph.groups[graph.group[task]])
             case _:
-                each = [places[first] for first in before.get(task, ())]
-                places[task] = set.intersection(*each) if each else set(range(graph.nodes))
-        if not places[task] or max(places[task]) >= graph.nodes:
+                host_sets = [task_hosts[first] for first in before.get(task, ())]
+                task_hosts[task] = set.intersection(*host_sets) if host_sets else set(range(graph.nodes))
+        if not task_hosts[task] or max(task_hosts[task]) >= graph.nodes:
             raise WorkloadError(f"no host can tell when task {task} may start: put transfers before it")
-    return places
+    return task_hosts
 
 
 def _sort_topologically(tasks: int, before: Mapping[int, Iterable[int]]) -> list[int]:
-    """Return the tasks in topological order: each behind all tasks that it waits for."""
+    """Return the tasks in topological order: each after all tasks that it waits for."""
     waiting_for = [len(list(before.get(task, ()))) for task in range(tasks)]
     following: dict[int, list[int]] = defaultdict(list)
     for task in range(tasks):

@@ -1,4 +1,4 @@
-"""Jobs to simulate or compare: a task graph in a file, a folder of traces, or a workload under a strategy."""
+"""Jobs to simulate or compare: a task graph file, a folder of traces, or a workload with a strategy."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from testbed.design.evaluation.simulation import TaskGraph, read_graph
 from testbed.design.fabrics.direct import route_job
 from testbed.design.fabrics.fabric_list import build_fabric
 from testbed.design.fabrics.kind import (
-    RANKED_ROUNDING,
-    ROUNDS_UP_TO,
+    MAX_NODES_IN_ROUNDS,
+    RANKING_ROUNDING,
     ChosenFabric,
     FabricOptions,
     FabricRequest,
@@ -29,7 +29,7 @@ from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
 from testbed.design.workloads.imports.chakra import is_trace_folder, read_job
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import Traffic, draw_heat_map, traffic, traffic_of
-from testbed.design.workloads.mig import device_named, instances_of
+from testbed.design.workloads.mig import count_instances, find_device
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import check_memory, memory_use
 from testbed.design.workloads.sharding import Strategy
@@ -43,12 +43,12 @@ DEFAULT_RATE_GBPS = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One iteration as a graph, with its traffic; `about` holds further facts for reports.
+    """One iteration as a graph, with its traffic. `about` holds further facts for reports.
 
-    `plan` is the plan of its strategy, or None. A node has `devices_per_node` devices. `arithmetic_s` is the time of
-    the model's operations alone, at the peak of all devices; None if it is not known. `checkpoint` holds the bytes that
-    each node writes in a checkpoint; empty if they are not known. `regions` are the groups of nodes that share the
-    experts of a layer.
+    `plan` is None for a job without a plan. A node has `devices_per_node` devices. `arithmetic_s` is the time that the
+    model's operations would take at the peak rate of all devices, None if unknown. `checkpoint` holds the bytes that
+    each node writes for a checkpoint, empty if unknown. `regions` are the groups of nodes that share the experts of a
+    layer.
     """
 
     name: str
@@ -73,15 +73,15 @@ class Job:
 
     @property
     def routes(self) -> RouteSets | None:
-        """Routes of the plan, or computed for the job if the plan has none; None without a plan or for one server."""
+        """Routes of the plan, computed for this job if the plan has none; None without a plan or for one server."""
         if self.plan is None or self.plan.topology.nodes < 2:
             return None
         return self.plan.routes or route_job(self.plan.topology, self.graph)
 
     def links(self, requested: int | None, default: int) -> int:
-        """Return the links of a server: those of the plan, or without a plan `requested`, or `default` if that is None.
+        """Return the links per server: the plan's. Without a plan, return `requested`, or `default` if it is None.
 
-        Raises `PlanFileError` if `requested` differs from the plan's links: the fabrics would not be comparable.
+        Raises `PlanFileError` if `requested` differs from the plan, since the fabrics would not be comparable.
         """
         if self.plan is None:
             return default if requested is None else requested
@@ -93,7 +93,7 @@ class Job:
         return planned
 
     def rate_gbps(self, requested: float | None) -> float:
-        """Return the rate of a link: `requested`, or by default the plan's, or 100 Gbit/s without a plan."""
+        """Return the rate of a link: `requested`, otherwise the plan's, otherwise 100 Gbit/s."""
         if requested is not None:
             return requested
         return self.plan.rate_gbps if self.plan else DEFAULT_RATE_GBPS
@@ -107,7 +107,7 @@ class Job:
         *,
         equal_cost: bool = False,
     ) -> ChosenFabric:
-        """Return a fabric made for the job. Raises `TopologyError` for an unknown name or an impossible fabric."""
+        """Return a fabric for this job. Raises `TopologyError` for an unknown name or an impossible fabric."""
         chosen = build_fabric(
             FabricRequest(
                 name,
@@ -130,17 +130,17 @@ class Job:
     def choose_precision(self, options: FabricOptions) -> tuple[Literal["rounds", "fluid"], float]:
         """Return how AllReduces on rings are simulated, and the rounding of flows, see `FabricOptions`.
 
-        Large jobs are fluid, and their flows may begin and end late by 1 % of their duration: exact flows of 1,024
-        nodes that all send to each other take a minute.
+        Large jobs are fluid, and their flows may begin and end late by 1 % of their duration. Exact flows would take a
+        minute for an all-to-all of 1,024 nodes.
         """
         if options.fluid is not None:
             return ("fluid" if options.fluid else "rounds"), 0.0
         if self.plan is not None:
             return "fluid", 0.0
-        return ("fluid", RANKED_ROUNDING) if self.graph.nodes > ROUNDS_UP_TO else ("rounds", 0.0)
+        return ("fluid", RANKING_ROUNDING) if self.graph.nodes > MAX_NODES_IN_ROUNDS else ("rounds", 0.0)
 
     def draw_heat_map(self, path: str | Path) -> None:
-        """Draw the bytes between servers as a heat map. Raises `WorkloadError` without matplotlib, and `OSError`."""
+        """Write a heat map of the bytes between servers. Raises `WorkloadError` without matplotlib, and `OSError`."""
         try:
             draw_heat_map(self.traffic.matrix, path, title=f"SIMULATED: {self.name}")
         except (ModuleNotFoundError, ValueError) as error:
@@ -155,49 +155,48 @@ def open_job(
     *,
     by_pair: bool = False,
 ) -> Job:
-    """Return the job of a workload, of a folder of traces or of a task graph file, by the name in `choice`.
+    """Return the job of a workload, of a folder of traces or of a task graph file, as `choice.name` says.
 
-    `strategy` is a strategy's name (default: `default`) or a plan file. With a plan, settings that the choice leaves
-    open are the plan's, and another size of the job is refused. With an `hb_domain` above 1 each server has so many
-    GPUs, and each of them is a node of the job. In a job of more than `ROUNDS_UP_TO` nodes without a plan, an
-    all-to-all is one task for the servers that it joins, unless `by_pair`.
-    Raises `WorkloadError` and its subclasses, `PlanFileError`, `OSError`.
+    `strategy` is a strategy's name (default: `default`) or a plan file. A plan sets what the choice leaves open. With
+    `hb_domain` above 1, each server has that many GPUs, and each GPU is a node of the job. In jobs of more than
+    `MAX_NODES_IN_ROUNDS` nodes without a plan, each all-to-all is a single task, unless `by_pair`.
+    Raises `WorkloadError` and its subclasses, `PlanFileError` for a plan of another job, and `OSError`.
     """
     is_folder = choice.name not in MODELS and is_trace_folder(choice.name)
     if is_folder or choice.name.endswith(GRAPH_SUFFIX):
-        device = choice.device if is_folder and instances_of(choice.device) == 1 else ""
+        device = choice.device if is_folder and count_instances(choice.device) == 1 else ""
         if nodes or strategy or choice != WorkloadChoice(choice.name, device=device):
             kind = "is a folder of traces" if is_folder else "is a task graph"
             raise WorkloadError(
                 f"{choice.name} {kind}: its servers, sizes and strategy are fixed; leave out --nodes, --preset, "
                 "--set, --device, --mig, --profile, --skew and --strategy"
             )
-        return _trace_job(choice) if is_folder else _graph_job(choice.name, read_graph(choice.name))
-    return _workload_job(choice, nodes, strategy or "default", hb_domain, by_pair=by_pair)
+        return _read_trace_job(choice) if is_folder else _make_graph_job(choice.name, read_graph(choice.name))
+    return _make_workload_job(choice, nodes, strategy or "default", hb_domain, by_pair=by_pair)
 
 
-def _graph_job(name: str, graph: TaskGraph) -> Job:
+def _make_graph_job(name: str, graph: TaskGraph) -> Job:
     return Job(Path(name).stem, graph, traffic_of(graph), {"graph": name})
 
 
-def _trace_job(choice: WorkloadChoice) -> Job:
-    """Return the job of Chakra traces; nodes with operations but no time are estimated for the chosen device."""
+def _read_trace_job(choice: WorkloadChoice) -> Job:
+    """Return the job of Chakra traces. Times that a trace lacks are estimated for the chosen device."""
     device = choice.device or DEFAULT_DEVICE
-    traces = read_job(choice.name, device_named(device))
-    job = _graph_job(Path(choice.name).resolve().name, traces.graph)
+    traces = read_job(choice.name, find_device(device))
+    job = _make_graph_job(Path(choice.name).resolve().name, traces.graph)
     estimated = {"estimated_nodes": traces.estimated, "device": device} if traces.estimated else {}
     notes = {"notes": traces.notes} if traces.notes else {}
     return replace(job, about={"graph": choice.name, **estimated, **notes})
 
 
-def _workload_job(
+def _make_workload_job(
     choice: WorkloadChoice, nodes: int | None, strategy: str, hb_domain: int, *, by_pair: bool
 ) -> Job:
     plan = None if is_named(strategy) else read_plan(strategy)
     if plan:
         if hb_domain > 1:
             raise PlanFileError(f"{strategy}: the plan is for whole servers: leave out --hb-domain")
-        if choice.device and instances_of(choice.device) != instances_of(plan.workload.device):
+        if choice.device and count_instances(choice.device) != count_instances(plan.workload.device):
             raise PlanFileError(
                 f"{strategy}: its servers have the device {plan.workload.device}: leave out --mig"
             )
@@ -211,14 +210,14 @@ def _workload_job(
     if hb_domain > 1:
         cluster = cluster.split()
     layout = (
-        _strategy_of(plan, workload, servers, strategy)
+        _check_planned_strategy(plan, workload, servers, strategy)
         if plan
         else strategy_by_name(strategy, workload, cluster)
     )
     check_memory(workload, layout, cluster)
-    is_large = plan is None and cluster.nodes > ROUNDS_UP_TO
+    is_large = plan is None and cluster.nodes > MAX_NODES_IN_ROUNDS
     graph = iteration(workload, layout, cluster, whole_exchanges=is_large and not by_pair)
-    instances = instances_of(choice.device)
+    instances = count_instances(choice.device)
     about = {
         **{key: value for key, value in choice.as_json().items() if value and key != "name"},
         **({"servers": -(-servers // instances), "mig": instances} if instances > 1 else {}),
@@ -245,25 +244,25 @@ def _workload_job(
         cluster.devices_per_server,
         arithmetic_s,
         checkpoint,
-        _regions(layout),
+        _find_regions(layout),
     )
 
 
-def _regions(layout: Strategy) -> tuple[tuple[int, ...], ...]:
+def _find_regions(layout: Strategy) -> tuple[tuple[int, ...], ...]:
     """Return the groups of nodes that share the experts of a layer."""
     grids = [sharding.grid for sharding in dict.fromkeys(layout.shardings) if sharding.way == "expert"]
     return tuple(dict.fromkeys(row for grid in grids for row in grid if len(row) > 1))
 
 
 def _fill_from_plan(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoice:
-    """Return the plan's workload, on the choice's device, with its profile and skew if it has them.
+    """Return the plan's workload with the device, profile and skew of `choice`, as far as it has them.
 
-    Two workload files may differ in name, since a file may have moved: `_strategy_of` compares their operators.
-    Raises `PlanFileError` for a job of another size.
+    Workload files may have different names, since a file may have moved: `_check_planned_strategy` compares operators.
+    Raises `PlanFileError` if `choice` names another workload, preset or setting.
     """
     planned_choice = plan.workload
     if choice.name != planned_choice.name and not (choice.is_file and planned_choice.is_file):
-        raise _mismatch_error(plan, source, choice.name)
+        raise _make_mismatch_error(plan, source, choice.name)
     settings = {
         f"--set {key}": (value, planned_choice.settings.get(key, ""))
         for key, value in choice.settings.items()
@@ -282,11 +281,11 @@ def _fill_from_plan(choice: WorkloadChoice, plan: Plan, source: str) -> Workload
     return replace(planned_choice, name=choice.name, device=device, profile=profile, skew=skew)
 
 
-def _strategy_of(plan: Plan, workload: Workload, nodes: int, source: str) -> Strategy:
+def _check_planned_strategy(plan: Plan, workload: Workload, nodes: int, source: str) -> Strategy:
     """Return the plan's strategy. Raises `PlanFileError` if it does not fit this workload."""
     names = tuple(operator.name for operator in workload.operators)
     if plan.operators != names or plan.topology.nodes != nodes:
-        raise _mismatch_error(plan, source, f"{workload.name} with {len(names)} on {nodes}")
+        raise _make_mismatch_error(plan, source, f"{workload.name} with {len(names)} on {nodes}")
     try:
         check_strategy(workload, plan.strategy, nodes)
     except StrategyError as error:
@@ -294,15 +293,15 @@ def _strategy_of(plan: Plan, workload: Workload, nodes: int, source: str) -> Str
     return plan.strategy
 
 
-def _mismatch_error(plan: Plan, source: str, other: str) -> PlanFileError:
+def _make_mismatch_error(plan: Plan, source: str, other: str) -> PlanFileError:
     planned = f"{plan.workload.name} with {len(plan.operators)} operators on {plan.topology.nodes} servers"
     return PlanFileError(f"{source}: the plan is for {planned}, not for {other}")
 
 
 def routes_of(plan: Plan) -> RouteSets | None:
-    """Return the routes of a plan, or if it has none, routes computed for its workload, the same each time.
+    """Return the routes of a plan. If it has none, compute them for its workload; the result is deterministic.
 
-    None for a single server, and if the workload cannot be built here.
+    Return None for a plan without routes if it has a single server or its workload cannot be built here.
     """
     return plan.routes or routes_for(plan, plan.topology)
 
@@ -310,7 +309,7 @@ def routes_of(plan: Plan) -> RouteSets | None:
 def routes_for(plan: Plan, topology: Topology) -> RouteSets | None:
     """Return routes for the workload of a plan on another topology, for example a repaired one.
 
-    None for a single server, and if the workload cannot be built here.
+    Return None for a single server, and if the workload cannot be built here.
     """
     try:
         return route_job(topology, graph_of(plan)) if topology.nodes > 1 else None
@@ -319,20 +318,22 @@ def routes_for(plan: Plan, topology: Topology) -> RouteSets | None:
 
 
 def graph_of(plan: Plan) -> TaskGraph:
-    """Return an iteration of a plan. Raises `WorkloadError`, `PlanFileError` or `OSError` if it cannot be built."""
+    """Return one iteration of a plan. Raises `WorkloadError`, `PlanFileError` or `OSError` if it cannot be built."""
     nodes = plan.topology.nodes
     workload, cluster = plan.workload.workload(nodes), plan.workload.cluster(nodes)
-    return iteration(workload, _strategy_of(plan, workload, nodes, plan.workload.name), cluster)
+    return iteration(workload, _check_planned_strategy(plan, workload, nodes, plan.workload.name), cluster)
 
 
 def sum_by_pairs(plan: Plan) -> NDArray[np.float64] | None:
     """Return the bytes of one iteration from row to column, without AllReduces, shape (nodes, nodes).
 
-    None if the workload cannot be built here, for example because its file is on another machine.
+    Return None if the workload cannot be built here, for example because its file is on another machine.
     """
     nodes = plan.topology.nodes
     try:
         workload, cluster = plan.workload.workload(nodes), plan.workload.cluster(nodes)
-        return traffic(workload, _strategy_of(plan, workload, nodes, plan.workload.name), cluster).pairs
+        return traffic(
+            workload, _check_planned_strategy(plan, workload, nodes, plan.workload.name), cluster
+        ).pairs
     except (WorkloadError, PlanFileError, OSError):
         return None

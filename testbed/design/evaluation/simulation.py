@@ -1,4 +1,4 @@
-"""Simulation of one iteration of a job on a chosen fabric, and its figures for comparison."""
+"""Simulation of one iteration of a job on a fabric, and its figures for comparison."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_graph(path: str | Path) -> TaskGraph:
 
 
 def simulate_on(chosen: ChosenFabric, graph: TaskGraph, *, trace: bool = False) -> Execution:
-    """Return the execution of one iteration. Raises `WorkloadError` if it does not fit the fabric, or never ends."""
+    """Return the execution of one iteration. Raises `WorkloadError` if it does not fit the fabric or never ends."""
     try:
         return chosen.run(graph, trace=trace)
     except (Stalled, ValueError) as error:
@@ -43,12 +43,14 @@ def simulate_on(chosen: ChosenFabric, graph: TaskGraph, *, trace: bool = False) 
 def figures(chosen: ChosenFabric, execution: Execution, arithmetic_s: float | None = None) -> dict[str, Any]:
     """Return the figures of a simulated iteration, by name: times, bytes, links and cost.
 
-    `compute_ms` is the computing of the busiest device; `mfu` the fraction of the peak of all devices that the
-    operations of the model use, None without `arithmetic_s`, the time of these at the peak; `bandwidth_tax` bytes on
-    links between hosts over bytes sent, 1 if hosts do not forward; `busiest_link` the fraction of the iteration in
-    which the fullest link was full. `bytes_in` reach hosts: `bytes_out` at their target, `bytes_forwarded` to be sent
-    on. Circuits moved `reconfigurations` times; some were dark for `outage_ms`; choosing them took `allocation_s` of
-    processor time.
+    - `compute_ms`: computing time of the busiest device.
+    - `mfu`: `arithmetic_s` over the iteration time, None without `arithmetic_s`, the time of the model's operations at
+      the peak of all devices.
+    - `bandwidth_tax`: bytes on links between hosts over bytes sent; 1 if hosts do not forward.
+    - `busiest_link`: fraction of the iteration in which the fullest link was full.
+    - `bytes_in`: bytes that hosts receive: `bytes_out` at their target, and `bytes_forwarded` to be sent on.
+    - `reconfigurations`, `outage_ms`: how often circuits moved, and how long some circuits were dark.
+    - `allocation_s`: processor time for the choice of circuits.
     """
     graph = execution.graph
     computing = graph.kind == Kind.COMPUTE
@@ -60,7 +62,7 @@ def figures(chosen: ChosenFabric, execution: Execution, arithmetic_s: float | No
         "bandwidth_tax": execution.bandwidth_tax,
         "payload_bytes": execution.payload_bytes,
         "wire_bytes": execution.wire_bytes,
-        "busiest_link": _busiest_link(chosen, execution),
+        "busiest_link": _compute_busiest_link(chosen, execution),
         "bytes_in": execution.bytes_in,
         "bytes_out": execution.wire_bytes,
         "bytes_forwarded": execution.bytes_forwarded,
@@ -77,16 +79,16 @@ def figures(chosen: ChosenFabric, execution: Execution, arithmetic_s: float | No
 def link_traffic(execution: Execution) -> list[dict[str, Any]]:
     """Return the links that carried data, with their bytes and the fraction of the time in which they were full.
 
-    A link is named by its ends, servers by number; numbers from `nodes` on are switches. Bytes are in whole packets.
-    `busy` is None for links that exist part of the time, on moving circuits.
+    A link is named by its two ends: a server's number, or a number from `nodes` on for a switch. Bytes count whole
+    packets. `busy` is None for moving circuits, which exist only part of the time.
     """
     fabric, time_s = execution.fabric, execution.iteration_s
     rows = []
     for link in np.flatnonzero(execution.link_bytes).tolist():
-        carried, bits_per_s = int(execution.link_bytes[link]), float(fabric.capacity_bps[link])
-        busy = carried * 8 / bits_per_s / time_s if bits_per_s else None
+        carried_bytes, bits_per_s = int(execution.link_bytes[link]), float(fabric.capacity_bps[link])
+        busy = carried_bytes * 8 / bits_per_s / time_s if bits_per_s else None
         ends = f"{fabric.sources[link]}-{fabric.targets[link]}"
-        rows.append({"link": ends, "bytes": carried, "busy": busy})
+        rows.append({"link": ends, "bytes": carried_bytes, "busy": busy})
     return rows
 
 
@@ -104,7 +106,7 @@ def write_trace(execution: Execution, folder: str | Path) -> tuple[Path, ...]:
 
 
 def draw_timeline(execution: Execution, path: str | Path, title: str) -> None:
-    """Draw the time line of an iteration. Raises `WorkloadError` without matplotlib, and `OSError`."""
+    """Write the timeline of an iteration. Raises `WorkloadError` without matplotlib, and `OSError`."""
     from sim.models.network.results import timeline
 
     try:
@@ -113,7 +115,7 @@ def draw_timeline(execution: Execution, path: str | Path, title: str) -> None:
         raise WorkloadError(f"cannot write the time line {path}: {error}") from error
 
 
-def _busiest_link(chosen: ChosenFabric, execution: Execution) -> float | None:
+def _compute_busiest_link(chosen: ChosenFabric, execution: Execution) -> float | None:
     """Return the fraction of the iteration in which the fullest link was full; None for moving circuits."""
     if chosen.circuits is not None:
         return None

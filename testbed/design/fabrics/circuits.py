@@ -1,4 +1,4 @@
-"""Optical switches whose circuits follow the demand of a job, as a controller moves them."""
+"""Optical switches with a controller that moves circuits as the demand of a job changes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from sim.models.network.allreduce import ring
 from sim.models.network.execution.circuits import Allocator, CircuitSwitch, Controller, Floats, Integers
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest, make_single_host_fabric
 
-COMPARED_UP_TO = 256
-"""Hosts of the largest switch that takes seconds: every time circuits move, the demands of all pairs are compared."""
+MAX_COMPARED_HOSTS = 256
+"""With more hosts, simulation takes minutes: the demands of all pairs are compared whenever circuits move."""
 
 MOVING = ("reconfiguration_s", "controller", "hysteresis", "look_ahead")
 """Options of fabrics with circuits that move."""
 
 _SHORTEST_PERIOD_S = 50e-3
-_REMEMBERED = 64
-"""Choices that an allocator keeps, the latest: with 256 hosts each takes 0.8 MB."""
+_CACHE_SIZE = 64
+"""Number of recent allocations that an allocator keeps: with 256 hosts, each takes 0.8 MB."""
 
 
 def build(request: FabricRequest) -> ChosenFabric:
@@ -28,52 +28,52 @@ def build(request: FabricRequest) -> ChosenFabric:
 
 
 def build_forwarding(request: FabricRequest) -> ChosenFabric:
-    """Return an optical switch that follows the demand, with one circuit per host in a ring, where hosts forward."""
+    """Return an optical switch that follows the demand, plus a ring of circuits over which hosts forward."""
     return make_circuits(
         request, lambda: CircuitSwitch(request.nodes, request.degree, request.rate_gbps, forwarding=True)
     )
 
 
 def make_circuits(
-    request: FabricRequest, make: Callable[[], CircuitSwitch], default: str = "every"
+    request: FabricRequest, make_switch: Callable[[], CircuitSwitch], default: str = "every"
 ) -> ChosenFabric:
-    """Return the fabric of a switch with the controller and the dark time of the request."""
+    """Return the fabric of a switch, with the controller and dark time of the request, or the `default` controller."""
     controller = controller_of(request, default)
     if request.nodes == 1:
         return make_single_host_fabric(request)
-    # Together, because a switch checks its dark time against the period.
-    switch = replace(make(), controller=controller, delay_s=request.options.reconfiguration_s)
+    # Set both at once: a switch checks its dark time against the controller's period.
+    switch = replace(make_switch(), controller=controller, delay_s=request.options.reconfiguration_s)
     host_gbps = switch.degree * switch.rate_gbps + switch.packet_gbps
     return ChosenFabric(request.name, switch.fabric(), host_gbps, ring, circuits=switch)
 
 
-def remember(allocate: Callable[[Floats], Integers]) -> Allocator:
-    """Return an allocator that asks `allocate` once for demands in the same proportions, such as those of equal layers.
+def make_cached_allocator(allocate: Callable[[Floats], Integers]) -> Allocator:
+    """Return an allocator that calls `allocate` once for all demands of the same proportions, as of equal layers.
 
-    It sees no demand of a node for itself. Without any demand, the circuits that are lit stay.
+    The demand of a node for itself is ignored. Without demand, the lit circuits stay.
     """
-    known: dict[bytes, Integers] = {}
+    cache: dict[bytes, Integers] = {}
 
-    def choose(wanted_bytes: Floats, lit: Integers) -> Integers:
-        wanted = wanted_bytes.copy()
-        np.fill_diagonal(wanted, 0.0)
-        if not wanted.any():
+    def choose(demand_bytes: Floats, lit: Integers) -> Integers:
+        demand_off_diagonal = demand_bytes.copy()
+        np.fill_diagonal(demand_off_diagonal, 0.0)
+        if not demand_off_diagonal.any():
             return lit
-        key = np.float32(wanted / wanted.max()).tobytes()
-        if key not in known:
-            if len(known) == _REMEMBERED:
-                del known[next(iter(known))]
-            known[key] = allocate(wanted)
-        return known[key]
+        key = np.float32(demand_off_diagonal / demand_off_diagonal.max()).tobytes()
+        if key not in cache:
+            if len(cache) == _CACHE_SIZE:
+                del cache[next(iter(cache))]
+            cache[key] = allocate(demand_off_diagonal)
+        return cache[key]
 
     return choose
 
 
 def controller_of(request: FabricRequest, default: str = "every") -> Controller:
-    """Return the controller of a request, or `default`.
+    """Return the controller that the request or `default` names.
 
-    Without a period, circuits move every 50 ms, or every two dark times if that is longer. Raises `ValueError` for a
-    text that names no controller.
+    Without a period, circuits move every 50 ms, or every two dark times if that is longer. Raises `ValueError` for an
+    unknown controller.
     """
     options, text = request.options, request.options.controller or default
     when, colon, period = text.partition(":")
@@ -96,11 +96,11 @@ CIRCUITS = FabricKind(
     "an optical switch that follows the demand within an iteration; D circuits of R",
     build,
     options=MOVING,
-    compared_up_to=COMPARED_UP_TO,
+    max_compared_hosts=MAX_COMPARED_HOSTS,
 )
 CIRCUITS_FORWARDING = FabricKind(
     "the same with one circuit in a ring, over which hosts forward; D circuits of R",
     build_forwarding,
     options=MOVING,
-    compared_up_to=COMPARED_UP_TO,
+    max_compared_hosts=MAX_COMPARED_HOSTS,
 )

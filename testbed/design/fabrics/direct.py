@@ -1,6 +1,6 @@
-"""Direct connect: optical circuits as TopologyFinder places them, their routes, and the rings of AllReduces on them.
+"""Direct connect: optical circuits as TopologyFinder places them, with their routes and the rings of AllReduces.
 
-Its cost includes a look-ahead plane of patch panels.
+The cost includes a second plane of patch panels, on which the next topology is prepared.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from testbed.design.topology.strides import direct_strides
 
 
 def build(request: FabricRequest) -> ChosenFabric:
-    """Return optical circuits on the request's topology, or if it has none, on TopologyFinder's."""
+    """Return optical circuits on the request's topology. If it has none, TopologyFinder chooses one."""
     topology = request.topology or find(request.demand or demand_of(request.nodes), request.degree).topology
     fabric = fabric_of(topology, request.rate_gbps, routes=request.routes, seed=request.options.seed)
     return ChosenFabric(
@@ -43,7 +43,7 @@ def fabric_of(
 ) -> Fabric:
     """Return the direct-connect fabric of a topology with `routes`.
 
-    Without routes, those of a circulant load all strides evenly, and other graphs use shortest paths.
+    Without `routes`, a circulant gets routes that load all strides evenly, and any other graph gets shortest paths.
     """
     nodes = topology.nodes
     if routes is not None:
@@ -55,10 +55,10 @@ def fabric_of(
 
 
 def ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides, over the positions of an ascending group, of the rings that share its AllReduces.
+    """Return the strides of the rings that share a group's AllReduces, counted in positions of the sorted group.
 
-    These are rings of the topology's links if there are any, see `position_strides`; otherwise one ring, in both
-    directions if duplex.
+    If the topology's links form rings over the group, these are used, see `position_strides`. Otherwise it is one ring,
+    in both directions if the links are duplex.
 
     >>> from testbed.design.topology.circulants import find_topology
     >>> ring_strides(find_topology(12, 4), range(12)), ring_strides(find_topology(12, 4), (0, 1, 5))
@@ -71,17 +71,21 @@ def ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:
 
 
 def rings_over(topology: Topology) -> Algorithm:
-    """Return an AllReduce algorithm that splits evenly over the topology's rings for a group, see `ring_strides`."""
+    """Return an AllReduce algorithm that splits evenly over the topology's rings of a group, see `ring_strides`."""
 
     def run(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
-        ordered = sorted(members)
-        return ring(ordered, size_bytes, strides=ring_strides(topology, ordered)) if len(ordered) > 1 else ()
+        sorted_members = sorted(members)
+        return (
+            ring(sorted_members, size_bytes, strides=ring_strides(topology, sorted_members))
+            if len(sorted_members) > 1
+            else ()
+        )
 
     return run
 
 
 def demand_on(topology: Topology, graph: TaskGraph, latency: Latency | None = None) -> Demand:
-    """Return the bytes of an iteration between pairs on a topology, including those on the rings of its AllReduces."""
+    """Return the bytes of an iteration between pairs on a topology, including the rings of its AllReduces."""
     return demand_of_matrix(bytes_by_pair(graph, latency or Latency(), rings_over(topology)))
 
 
@@ -89,11 +93,11 @@ def route_job(
     topology: Topology,
     graph: TaskGraph,
     *,
-    most_paths: int = MAX_SETS,
+    max_paths: int = MAX_SETS,
     latency: Latency | None = None,
     tries: int = 3,
 ) -> RouteSets:
-    """Return routes that keep the fullest link of an iteration low. Raises `TopologyError` as `route` does."""
+    """Return routes that keep the load of the fullest link low. Raises `TopologyError` as `route` does."""
     from testbed.design.routing.balancing import route
 
-    return route(topology, demand_on(topology, graph, latency), most_paths=most_paths, tries=tries)
+    return route(topology, demand_on(topology, graph, latency), max_paths=max_paths, tries=tries)

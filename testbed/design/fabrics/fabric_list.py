@@ -1,6 +1,6 @@
-"""Table of fabrics that a job can be simulated on. A new fabric is a file here and a line in `FABRICS`.
+"""Table of fabrics for simulation. To add a fabric, write its module in this package and list it in `FABRICS`.
 
-Commands show the table, so it must not import numerical libraries: a fabric's file is imported on first use.
+Commands show the table, so it must not import numerical libraries: a fabric's module is imported on first use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FABRICS = {
     "sip-ring": "sip_ml:SIP_RING",
     "mixnet": "mixnet:MIXNET",
 }
-"""Fabrics by name: the module of each, and its `FabricKind` there."""
+"""The module and the `FabricKind` of each fabric, by name."""
 
 
 def find_kind(name: str) -> FabricKind | None:
@@ -40,21 +40,22 @@ def find_kind(name: str) -> FabricKind | None:
 
 
 def is_switched(name: str) -> bool:
-    """Return whether a name is that of a fabric of packet switches; False for an unknown name."""
+    """Return whether a fabric consists of packet switches; False for an unknown name."""
     kind = find_kind(name)
     return kind is not None and kind.is_switched
 
 
 def is_of_gpus(name: str) -> bool:
-    """Return whether the hosts of a fabric are GPUs in domains of high bandwidth; False for an unknown name."""
+    """Return whether the hosts of a fabric are GPUs in high-bandwidth domains; False for an unknown name."""
     kind = find_kind(name)
     return kind is not None and kind.is_of_gpus
 
 
 def build_fabric(request: FabricRequest) -> ChosenFabric:
-    """Return the fabric of a request; its `fabric` is the simulator's.
+    """Return the fabric of a request.
 
-    Raises `TopologyError` for an unknown name, an impossible rate or size, and `equal_cost` without support for it.
+    Raises `TopologyError` for an unknown name, an impossible rate or size, and for `equal_cost` if the fabric does not
+    support it.
     """
     from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Fat-trees of packet switches: with full bisection, at equal rate or equal cost, and oversubscribed."""
+"""Fat-trees of packet switches: full bisection at the rate or the cost of direct connect, and oversubscribed."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def equal_cost_fat_tree_gbps(
 
 
 def build(request: FabricRequest) -> ChosenFabric:
-    """Return a full-bisection Fat-tree, at the rate of direct connect, or at its cost with `equal_cost`."""
+    """Return a full-bisection Fat-tree at the rate of direct connect, or with `equal_cost` at its cost."""
     host_gbps = request.host_gbps
     if request.equal_cost:
         host_gbps = equal_cost_fat_tree_gbps(request.nodes, request.degree, request.rate_gbps)
-    return _fat_tree(request, host_gbps, 1.0)
+    return _make_fat_tree(request, host_gbps, 1.0)
 
 
 def build_oversubscribed(request: FabricRequest) -> ChosenFabric:
     """Return a Fat-tree with fewer links above the edge than below."""
-    return _fat_tree(request, request.host_gbps, request.options.oversubscription)
+    return _make_fat_tree(request, request.host_gbps, request.options.oversubscription)
 
 
-def _fat_tree(request: FabricRequest, host_gbps: float, oversubscription: float) -> ChosenFabric:
+def _make_fat_tree(request: FabricRequest, host_gbps: float, oversubscription: float) -> ChosenFabric:
     balance: Literal["spread", "hash", "ideal"] = "spread"
     if request.options.routing == HASH:
         balance = "hash"

@@ -1,7 +1,6 @@
-"""Kinds of fabrics, the parts that builders share, and the fabric that a job runs on.
+"""Description of a fabric, the parts that builders share, and the fabric that a job runs on.
 
-A kind of fabric is a `FabricKind` in its own file, with the function that builds it, and a line in the table of
-`fabric_list`.
+Each fabric is a `FabricKind` in its own module, with the function that builds it, listed in `fabric_list`.
 
 The routing selects the paths of a message:
 
@@ -9,7 +8,7 @@ The routing selects the paths of a message:
 |---|---|---|
 | `ideal` | links above the edge are never full | the paths of the design, which load links evenly |
 | `spread` | evenly over all up-links, packet by packet | in four parts over shortest paths |
-| `hash` | one path per message by a hash, packets in queues | the same, among the shortest paths |
+| `hash` | one path per message by a hash; packets queue | one shortest path per message by a hash; packets queue |
 
 The default is `spread` on Fat-trees, and the paths of the design on direct connect.
 """
@@ -36,11 +35,11 @@ from testbed.design.topology.demand import Demand
 SPREAD_PARTS = 4
 """Number of parts of a message on direct connect with `spread`."""
 
-RANKED_ROUNDING = 0.01
-"""Rounding of flows while a search ranks its finalists, as a fraction of their duration: a hundredth of the work."""
+RANKING_ROUNDING = 0.01
+"""Rounding of flows while a search ranks its finalists, as a fraction of their duration; saves 99 % of the work."""
 
-ROUNDS_UP_TO = 256
-"""Nodes of the largest job whose rings are simulated round by round unless asked otherwise."""
+MAX_NODES_IN_ROUNDS = 256
+"""By default, the rings of jobs with at most this number of nodes are simulated round by round."""
 
 BALANCED, SPREAD, HASH = ROUTINGS = ("ideal", "spread", "hash")
 
@@ -49,9 +48,9 @@ BALANCED, SPREAD, HASH = ROUTINGS = ("ideal", "spread", "hash")
 class ChosenFabric:
     """A fabric, and how jobs run on it. `host_gbps` is the total rate at which a host can send.
 
-    `topology` is that of direct connect, `circuits` a switch that follows the demand. Flows may end late by the
-    fraction `rounding` of their duration, and rates follow them late by `lag`, see `simulate`. `routing` is one of
-    `ROUTINGS`, or "" for the fabric's default; `seed` draws the paths of `hash`.
+    Direct connect has a `topology`, a switch that follows the demand has `circuits`. Flows may end late by the fraction
+    `rounding` of their duration, and rates may be updated late by the fraction `lag`, see `simulate`. `routing` is one
+    of `ROUTINGS`, or "" for the fabric's default. `seed` determines the paths of `hash`.
     """
 
     name: str
@@ -66,20 +65,21 @@ class ChosenFabric:
     seed: int = 0
 
     def as_fluid(self) -> ChosenFabric:
-        """Return the fabric with all rounds of a ring simulated as one flow.
+        """Return the fabric with all rounds of a ring simulated as one flow, which is many times faster.
 
-        This is many times faster, see `sim.models.network.allreduce.fluid`.
+        See `sim.models.network.allreduce.fluid`.
         """
         return replace(self, allreduce=fluid(self.allreduce))
 
     def as_ranked(self) -> ChosenFabric:
-        """Return the fabric for the ranking of finalists: fluid rings, and flows rounded by 1 % of their duration."""
-        return replace(self.as_fluid(), rounding=RANKED_ROUNDING)
+        """Return the fabric with fluid rings, and flows rounded by 1 % of their duration, to rank finalists."""
+        return replace(self.as_fluid(), rounding=RANKING_ROUNDING)
 
     def run(self, graph: TaskGraph, *, latency: Latency | None = None, trace: bool = False) -> Execution:
         """Return the execution of one iteration.
 
-        Raises `Stalled`, and `ValueError` for a graph of more nodes and for a trace with routing `hash`.
+        Raises `Stalled`, and `ValueError` for a graph with more nodes than the fabric or for a trace with routing
+        `hash`.
         """
         if self.routing == HASH:
             if trace:
@@ -113,16 +113,17 @@ class ChosenFabric:
 
 @dataclass(frozen=True, slots=True)
 class FabricOptions:
-    """Options of some fabrics; `reconfiguration_s` is how long changing circuits are dark.
+    """Options of fabrics. A fabric reads only some options.
 
-    `controller` decides when circuits move (default: the fabric's), with `hysteresis` and `look_ahead`, see
-    `sim.models.network.execution.circuits.Controller`. Nodes of SiP-ML have so many `wavelengths`; 0: as many as the
-    links of others carry.
-
-    `fluid` simulates all rounds of a ring as one flow. By default a job of a plan is fluid, as in its planner's last
-    simulation, so that it takes the predicted time; so are jobs of more than `ROUNDS_UP_TO` nodes, whose flows
-    begin and end up to 1 % late, too. Other jobs run in rounds. With an `hb_domain` above 1 the nodes are GPUs: this
-    many consecutive ones form a domain of high bandwidth, in which each sends at `hb_gbps`.
+    - `reconfiguration_s`: how long circuits are dark while they move.
+    - `controller`, `hysteresis`, `look_ahead`: when circuits move (default: the fabric's controller), see
+      `sim.models.network.execution.circuits.Controller`.
+    - `wavelengths`: per node of SiP-ML; 0 for the total rate of the links on other fabrics.
+    - `fluid`: simulate all rounds of a ring as one flow. By default, a job of a plan is fluid, as in the planner, so
+      that it takes the predicted time. Jobs of more than `MAX_NODES_IN_ROUNDS` nodes are fluid, too, and their flows
+      begin and end up to 1 % late. Other jobs run in rounds.
+    - `hb_domain`: if above 1, nodes are GPUs, and this number of consecutive GPUs form a high-bandwidth domain, in
+      which each sends at `hb_gbps`.
     """
 
     oversubscription: float = 2.0
@@ -143,10 +144,10 @@ DEFAULT_OPTIONS = FabricOptions()
 
 @dataclass(frozen=True, slots=True)
 class FabricRequest:
-    """Request for a fabric of `nodes` hosts with `degree` links of `rate_gbps`; some fabrics use the other fields.
+    """Request for a fabric of `nodes` hosts with `degree` links of `rate_gbps`. Some fabrics use further fields.
 
-    `direct` is made for `demand` (default: one AllReduce over all), or if given, on `topology` with `routes` and the
-    topology's degree. `equal_cost` sets the rate at which the fabric costs as much as `direct`. `regions` are the
+    `direct` uses `topology` and `routes`; without a topology, one is found for `demand` (default: one AllReduce over
+    all nodes). With `equal_cost`, the fabric gets the rate at which it costs as much as `direct`. `regions` are the
     groups of nodes that share the experts of a layer.
     """
 
@@ -169,11 +170,15 @@ class FabricRequest:
 
 @dataclass(frozen=True, slots=True)
 class FabricKind:
-    """A kind of fabric: `build` makes it, `sentence` describes it in pages, for servers with D links of rate R.
+    """Description of a fabric.
 
-    `options` are those of `FabricOptions` that `build` reads. `is_switched`: made of packet switches, so a host has
-    one link. `is_of_gpus`: its hosts are GPUs in domains of high bandwidth. `has_equal_cost`: can be built at the rate
-    at which it costs as much as direct connect. A comparison of all fabrics leaves it out above `compared_up_to` hosts.
+    - `sentence`: describes the fabric in documentation, for servers with D links of rate R.
+    - `build`: returns the fabric of a request.
+    - `options`: the fields of `FabricOptions` that the fabric depends on.
+    - `is_switched`: it consists of packet switches, so a host has one link.
+    - `is_of_gpus`: its hosts are GPUs in high-bandwidth domains.
+    - `has_equal_cost`: it can be built at the cost of direct connect.
+    - `max_compared_hosts`: a comparison of all fabrics skips it with more hosts than this.
     """
 
     sentence: str
@@ -182,7 +187,7 @@ class FabricKind:
     is_switched: bool = False
     is_of_gpus: bool = False
     has_equal_cost: bool = False
-    compared_up_to: int | None = None
+    max_compared_hosts: int | None = None
 
 
 def make_single_host_fabric(request: FabricRequest) -> ChosenFabric:
@@ -192,13 +197,13 @@ def make_single_host_fabric(request: FabricRequest) -> ChosenFabric:
 
 
 def with_domains(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
-    """Return a fabric of switches whose hosts are GPUs, with the domains that `options` describe."""
+    """Return a switched fabric whose hosts are GPUs, with the high-bandwidth domains that `options` describe."""
     fabric = join_domains(chosen.fabric, options.hb_domain, options.hb_gbps)
     return replace(chosen, fabric=fabric, allreduce=over_domains(options.hb_domain))
 
 
 def with_shared_hosts(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
-    """Return a fabric whose hosts have several GPUs, which share the links of their host and are the nodes of jobs."""
+    """Return a fabric whose hosts have several GPUs. The GPUs are the nodes of jobs and share their host's links."""
     allreduce = over_domains(options.hb_domain, chosen.allreduce)
     circuits = chosen.circuits
     if circuits is not None:
@@ -211,7 +216,7 @@ def with_shared_hosts(chosen: ChosenFabric, options: FabricOptions) -> ChosenFab
 
 
 def with_routing(chosen: ChosenFabric, options: FabricOptions) -> ChosenFabric:
-    """Return the fabric with the paths of `options.routing`; `spread` and `hash` ignore the weights of a plan.
+    """Return the fabric with the paths of `options.routing`. `spread` and `hash` ignore the weights of a plan.
 
     Raises `ValueError` for an unknown routing, and for any routing on moving circuits, whose paths change.
     """

@@ -1,4 +1,4 @@
-"""MixNet (SIGCOMM 2025): circuits among the servers that share experts, and a packet network that joins all servers."""
+"""MixNet (SIGCOMM 2025): circuits among the servers that share experts, and a packet network among all servers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from sim.models.network.execution.circuits import CircuitSwitch, Floats, Integers
 from sim.models.network.fabrics.cost import Cost, circuit_switch_cost, fat_tree_cost
 from testbed.design.circuits.regions import region_circuits
-from testbed.design.fabrics.circuits import COMPARED_UP_TO, MOVING, make_circuits, remember
+from testbed.design.fabrics.circuits import MAX_COMPARED_HOSTS, MOVING, make_cached_allocator, make_circuits
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
 
 CIRCUIT_SHARE = 6 / 8
-"""Part of the links of a server that lead to circuits: 6 of 8 NICs."""
+"""Fraction of a server's links that are circuits: 6 of 8 NICs."""
 
 
 def build(request: FabricRequest) -> ChosenFabric:
@@ -27,12 +27,12 @@ def build(request: FabricRequest) -> ChosenFabric:
     hosts = {tuple(sorted({node // domain for node in region})): None for region in request.regions}
     regions = [np.ix_(region, region) for region in hosts if len(region) > 1]
 
-    def allocate(wanted: Floats) -> Integers:
-        circuits = np.zeros(wanted.shape, np.int64)
-        for inside in regions:
-            if wanted[inside].any():
+    def allocate(demand: Floats) -> Integers:
+        circuits = np.zeros(demand.shape, np.int64)
+        for block in regions:
+            if demand[block].any():
                 rates = request.rate_gbps * 1e9, packet_gbps * 1e9
-                circuits[inside] = region_circuits(wanted[inside], ports, *rates)
+                circuits[block] = region_circuits(demand[block], ports, *rates)
         return circuits
 
     return make_circuits(
@@ -42,15 +42,15 @@ def build(request: FabricRequest) -> ChosenFabric:
             ports,
             request.rate_gbps,
             packet_gbps=packet_gbps,
-            allocate=remember(allocate),
-            cost=_cost(request.nodes, ports, request.degree - ports, request.rate_gbps),
+            allocate=make_cached_allocator(allocate),
+            cost=_compute_cost(request.nodes, ports, request.degree - ports, request.rate_gbps),
         ),
         "per-layer",
     )
 
 
-def _cost(servers: int, ports: int, links: int, rate_gbps: float) -> Cost:
-    """Return the cost of the circuits of all servers and of a Fat-tree for their other links."""
+def _compute_cost(servers: int, ports: int, links: int, rate_gbps: float) -> Cost:
+    """Return the cost of all circuits plus a Fat-tree for the other links."""
     circuits = circuit_switch_cost(servers, ports, rate_gbps)
     packets = fat_tree_cost(servers * links, rate_gbps)
     return Cost(circuits.parts + packets.parts, circuits.recalled or packets.recalled)
@@ -61,5 +61,5 @@ MIXNET = FabricKind(
     "links of R",
     build,
     options=(*MOVING, "hb_domain"),
-    compared_up_to=COMPARED_UP_TO,
+    max_compared_hosts=MAX_COMPARED_HOSTS,
 )

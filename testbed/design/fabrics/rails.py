@@ -1,4 +1,4 @@
-"""Fabrics of hosts with several GPUs: rails that only the domains of high bandwidth join, or rails with a spine."""
+"""Fabrics of hosts with several GPUs: rails joined only by the high-bandwidth domains, or also by a spine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def build_rail_only(request: FabricRequest) -> ChosenFabric:
 
 
 def build_rail_optimized(request: FabricRequest) -> ChosenFabric:
-    """Return rails that a spine with full bisection joins."""
+    """Return rails that are joined by a spine with full bisection."""
     options = request.options
     fabric = rail_optimized(request.nodes, options.hb_domain, request.host_gbps, options.hb_gbps)
     return ChosenFabric(request.name, fabric, request.host_gbps, over_domains(options.hb_domain))

@@ -8,66 +8,79 @@ from sim.models.network.execution.circuits import CircuitSwitch, Floats, Integer
 from sim.models.network.fabrics.cost import circuit_switch_cost
 from testbed.design.circuits.shots import switch_circuits
 from testbed.design.circuits.wavelengths import ring_circuits
-from testbed.design.fabrics.circuits import COMPARED_UP_TO, MOVING, controller_of, make_circuits, remember
+from testbed.design.fabrics.circuits import (
+    MAX_COMPARED_HOSTS,
+    MOVING,
+    controller_of,
+    make_cached_allocator,
+    make_circuits,
+)
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
 
 WAVELENGTH_GBPS = 25.0
-LONGEST_ARC = 16
-"""Nodes that a wavelength of SiP-Ring passes at most."""
-MOST_WAVELENGTHS = 10_000
-"""Wavelengths of a node of SiP-Ring at most: they are allocated one by one, in seconds."""
+MAX_ARC_LENGTH = 16
+"""Largest number of segments that a circuit of SiP-Ring crosses."""
+MAX_WAVELENGTHS = 10_000
+"""Largest number of wavelengths per node of SiP-Ring: they are allocated one by one, which takes seconds."""
 
 
 def build_ocs(request: FabricRequest) -> ChosenFabric:
-    """Return SiP-OCS: as many circuit switches as a node has links, each a permutation of the nodes.
+    """Return SiP-OCS: as many circuit switches as a node has links, each set to a permutation of the nodes.
 
-    Circuits that move every period serve the most bytes (multi-shot), those of other controllers the least share that
-    any pair gets of its demand (single-shot).
+    If the controller moves circuits every period, they serve the most bytes (multi-shot). Otherwise they maximise the
+    least share that any pair gets of its demand (single shot).
     """
     multi_shot = controller_of(request, "per-layer").when == "every"
 
-    def allocate(wanted: Floats) -> Integers:
-        return switch_circuits(wanted, request.degree, multi_shot=multi_shot)
+    def allocate(requested: Floats) -> Integers:
+        return switch_circuits(requested, request.degree, multi_shot=multi_shot)
 
-    link_gbps = _node_gbps(request) / request.degree
+    link_gbps = _compute_node_gbps(request) / request.degree
     return make_circuits(
         request,
-        lambda: CircuitSwitch(request.nodes, request.degree, link_gbps, allocate=remember(allocate)),
+        lambda: CircuitSwitch(
+            request.nodes, request.degree, link_gbps, allocate=make_cached_allocator(allocate)
+        ),
         "per-layer",
     )
 
 
 def build_ring(request: FabricRequest) -> ChosenFabric:
-    """Return SiP-Ring: wavelengths on a ring, used again on arcs that share no segment; hosts forward.
+    """Return SiP-Ring: wavelengths on a ring, which arcs without a common segment can share. Hosts forward.
 
-    One wavelength each way joins neighbours for good, so that a path joins every pair.
+    One wavelength in each direction always joins neighbours, so that every pair has a path.
     """
-    nodes, waves = request.nodes, int(_node_gbps(request) / WAVELENGTH_GBPS) // 2 * 2
+    nodes, waves = request.nodes, int(_compute_node_gbps(request) / WAVELENGTH_GBPS) // 2 * 2
     if waves < 4:
         raise ValueError(f"{waves} wavelengths: SiP-Ring needs 4 or more, half of them each way")
-    if waves > MOST_WAVELENGTHS:
-        raise ValueError(f"{waves} wavelengths: SiP-Ring is simulated with {MOST_WAVELENGTHS} or fewer")
+    if waves > MAX_WAVELENGTHS:
+        raise ValueError(f"{waves} wavelengths: SiP-Ring is simulated with {MAX_WAVELENGTHS} or fewer")
     neighbours = np.zeros((nodes, nodes), np.int64)
     for step in (1, -1):
         neighbours[np.arange(nodes), (np.arange(nodes) + step) % nodes] = 1
     np.fill_diagonal(neighbours, 0)
-    # Integer programming takes seconds, too long for circuits that are chosen hundreds of times.
-    has_time = controller_of(request, "per-iteration").when in ("once", "per-iteration")
+    # Integer programming takes seconds: too long if circuits are chosen hundreds of times.
+    moves_rarely = controller_of(request, "per-iteration").when in ("once", "per-iteration")
 
-    def allocate(wanted: Floats) -> Integers:
-        return neighbours + ring_circuits(wanted, waves - 2, LONGEST_ARC, exact=has_time)
+    def allocate(requested: Floats) -> Integers:
+        return neighbours + ring_circuits(requested, waves - 2, MAX_ARC_LENGTH, exact=moves_rarely)
 
-    cost = circuit_switch_cost(nodes, request.degree, _node_gbps(request) / request.degree)
+    cost = circuit_switch_cost(nodes, request.degree, _compute_node_gbps(request) / request.degree)
     return make_circuits(
         request,
         lambda: CircuitSwitch(
-            nodes, waves, WAVELENGTH_GBPS, forwarding=True, allocate=remember(allocate), cost=cost
+            nodes,
+            waves,
+            WAVELENGTH_GBPS,
+            forwarding=True,
+            allocate=make_cached_allocator(allocate),
+            cost=cost,
         ),
         "per-iteration",
     )
 
 
-def _node_gbps(request: FabricRequest) -> float:
+def _compute_node_gbps(request: FabricRequest) -> float:
     """Return the rate of all wavelengths of a node."""
     waves = request.options.wavelengths
     return waves * WAVELENGTH_GBPS if waves else request.host_gbps
@@ -77,11 +90,11 @@ SIP_OCS = FabricKind(
     "SiP-OCS: D circuit switches that serve the pairs of a layer evenly; wavelengths of 25 Gbit/s, D times R in all",
     build_ocs,
     options=(*MOVING, "wavelengths"),
-    compared_up_to=COMPARED_UP_TO,
+    max_compared_hosts=MAX_COMPARED_HOSTS,
 )
 SIP_RING = FabricKind(
     "SiP-Ring: wavelengths of 25 Gbit/s on a ring, D times R in all, chosen for an iteration; hosts forward",
     build_ring,
     options=(*MOVING, "wavelengths"),
-    compared_up_to=COMPARED_UP_TO,
+    max_compared_hosts=MAX_COMPARED_HOSTS,
 )

@@ -1,11 +1,11 @@
-"""Matchings of weighted edges, exact or approximate by prices, with an upper bound on the weight of any matching.
+"""Matchings of weighted edges, exact or approximate, with an upper bound on the weight of any matching.
 
-`match_priced` matches exactly, but only among the heaviest pairs of every node. The duals of that answer are prices
-of the nodes. An omitted pair can matter only if its weight exceeds the sum of the prices of its two
-nodes; raising the prices until no pair does gives an upper bound on every matching (LP duality). While the matching
-weighs less than the wanted fraction of the bound, it is repeated with more pairs, twice as many each round: the
-pairs that exceed their prices most, and the heaviest pairs of unmatched nodes. Once no pair exceeds its prices, the
-answer is exact.
+`match_priced` works in rounds. Each round matches exactly, but only among the heaviest pairs of every node. The duals
+of this matching are prices of the nodes. An omitted pair can matter only if it exceeds its prices: if its weight is
+larger than the sum of the prices of its two nodes. Raising the prices until no pair exceeds them gives an upper bound
+on every matching (LP duality). If the matching weighs less than the wanted fraction of the bound, another round adds
+twice as many pairs: the pairs that exceed their prices most, and the heaviest pairs of unmatched nodes. Once no pair
+exceeds its prices, the matching is exact.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from testbed.errors import DemandError
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-#: Integer weights below this are exact. Other weights are scaled so that the largest is at most this, then rounded.
+#: Integer weights below this stay as they are. Other weights are scaled, so that the largest is at most this, and
+#: rounded.
 _SCALE = 2**52
 
-#: Pairs of every node in the first round; each round adds twice as many as the one before.
-_PAIRS_PER_NODE = 8
+#: Pairs of every node in the first round. The second round adds as many, each later round twice as many as the last.
+_FIRST_PAIRS_PER_NODE = 8
 
 
 class Matching(NamedTuple):
-    """`mate[v]` is the partner of node v, -1 without one.
+    """A matching: `mate[v]` is the partner of node v, or -1.
 
-    `weight` is the sum over matched edges; no matching weighs more than `bound`, which equals `weight` up to rounding
-    if the matching is exact. `dual` are the node prices that prove the bound of `match_edges`.
+    `weight` is the sum over matched edges. No matching weighs more than `bound`; for an exact matching, it equals
+    `weight` up to rounding. `dual` holds the node prices that prove the bound of `match_edges`.
     """
 
     mate: Integers
@@ -43,23 +44,23 @@ class Matching(NamedTuple):
 def match_edges(nodes: int, one: Integers, other: Integers, weight: Floats) -> Matching:
     """Return the heaviest matching of undirected edges.
 
-    Of parallel edges only the heaviest counts; edges of weight 0 are ignored.
-    Integer weights below 2^52 are used unchanged; others are rounded to 2^-51 of the largest or finer. The matching of
-    these weights is exact. Raises `DemandError` for weights that are too large or too small.
+    Among parallel edges only the heaviest counts. Edges of weight 0 are ignored. Integer weights below 2^52 are exact;
+    other weights are rounded to 2^-51 of the largest or finer. The matching of these weights is exact.
+    Raises `DemandError` if the largest weight is too large or too small.
     """
     from testbed.design.matching.search import match_all
 
-    # Each pair once, the smaller node first, in order, with its greatest weight.
+    # Keep each pair once with its greatest weight, sorted, the smaller node first.
     low, high = np.minimum(one, other), np.maximum(one, other)
     key = low * nodes + high
     order = np.lexsort((-weight, key))
     order = order[(weight[order] > 0) & (low[order] != high[order])]
-    _, firsts = np.unique(key[order], return_index=True)
-    heaviest = order[firsts]
+    _, first_positions = np.unique(key[order], return_index=True)
+    heaviest = order[first_positions]
     one, other, weight = low[heaviest], high[heaviest], weight[heaviest]
-    scale = _scale(weight)
+    scale = _choose_scale(weight)
     integer_weight = np.rint(weight * scale).astype(np.int64)
-    state = _prepare(nodes, one, other, integer_weight)
+    state = _make_state(nodes, one, other, integer_weight)
     match_all(state)
     mate = np.asarray(state.mate, dtype=np.int64)
     chosen = mate[one] == other
@@ -69,8 +70,12 @@ def match_edges(nodes: int, one: Integers, other: Integers, weight: Floats) -> M
     )
 
 
-def _scale(weight: Floats) -> float:
-    """Return the factor of weights before rounding: 1 for integers, else a power of 2 for a largest of 2^51 to 2^52."""
+def _choose_scale(weight: Floats) -> float:
+    """Return the factor for weights before rounding.
+
+    It is 1 for integers below 2^52, otherwise the power of 2 that brings the largest weight between 2^51 and 2^52.
+    Raises `DemandError` if the largest weight is not between 1e-290 and 1e300.
+    """
     largest = float(weight.max(initial=0.0))
     if largest < _SCALE and bool(np.all(weight == np.rint(weight))):
         return 1.0
@@ -79,8 +84,11 @@ def _scale(weight: Floats) -> float:
     return float(2.0 ** np.floor(np.log2(_SCALE / largest)))
 
 
-def _prepare(nodes: int, one: Integers, other: Integers, integer_weight: Integers) -> Any:
-    """Return the state before the first stage: no node matched, duals at half of each node's heaviest edge."""
+def _make_state(nodes: int, one: Integers, other: Integers, integer_weight: Integers) -> Any:
+    """Return the state before the first stage: no node is matched, and each dual is half of the heaviest edge.
+
+    Weights and duals are stored doubled.
+    """
     from lightbed.compiled import AVAILABLE
     from testbed.design.matching.search import State
 
@@ -111,12 +119,12 @@ def _prepare(nodes: int, one: Integers, other: Integers, integer_weight: Integer
         stamp,
         spare,
     )
-    # The interpreter is faster on lists, the compiler needs arrays.
+    # Interpreted code is faster on lists; compiled code needs arrays.
     return State(*((column if AVAILABLE else column.tolist()) for column in columns))
 
 
 def _sum_duals(state: Any, nodes: int) -> float:
-    """Return the sum of the duals, an upper bound on every matching (LP duality), in doubled weights."""
+    """Return the sum of the duals in doubled weights, an upper bound on every matching (LP duality)."""
     total = sum(int(dual) for dual in state.dual)
     unused = {int(blossom) for blossom in state.spare[: int(state.spare[-1])]}
     for blossom in range(nodes, 2 * nodes):
@@ -130,10 +138,10 @@ def _sum_duals(state: Any, nodes: int) -> float:
 
 
 def assign_edges(nodes: int, source: Integers, target: Integers, weight: Floats) -> Integers:
-    """Return the target of each node, -1 for none, in the exact heaviest assignment along the given arcs.
+    """Return the target of each node, or -1, in the heaviest assignment along the given arcs; it is exact.
 
-    Every node is split into a sender and a receiver (the bipartite double cover); a matching of that graph
-    is an assignment.
+    Every node is split into a sender and a receiver (the bipartite double cover). A matching of that graph is an
+    assignment.
 
     >>> assign_edges(3, np.array([0, 1, 0]), np.array([1, 2, 2]), np.array([4.0, 3.0, 6.0])).tolist()
     [1, 2, -1]
@@ -144,18 +152,20 @@ def assign_edges(nodes: int, source: Integers, target: Integers, weight: Floats)
 
 
 def match_priced(weights: Floats, *, wanted: float = 0.9) -> Matching:
-    """Return a matching of symmetric `weights`, shape (n, n), with at least the fraction `wanted` of the greatest.
+    """Return a matching of symmetric `weights`, shape (n, n), with at least a fraction `wanted` of the maximum weight.
 
-    No matching weighs more than `bound`: `weight / bound` is the proven fraction, at least `wanted`.
+    No matching weighs more than `bound`, so the proven fraction is `weight / bound`.
     """
     nodes = len(weights)
-    count = _PAIRS_PER_NODE
+    count = _FIRST_PAIRS_PER_NODE
     candidates = _mark_heaviest(weights, count)
     while True:
         one, other = np.nonzero(np.triu(candidates, 1))
         matching = match_edges(nodes, one, other, weights[one, other])
         excess = weights - matching.dual[:, np.newaxis] - matching.dual[np.newaxis, :]
-        excess[candidates] = 0.0  # `match_edges` has considered these; their excess comes from blossoms
+        excess[candidates] = (
+            0.0  # `match_edges` considered these pairs: they exceed their prices because of blossoms
+        )
         np.fill_diagonal(excess, 0.0)
         raised: Floats = np.maximum(excess.max(axis=1, initial=0.0), 0.0)
         proven = matching._replace(bound=matching.bound + float(raised.sum()) / 2)
@@ -168,9 +178,9 @@ def match_priced(weights: Floats, *, wanted: float = 0.9) -> Matching:
 
 
 def _mark_heaviest(weights: Floats, count: int) -> NDArray[np.bool_]:
-    """Return a mask of the pairs that are among the `count` heaviest of one of their nodes.
+    """Return a mask of the pairs that are among the `count` heaviest of at least one of their nodes.
 
-    Of pairs with equal weight, a node takes the partner that follows it soonest in cyclic order.
+    Ties go to the partner that follows the node soonest in cyclic order.
     """
     nodes = len(weights)
     ahead = (np.arange(nodes)[:, np.newaxis] + np.arange(1, nodes)) % nodes

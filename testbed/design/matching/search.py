@@ -1,17 +1,18 @@
-"""Heaviest matching by primal-dual search, one free node after the other (Edmonds 1965).
+"""Matching of maximum weight by primal-dual search, one free node after the other (Edmonds 1965).
 
-Each stage grows an alternating tree from one free node. Time is the amount by which the duals of even nodes
-have fallen. Events (an edge becomes tight, the dual of an odd blossom reaches zero) are in a queue by time, so that a
-stage touches only its own tree. The stage ends when the tree reaches another free node, or when the dual of an even
-node reaches zero: then that node may stay free.
+Each stage grows an alternating tree from one free node. A node of the tree is *even* or *odd* by its distance from the
+root. The duals of even nodes fall and the duals of odd nodes rise. Time is the amount by which they have changed. A
+queue orders events by time: an edge becomes tight, or the dual of an odd blossom reaches zero. So a stage touches only
+its own tree. The stage ends when the tree reaches another free node, or when the dual of an even node reaches zero, so
+that this node may stay free.
 
-Weights are even integers. The nodes of a tree are joined by tight edges, so their duals are all even or all
-odd, the slack between two even ones is even, and every number stays an integer: the answer is exact.
-Worst case O(n m log n); on sparse demands most trees have few nodes.
+Weights are even integers. Tight edges join the nodes of a tree, so their duals are all even numbers or all odd numbers.
+The slack between two even nodes is therefore an even number, all values stay integers, and the matching is exact.
+The worst case is O(n m log n); on sparse demands most trees have few nodes.
 
 The state consists of plain arrays in a named tuple, so that the same code runs compiled or interpreted. Ids below n are
-nodes, ids from n on are blossoms; an id that is in no blossom is a *top*. Stored duals are those of the time when their
-top got its current label (`since`), and are updated when the label changes.
+nodes, ids from n on are blossoms. An id outside all blossoms is a *top*. A stored dual was valid when its top got its
+current label (`since`); it is updated when the label changes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NONE = 0
 EVEN = 1
 ODD = 2
 
-#: (time, event): the event is an arc, or the number of arcs plus the id of an odd blossom.
+#: (time, event). An event is the arc that becomes tight, or the number of arcs plus the id of an odd blossom.
 Events = list[tuple[int, int]]
 NOW = 0
 LAST_TIME = 1
@@ -36,9 +37,10 @@ LAST_NODE = 2
 
 
 class State(NamedTuple):
-    """State of the search: arcs by their tail (`first[v]` to `first[v + 1]`), each edge twice, with even weights.
+    """State of the search.
 
-    The other columns are indexed by node or by id.
+    Each edge is stored as two arcs with an even weight. The arcs with tail v are `first[v]` to `first[v + 1]`. The
+    columns from `dual` on are indexed by node or by id.
     """
 
     first: Ints
@@ -53,23 +55,23 @@ class State(NamedTuple):
     leaf_tail: Ints
     z: Ints  # dual of each blossom
     base: Ints  # the node of a blossom that is matched outside, or free
-    outer: Ints  # the blossom around an id, -1 for tops
-    child: Ints  # the child that holds the base; from there the children form a ring
+    outer: Ints  # the smallest blossom that contains an id, -1 for tops
+    child: Ints  # the child that holds the base, and the start of the ring of children
     ring_next: Ints
     ring_previous: Ints
-    ring_here: Ints  # the edge to the next child: its end in this one,
-    ring_there: Ints  # and its end in the next
-    label: Ints  # of tops
-    since: Ints
-    tree_from: Ints  # an odd top hangs on the tree by the edge tree_from -> tree_to
+    ring_here: Ints  # of the edge to the next child, the end in this child
+    ring_there: Ints  # and the end in the next child
+    label: Ints  # of tops: NONE, EVEN or ODD
+    since: Ints  # time at which a top got its label
+    tree_from: Ints  # the edge tree_from -> tree_to joins an odd top to its parent in the tree
     tree_to: Ints
-    stamp: Ints
+    stamp: Ints  # marks of `find_common_top`; stamp[-1] is the current mark
     spare: Ints  # blossom ids not in use; the count is in spare[-1]
 
 
 @compile_function
 def compute_dual(state: State, node: int, now: int) -> int:
-    """Return the dual of a node at time `now` of a stage: even nodes fall, odd ones rise."""
+    """Return the dual of a node at time `now` of a stage: duals of even nodes fall, duals of odd nodes rise."""
     top = state.top[node]
     if state.label[top] == EVEN:
         return state.dual[node] - (now - state.since[top])
@@ -79,7 +81,7 @@ def compute_dual(state: State, node: int, now: int) -> int:
 
 
 @compile_function
-def settle(state: State, top: int, now: int) -> None:
+def store_duals(state: State, top: int, now: int) -> None:
     """Update the stored duals of a top, and of all nodes in it, to the current time."""
     passed = now - state.since[top]
     state.since[top] = now
@@ -98,7 +100,7 @@ def settle(state: State, top: int, now: int) -> None:
 
 @compile_function
 def set_top(state: State, blossom: int, top: int) -> None:
-    """Make `top` the outermost id of every node of a blossom (or node)."""
+    """Set `top` as the top of every node of a blossom (or of a single node)."""
     node = state.leaf_head[blossom]
     while True:
         state.top[node] = top
@@ -108,8 +110,8 @@ def set_top(state: State, blossom: int, top: int) -> None:
 
 
 @compile_function
-def join(state: State, one: int, other: int, here: int, there: int) -> None:
-    """Put `other` behind `one` on a ring of children, joined by the edge here -> there."""
+def link_on_ring(state: State, one: int, other: int, here: int, there: int) -> None:
+    """Put `other` after `one` on a ring of children, joined by the edge here -> there."""
     state.ring_next[one] = other
     state.ring_previous[other] = one
     state.ring_here[one] = here
@@ -118,7 +120,7 @@ def join(state: State, one: int, other: int, here: int, there: int) -> None:
 
 @compile_function
 def form_blossom(state: State, first: int) -> int:
-    """Close the ring of children that begins with `first` into a new top without a label, and return its id."""
+    """Make a new top, without a label, from the ring of children that begins with `first`, and return its id."""
     state.spare[-1] -= 1
     blossom = state.spare[state.spare[-1]]
     state.child[blossom] = first
@@ -156,18 +158,18 @@ def dissolve(state: State, blossom: int) -> None:
 
 
 @compile_function
-def place_on_ring(state: State, blossom: int, child: int) -> int:
-    """Return the position of `child` on its ring, counted from the child with the base."""
-    place = 0
-    at = state.child[blossom]
-    while at != child:
-        at = state.ring_next[at]
-        place += 1
-    return place
+def find_ring_position(state: State, blossom: int, child: int) -> int:
+    """Return the position of `child` on its ring, counted from the child that holds the base."""
+    ring_position = 0
+    current_child = state.child[blossom]
+    while current_child != child:
+        current_child = state.ring_next[current_child]
+        ring_position += 1
+    return ring_position
 
 
 @compile_function
-def child_with(state: State, blossom: int, node: int) -> int:
+def find_child_of(state: State, blossom: int, node: int) -> int:
     """Return the child of a blossom that contains a node."""
     child = node
     while state.outer[child] != blossom:
@@ -179,31 +181,31 @@ def child_with(state: State, blossom: int, node: int) -> int:
 def rebase(state: State, blossom: int, node: int) -> None:
     """Match the nodes of a blossom among themselves except for `node`, the new base."""
     nodes = len(state.mate)
-    waiting = [(blossom, node)]
-    while len(waiting) > 0:
-        inside, base = waiting.pop()
+    pending = [(blossom, node)]
+    while len(pending) > 0:
+        inside, base = pending.pop()
         if inside < nodes:
             continue
-        child = child_with(state, inside, base)
-        waiting.append((child, base))
-        odd = place_on_ring(state, inside, child) % 2 == 1
-        at = state.ring_next[child] if odd else state.child[inside]
+        child = find_child_of(state, inside, base)
+        pending.append((child, base))
+        odd = find_ring_position(state, inside, child) % 2 == 1
+        current_child = state.ring_next[child] if odd else state.child[inside]
         stop = state.ring_next[state.child[inside]] if odd else child
-        while at != stop:
-            here, there = state.ring_here[at], state.ring_there[at]
-            following = state.ring_next[at]
+        while current_child != stop:
+            here, there = state.ring_here[current_child], state.ring_there[current_child]
+            following = state.ring_next[current_child]
             state.mate[here] = there
             state.mate[there] = here
-            waiting.append((at, here))
-            waiting.append((following, there))
-            at = state.ring_next[following]
+            pending.append((current_child, here))
+            pending.append((following, there))
+            current_child = state.ring_next[following]
         state.child[inside] = child
         state.base[inside] = base
 
 
 @compile_function
 def make_odd(state: State, top: int, here: int, there: int, clock: Ints, tops: Ints, events: Events) -> None:
-    """Add a top to the tree as odd, by the edge here -> there, and queue the time when its dual is zero."""
+    """Add an odd top to the tree by the edge here -> there. For a blossom, queue the time when its dual is zero."""
     state.label[top] = ODD
     state.since[top] = clock[NOW]
     state.tree_from[top] = here
@@ -215,7 +217,7 @@ def make_odd(state: State, top: int, here: int, there: int, clock: Ints, tops: I
 
 @compile_function
 def make_even(state: State, top: int, clock: Ints, tops: Ints, events: Events) -> None:
-    """Make a top even, so that its duals fall, and queue the times when its edges become tight."""
+    """Label a top as even, so that its duals fall, and queue the times when its edges become tight."""
     state.label[top] = EVEN
     state.since[top] = clock[NOW]
     tops.append(top)
@@ -260,7 +262,7 @@ def queue_edges_back(state: State, top: int, clock: Ints, events: Events) -> Non
 
 
 @compile_function
-def meet(state: State, here: int, there: int) -> int:
+def find_common_top(state: State, here: int, there: int) -> int:
     """Return the nearest common even top of the paths from two even tops of the tree to its root."""
     state.stamp[-1] += 1
     mark = state.stamp[-1]
@@ -276,30 +278,33 @@ def meet(state: State, here: int, there: int) -> int:
 
 
 @compile_function
-def climb(state: State, node: int, meeting: int, down: bool, clock: Ints) -> Ints:
-    """Join the tops from a node's up to `meeting` to a ring and update their duals; return -1 and the odd ones."""
-    odd_ones = [-1]
+def join_path(state: State, node: int, meeting: int, down: bool, clock: Ints) -> Ints:
+    """Join the tops on the path from a node up to `meeting` to a ring, and update their duals.
+
+    Return -1 followed by the odd tops of the path. `down` reverses the direction of the ring.
+    """
+    odd_tops = [-1]
     even = state.top[node]
     while even != meeting:
         base = state.base[even]
         odd = state.top[state.mate[base]]
         above = state.top[state.tree_from[odd]]
         if down:
-            join(state, odd, even, state.mate[base], base)
-            join(state, above, odd, state.tree_from[odd], state.tree_to[odd])
+            link_on_ring(state, odd, even, state.mate[base], base)
+            link_on_ring(state, above, odd, state.tree_from[odd], state.tree_to[odd])
         else:
-            join(state, even, odd, base, state.mate[base])
-            join(state, odd, above, state.tree_to[odd], state.tree_from[odd])
-        settle(state, even, clock[NOW])
-        settle(state, odd, clock[NOW])
-        odd_ones.append(odd)
+            link_on_ring(state, even, odd, base, state.mate[base])
+            link_on_ring(state, odd, above, state.tree_to[odd], state.tree_from[odd])
+        store_duals(state, even, clock[NOW])
+        store_duals(state, odd, clock[NOW])
+        odd_tops.append(odd)
         even = above
-    return odd_ones
+    return odd_tops
 
 
 @compile_function
 def queue_edges_of_child(state: State, child: int, blossom: int, clock: Ints, events: Events) -> None:
-    """Do `queue_edges` only for the nodes of one child: the others were even before."""
+    """Queue the edges of one child of an even blossom: the nodes of the other children were even before."""
     head, tail = state.leaf_head[blossom], state.leaf_tail[blossom]
     state.leaf_head[blossom], state.leaf_tail[blossom] = state.leaf_head[child], state.leaf_tail[child]
     queue_edges(state, blossom, clock, events)
@@ -308,7 +313,7 @@ def queue_edges_of_child(state: State, child: int, blossom: int, clock: Ints, ev
 
 @compile_function
 def match_all(state: State) -> None:
-    """Set `state.mate` to a matching of maximum weight, and the duals to its proof."""
+    """Set `state.mate` to a matching of maximum weight, and the duals so that they prove it."""
     lower_duals(state)
     for node in range(len(state.mate)):
         if state.mate[node] < 0 and state.dual[node] > 0:
@@ -317,18 +322,18 @@ def match_all(state: State) -> None:
 
 @compile_function
 def lower_duals(state: State) -> None:
-    """Set each dual to the least that the other nodes allow, in one pass, and match along edges that become tight."""
+    """Lower each dual as far as the other duals allow, in one pass, and match along edges that become tight."""
     for node in range(len(state.mate)):
-        least = 0
+        lowest = 0
         partner = -1
         for arc in range(state.first[node], state.first[node + 1]):
             need = state.weight[arc] - state.dual[state.head[arc]]
-            if need > least:
-                least = need
+            if need > lowest:
+                lowest = need
                 partner = -1
-            if need == least and partner < 0 and state.mate[state.head[arc]] < 0:
+            if need == lowest and partner < 0 and state.mate[state.head[arc]] < 0:
                 partner = state.head[arc]
-        state.dual[node] = least
+        state.dual[node] = lowest
         if partner >= 0 and state.mate[node] < 0:
             state.mate[node] = partner
             state.mate[partner] = node
@@ -336,7 +341,7 @@ def lower_duals(state: State) -> None:
 
 @compile_function
 def run_stage(state: State, root: int) -> None:
-    """Match `root`, or prove that it or another node in its place stays free."""
+    """Match `root`, or leave it or another node of its tree free, if the duals prove that this is optimal."""
     clock = [0, state.dual[root], root]  # now; time and node of the first even node whose dual reaches zero
     tops = [state.top[root]]
     events = [(0, 0)]
@@ -353,9 +358,9 @@ def run_stage(state: State, root: int) -> None:
     if not is_matched:
         clock[NOW] = clock[LAST_TIME]
     for top in tops:
-        settle(state, top, clock[NOW])
+        store_duals(state, top, clock[NOW])
     if not is_matched:
-        flip(state, clock[LAST_NODE], -1)
+        augment_path(state, clock[LAST_NODE], -1)
     for top in tops:
         state.label[top] = NONE
 
@@ -370,12 +375,14 @@ def take_edge(state: State, arc: int, clock: Ints, tops: Ints, events: Events) -
     if state.top[here] == target or state.label[target] == ODD:
         return False
     if compute_dual(state, here, clock[NOW]) + compute_dual(state, there, clock[NOW]) > state.weight[arc]:
-        return False  # an outdated event, queued before its end became odd and lost the label; a later one is right
+        return (
+            False  # an outdated event: one end became odd and lost its label since; a later event is queued
+        )
     if state.label[target] == EVEN:
         close_ring(state, here, there, clock, tops, events)
         return False
     if state.mate[state.base[target]] < 0:
-        flip(state, here, there)
+        augment_path(state, here, there)
         rebase(state, target, there)
         state.mate[there] = here
         return True
@@ -386,12 +393,12 @@ def take_edge(state: State, arc: int, clock: Ints, tops: Ints, events: Events) -
 
 @compile_function
 def close_ring(state: State, here: int, there: int, clock: Ints, tops: Ints, events: Events) -> None:
-    """Make a blossom of the odd ring that an edge between two even tops closes, and queue its new edges."""
-    meeting = meet(state, here, there)
-    join(state, state.top[here], state.top[there], here, there)
-    former_odd = climb(state, here, meeting, True, clock)
-    former_odd += climb(state, there, meeting, False, clock)
-    settle(state, meeting, clock[NOW])
+    """Make a blossom of the odd ring that an edge between two even tops closes; queue edges of its former odd tops."""
+    meeting = find_common_top(state, here, there)
+    link_on_ring(state, state.top[here], state.top[there], here, there)
+    former_odd = join_path(state, here, meeting, True, clock)
+    former_odd += join_path(state, there, meeting, False, clock)
+    store_duals(state, meeting, clock[NOW])
     blossom = form_blossom(state, meeting)
     state.label[blossom] = EVEN
     state.since[blossom] = clock[NOW]
@@ -403,14 +410,14 @@ def close_ring(state: State, here: int, there: int, clock: Ints, tops: Ints, eve
 
 @compile_function
 def expand_if_empty(state: State, blossom: int, clock: Ints, tops: Ints, events: Events) -> None:
-    """Dissolve an odd blossom if its dual is zero; the part of its ring from entry to base stays in the tree."""
+    """Dissolve an odd blossom if its dual is zero. The part of its ring from entry to base stays in the tree."""
     if state.label[blossom] != ODD or state.z[blossom] != 2 * (clock[NOW] - state.since[blossom]):
         return
-    settle(state, blossom, clock[NOW])
+    store_duals(state, blossom, clock[NOW])
     here, there = state.tree_from[blossom], state.tree_to[blossom]
-    entry = child_with(state, blossom, there)
-    # The path from entry to base must have an even number of edges, which decides the way round the ring.
-    forward = place_on_ring(state, blossom, entry) % 2 == 1
+    entry = find_child_of(state, blossom, there)
+    # The path from entry to base must have an even number of edges, which determines the direction on the ring.
+    forward = find_ring_position(state, blossom, entry) % 2 == 1
     dissolve(state, blossom)
     evens = [-1]
     child = entry
@@ -438,8 +445,8 @@ def expand_if_empty(state: State, blossom: int, clock: Ints, tops: Ints, events:
 
 
 @compile_function
-def flip(state: State, node: int, partner: int) -> None:
-    """Match an even node to `partner` (-1: leave it free), and swap matched edges on its path to the root."""
+def augment_path(state: State, node: int, partner: int) -> None:
+    """Match an even node to `partner` (-1: leave it free), and swap matched and free edges on its path to the root."""
     while True:
         top = state.top[node]
         former = state.mate[state.base[top]]

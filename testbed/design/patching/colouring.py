@@ -1,8 +1,8 @@
 """Exact edge colouring: one of d colours (planes) for each edge of a d-regular graph, all different at each node.
 
 Deciding whether a colouring exists is hard in general (Holyer 1981), but the graphs here are small. Kempe chains
-colour most of them; their failure proves nothing. Then an exact search makes the most constrained choice first,
-follows forced moves, and abandons a branch as soon as some colour can no longer pair its nodes.
+colour most of them. If they fail, a colouring may still exist, and an exact search follows. It makes the most
+constrained choice first, follows forced moves, and abandons a branch as soon as a colour can no longer pair its nodes.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from testbed.errors import TopologyError
 Edge = tuple[int, int]
 Option = tuple[int, int]
 
-#: Edges painted before the search gives up (some seconds). Kempe chains colour connected circulants long before.
+#: Number of painted edges after which the exact search gives up; takes some seconds.
 STEP_LIMIT = 200_000
 
-#: Moves per edge before the attempt with Kempe chains ends; circulants of up to 40 nodes need fewer than 4.
+#: Moves per edge after which Kempe chains give up. Circulants of up to 40 nodes need fewer than 4.
 MOVES_PER_EDGE = 100
 
 
 def colour_edges(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
     """Return a split of a regular graph into `colours` perfect matchings, or None if there is none.
 
-    `pairs` are undirected edges, parallel ones repeated; every node must be on exactly `colours` of
-    them. Raises `TopologyError` if `STEP_LIMIT` is reached before the answer is known.
+    `pairs` are undirected edges, with an entry for each parallel edge. Every node must be on exactly `colours` edges.
+    Raises `TopologyError` if `STEP_LIMIT` is reached before the answer is known.
     """
     quick = kempe_colours(nodes, colours, pairs)
     return _group_by_colour(colours, pairs, quick) if quick is not None else _search(nodes, colours, pairs)
@@ -42,15 +42,15 @@ def _search(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]]
     return _group_by_colour(colours, pairs, search.colour)
 
 
-def _group_by_colour(colours: int, pairs: Sequence[Edge], own_colours: Sequence[int]) -> list[list[Edge]]:
+def _group_by_colour(colours: int, pairs: Sequence[Edge], edge_colours: Sequence[int]) -> list[list[Edge]]:
     return [
-        [pair for pair, own in zip(pairs, own_colours, strict=True) if own == colour]
+        [pair for pair, edge_colour in zip(pairs, edge_colours, strict=True) if edge_colour == colour]
         for colour in range(colours)
     ]
 
 
 class _Search:
-    """Exact search, with a partial colouring: `free[v]` are the colours (bits) missing at node v."""
+    """Exact search with a partial colouring. `free[v]` is a bit mask of the colours that node v lacks."""
 
     def __init__(self, nodes: int, colours: int, pairs: Sequence[Edge]) -> None:
         self.pairs = pairs
@@ -64,22 +64,22 @@ class _Search:
         self.steps = 0
 
     def solve(self) -> bool:
-        """Complete the colouring and return True; or erase all edges that it painted and return False."""
-        forced: list[int] = []
-        options = self._find_scarcest()
+        """Complete the colouring and return True. If there is none, erase the edges painted here and return False."""
+        forced_edges: list[int] = []
+        options = self._find_tightest_options()
         while options is not None and len(options) == 1:
             self.paint(*options[0])
-            forced.append(options[0][0])
-            options = self._find_scarcest()
+            forced_edges.append(options[0][0])
+            options = self._find_tightest_options()
         if options is None:
             return True
-        if not any(self._has_odd_part(colour) for colour in range(self.colours)):
+        if not any(self._has_odd_component(colour) for colour in range(self.colours)):
             for edge, colour in options:
                 self.paint(edge, colour)
                 if self.solve():
                     return True
                 self._erase(edge)
-        for edge in forced:
+        for edge in forced_edges:
             self._erase(edge)
         return False
 
@@ -100,11 +100,11 @@ class _Search:
             self.free[end] |= 1 << self.colour[edge]
         self.colour[edge] = -1
 
-    def _find_scarcest(self) -> list[Option] | None:
-        """Return the options of the missing colour with fewest options; None if no colour is missing at any node."""
+    def _find_tightest_options(self) -> list[Option] | None:
+        """Return the edges for the node and missing colour with the fewest options, or None if no colour is missing."""
         fewest: list[Option] | None = None
         for node, free in enumerate(self.free):
-            for colour in _bits(free):
+            for colour in _iterate_bits(free):
                 options = self._list_options(node, colour)
                 if fewest is None or len(options) < len(fewest):
                     fewest = options
@@ -113,36 +113,38 @@ class _Search:
         return fewest
 
     def _list_options(self, node: int, colour: int) -> list[Option]:
-        """Return the unpainted edges at a node whose other end also lacks the colour."""
+        """Return the unpainted edges at a node whose other end also lacks the colour, each with the colour."""
         return [
             (edge, colour)
             for edge in self.edges_at[node]
-            if self.colour[edge] < 0 and self.free[self._other(edge, node)] >> colour & 1
+            if self.colour[edge] < 0 and self.free[self._get_other_end(edge, node)] >> colour & 1
         ]
 
-    def _other(self, edge: int, node: int) -> int:
+    def _get_other_end(self, edge: int, node: int) -> int:
         one, other = self.pairs[edge]
         return other if node == one else one
 
-    def _has_odd_part(self, colour: int) -> bool:
-        """Return whether the nodes that lack a colour have a connected part of odd size, which no matching pairs."""
+    def _has_odd_component(self, colour: int) -> bool:
+        """Return whether the nodes that lack a colour have a component of odd size, which cannot be paired."""
         lacking = {node for node, free in enumerate(self.free) if free >> colour & 1}
         while lacking:
-            waiting = [lacking.pop()]
+            pending = [lacking.pop()]
             size = 0
-            while waiting:
-                node = waiting.pop()
+            while pending:
+                node = pending.pop()
                 size += 1
-                fresh = {self._other(edge, node) for edge, _ in self._list_options(node, colour)} & lacking
-                lacking -= fresh
-                waiting += fresh
+                unvisited = {
+                    self._get_other_end(edge, node) for edge, _ in self._list_options(node, colour)
+                } & lacking
+                lacking -= unvisited
+                pending += unvisited
             if size % 2:
                 return True
         return False
 
 
-def _bits(mask: int) -> Iterator[int]:
-    """Yield the positions of the ones in a mask, ascending."""
+def _iterate_bits(mask: int) -> Iterator[int]:
+    """Yield the positions of the set bits in a mask, ascending."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
@@ -154,47 +156,47 @@ def kempe_colours(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[int] 
 
     Random moves have a fixed seed, so the same graph always gets the same colours.
     """
-    painting = _Painting(nodes, colours, pairs)
-    chance = random.Random(len(pairs))
-    bare = list(range(len(pairs)))
+    painting = _KempeColouring(nodes, colours, pairs)
+    rng = random.Random(len(pairs))
+    uncoloured = list(range(len(pairs)))
     for _ in range(MOVES_PER_EDGE * len(pairs)):
-        if not bare:
+        if not uncoloured:
             return painting.colour
-        bare += painting.place(bare.pop(), chance)
-    return None if bare else painting.colour
+        uncoloured += painting.place(uncoloured.pop(), rng)
+    return None if uncoloured else painting.colour
 
 
-class _Painting:
-    """A partial colouring: `edge_at[v][c]` is the edge of colour c at node v, or -1."""
+class _KempeColouring:
+    """A partial colouring. `edge_at[v][c]` is the edge of colour c at node v, or -1."""
 
     def __init__(self, nodes: int, colours: int, pairs: Sequence[Edge]) -> None:
         self.pairs = pairs
         self.colour = [-1] * len(pairs)
         self.edge_at = [[-1] * colours for _ in range(nodes)]
 
-    def place(self, edge: int, chance: random.Random) -> list[int]:
-        """Paint a bare edge, and return the edges that lost their colour for it."""
+    def place(self, edge: int, rng: random.Random) -> list[int]:
+        """Paint an uncoloured edge, and return the edges that lost their colour for it."""
         one, other = self.pairs[edge]
-        here, there = self._free(one), self._free(other)
-        common = [colour for colour in here if colour in there]
+        free_here, free_there = self._list_free_colours(one), self._list_free_colours(other)
+        common = [colour for colour in free_here if colour in free_there]
         if common:
             self._paint(edge, common[0])
             return []
-        colour_here, colour_there = chance.choice(here), chance.choice(there)
-        self._flip(other, colour_here, colour_there)
+        colour_here, colour_there = rng.choice(free_here), rng.choice(free_there)
+        self._swap_chain(other, colour_here, colour_there)
         evicted = self.edge_at[other][colour_here]
         if evicted < 0 and self.edge_at[one][colour_here] < 0:
             self._paint(edge, colour_here)
             return []
-        # The chain did not free a colour: take a random one from the edges that have it.
-        colour = chance.choice(range(len(self.edge_at[one])))
+        # The chain did not free a colour: take a random colour from the edges at both ends that have it.
+        colour = rng.choice(range(len(self.edge_at[one])))
         displaced = sorted({self.edge_at[end][colour] for end in self.pairs[edge]} - {-1})
-        for each in displaced:
-            self._erase(each)
+        for displaced_edge in displaced:
+            self._erase(displaced_edge)
         self._paint(edge, colour)
         return displaced
 
-    def _free(self, node: int) -> list[int]:
+    def _list_free_colours(self, node: int) -> list[int]:
         return [colour for colour, edge in enumerate(self.edge_at[node]) if edge < 0]
 
     def _paint(self, edge: int, colour: int) -> None:
@@ -207,7 +209,7 @@ class _Painting:
             self.edge_at[end][self.colour[edge]] = -1
         self.colour[edge] = -1
 
-    def _flip(self, start: int, first: int, second: int) -> None:
+    def _swap_chain(self, start: int, first: int, second: int) -> None:
         """Exchange two colours along the chain that leaves `start` by colour `first`."""
         chain, node, colour = [], start, first
         while (edge := self.edge_at[node][colour]) >= 0:

@@ -1,8 +1,8 @@
 """Wiring: the assignment of a topology's links to NICs, and its patch list for people and patch panels.
 
-With planes, interface i of every node is connected to switch i only. Duplex links then need perfect matchings, simplex
-links permutations. Permutations always exist (Koenig 1916: a d-regular bipartite multigraph is the union of d perfect
-matchings); matchings may not.
+With planes, interface i of every node is connected to switch i only. The links of each plane must then be a perfect
+matching (duplex) or a permutation (simplex). Permutations always exist: a d-regular bipartite multigraph is the union
+of d perfect matchings (Koenig 1916). Matchings of duplex links may not exist.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ _ALPHABET = 26
 def wire(topology: Topology, *, planes: int = 1) -> Wiring:
     """Return a wiring with a transmitter and a receiver for every edge of a topology.
 
-    `planes=1`: all NICs are connected to one switch (or to several that act as one). NICs are taken
-    in order, node by node and stride by stride, as on the original testbed.
-    `planes=degree`: interface i is connected to switch i only, so the edges are split exactly into
-    `degree` perfect matchings (duplex) or permutations (simplex). Raises `TopologyError` with the
-    condition that fails if there is no such split, and for any other number of planes.
+    - `planes=1`: all NICs are connected to one switch, or to several that act as one. NICs are assigned in order, node
+      by node and stride by stride, as on the original testbed.
+    - `planes=degree`: interface i is connected to switch i only. The edges are split into `degree` perfect matchings
+      (duplex) or permutations (simplex).
+
+    Raises `TopologyError` for any other number of planes, and if there is no split; the message names the reason.
     """
     if planes == 1:
         links = list(_take_free_nics(topology))
@@ -44,11 +45,11 @@ def wire(topology: Topology, *, planes: int = 1) -> Wiring:
 def patch_list(wiring: Wiring) -> list[str]:
     """Return one line per fibre pair (`A1-B1`, duplex) or one-way path (`A1>B1`, simplex).
 
-    Letters are nodes, digits are NICs from 1. After Z comes AA, AB, ... as in a spreadsheet.
+    Letters name nodes, digits number NICs from 1. The node after Z is AA, then AB, as in a spreadsheet.
     """
     mark = ">" if wiring.simplex else "-"
     shown = (link for link in sorted(wiring.links) if wiring.simplex or link.source.node < link.target.node)
-    return [f"{_nic_label(link.source)}{mark}{_nic_label(link.target)}" for link in shown]
+    return [f"{_make_nic_label(link.source)}{mark}{_make_nic_label(link.target)}" for link in shown]
 
 
 def node_label(node: int) -> str:
@@ -65,11 +66,11 @@ def node_label(node: int) -> str:
     return letters
 
 
-def _nic_label(nic: Nic) -> str:
+def _make_nic_label(nic: Nic) -> str:
     return f"{node_label(nic.node)}{nic.index + 1}"
 
 
-def _edges_in_order(topology: Topology) -> Iterator[Edge]:
+def _sort_edges(topology: Topology) -> Iterator[Edge]:
     """Return all directed edges, sorted by source node, then by the order of the topology's strides."""
     steps = direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
     rank = {step: index for index, step in reversed(list(enumerate(steps)))}
@@ -82,28 +83,28 @@ def _edges_in_order(topology: Topology) -> Iterator[Edge]:
 
 
 def _take_free_nics(topology: Topology) -> Iterator[Link]:
-    """Yield the links, each between the next free NICs of its nodes; a duplex pair uses the same two NICs."""
+    """Yield the links, each between the next free NICs of its nodes. Both links of a duplex pair use the same NICs."""
     transmitters, receivers = Counter[int](), Counter[int]()
-    reverse_done = Counter[Edge]()
-    for source, target in _edges_in_order(topology):
+    wired_reverse_edges = Counter[Edge]()
+    for source, target in _sort_edges(topology):
         if topology.simplex:
             yield Link(Nic(source, transmitters[source]), Nic(target, receivers[target]))
             transmitters[source] += 1
             receivers[target] += 1
-        elif reverse_done[source, target]:
-            reverse_done[source, target] -= 1
+        elif wired_reverse_edges[source, target]:
+            wired_reverse_edges[source, target] -= 1
         else:
             here, there = Nic(source, transmitters[source]), Nic(target, transmitters[target])
             yield Link(here, there)
             yield Link(there, here)
             transmitters[source] += 1
             transmitters[target] += 1
-            reverse_done[target, source] += 1
+            wired_reverse_edges[target, source] += 1
 
 
 def _split_by_plane(topology: Topology) -> Iterator[Link]:
-    """Yield the links of each plane i, from interface i to interface i: one matching or permutation per plane."""
-    edges = list(_edges_in_order(topology))
+    """Yield the links plane by plane. Links of plane i join interfaces i, in one matching or permutation per plane."""
+    edges = list(_sort_edges(topology))
     if topology.simplex:
         planes = split_into_permutations(topology.nodes, topology.degree, edges)
     else:
@@ -119,8 +120,8 @@ def _split_by_plane(topology: Topology) -> Iterator[Link]:
 def split_into_permutations(nodes: int, degree: int, edges: Sequence[Edge]) -> list[list[Edge]]:
     """Return a split of directed edges into `degree` permutations, in which each node sends and receives once.
 
-    A node's first edges are in the first planes if possible. Raises `TopologyError` unless every node
-    has exactly `degree` edges out and in.
+    A node's first edges are in the first planes if possible. Raises `TopologyError` unless every node has exactly
+    `degree` outgoing and `degree` incoming edges.
     """
     _check_regular(nodes, degree, (source for source, _ in edges), "send")
     _check_regular(nodes, degree, (target for _, target in edges), "receive")
@@ -142,50 +143,50 @@ def _match_permutation(
     """Return a perfect matching of senders to receivers by augmenting paths (Kuhn)."""
     sender_of: dict[int, int] = {}
 
-    def place(sender: int, visited: set[int]) -> bool:
-        open_to = [to for to in order[sender] if remaining[sender, to] and to not in visited]
-        for receiver in open_to:
+    def assign_receiver(sender: int, visited: set[int]) -> bool:
+        candidates = [to for to in order[sender] if remaining[sender, to] and to not in visited]
+        for receiver in candidates:
             if receiver not in sender_of:
                 sender_of[receiver] = sender
                 return True
-        for receiver in open_to:
+        for receiver in candidates:
             if receiver in visited:
                 continue
             visited.add(receiver)
-            if place(sender_of[receiver], visited):
+            if assign_receiver(sender_of[receiver], visited):
                 sender_of[receiver] = sender
                 return True
         return False
 
     for sender in range(nodes):
-        place(sender, set())
+        assign_receiver(sender, set())
     return sorted((sender, receiver) for receiver, sender in sender_of.items())
 
 
 def split_into_matchings(nodes: int, degree: int, pairs: Sequence[Edge]) -> list[list[Edge]]:
     """Return a split of undirected edges into `degree` perfect matchings (a 1-factorisation).
 
-    A stride with even rings fills two planes with alternate edges; the stride n/2 fills one. An exact search splits
-    the other edges. If it fails, it is repeated with the edges of one more stride, until all edges are in the search.
-    Raises `TopologyError` with the condition that fails: an odd number of nodes, a node with another degree, a part
-    with an odd number of nodes, or no split. Also raises it if the search reaches its limit.
+    A stride with even rings fills two planes with alternate edges, the stride n/2 fills one plane. An exact search
+    splits the other edges. If it fails, it is repeated with the edges of one more stride, until it includes all edges.
+    Raises `TopologyError` for an odd number of nodes, a node of another degree, a connected component of odd size, and
+    if there is no split or the search reaches its limit.
     """
     if nodes % 2:
         raise TopologyError(
             f"duplex planes with {nodes} nodes: each switch would have to pair all nodes, and an odd number cannot "
             f"be paired (no perfect matching); use an even number of nodes, planes=1, or simplex links"
         )
-    part = _find_odd_part(nodes, pairs)
-    if part:
+    component = _find_odd_component(nodes, pairs)
+    if component:
         raise TopologyError(
-            f"duplex planes: nodes {', '.join(map(str, sorted(part)))} are joined only to each other and "
+            f"duplex planes: nodes {', '.join(map(str, sorted(component)))} are joined only to each other and "
             f"are an odd number, so they have no perfect matching; use planes=1 or join the parts"
         )
     _check_regular(nodes, degree, (end for pair in pairs for end in pair), "be")
-    even_rings, rest = _split_even_rings(nodes, pairs)
+    even_rings, remaining_edges = _split_even_rings(nodes, pairs)
     while True:
         colours = degree - sum(len(planes) for planes in even_rings)
-        matchings = _colour_rest(nodes, colours, rest)
+        matchings = _colour_remaining(nodes, colours, remaining_edges)
         if matchings is not None:
             return [plane for planes in even_rings for plane in planes] + matchings
         if not even_rings:
@@ -193,13 +194,13 @@ def split_into_matchings(nodes: int, degree: int, pairs: Sequence[Edge]) -> list
                 f"these {len(pairs)} links cannot be split into {degree} perfect matchings (all ways were tried): "
                 f"the graph has no 1-factorisation; use planes=1, simplex links, or another topology"
             )
-        rest = rest + [edge for plane in even_rings.pop() for edge in plane]
+        remaining_edges = remaining_edges + [edge for plane in even_rings.pop() for edge in plane]
 
 
-def _colour_rest(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
+def _colour_remaining(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
     if not pairs:
         return []
-    return None if _find_odd_part(nodes, pairs) else colour_edges(nodes, colours, pairs)
+    return None if _find_odd_component(nodes, pairs) else colour_edges(nodes, colours, pairs)
 
 
 def _check_regular(nodes: int, degree: int, ends: Iterable[int], verb: str) -> None:
@@ -212,8 +213,8 @@ def _check_regular(nodes: int, degree: int, ends: Iterable[int], verb: str) -> N
             )
 
 
-def _find_odd_part(nodes: int, pairs: Sequence[Edge]) -> set[int]:
-    """Return the nodes of a connected part with an odd number of them, or an empty set."""
+def _find_odd_component(nodes: int, pairs: Sequence[Edge]) -> set[int]:
+    """Return the nodes of a connected component of odd size, or an empty set."""
     neighbours: dict[int, set[int]] = defaultdict(set)
     for one, other in pairs:
         neighbours[one].add(other)
@@ -222,25 +223,25 @@ def _find_odd_part(nodes: int, pairs: Sequence[Edge]) -> set[int]:
     for start in range(nodes):
         if start in visited:
             continue
-        part, waiting = {start}, [start]
-        while waiting:
-            fresh = neighbours[waiting.pop()] - part
-            part |= fresh
-            waiting += fresh
-        if len(part) % 2:
-            return part
-        visited |= part
+        component, pending = {start}, [start]
+        while pending:
+            unvisited = neighbours[pending.pop()] - component
+            component |= unvisited
+            pending += unvisited
+        if len(component) % 2:
+            return component
+        visited |= component
     return set()
 
 
 def _split_even_rings(nodes: int, pairs: Sequence[Edge]) -> tuple[list[list[list[Edge]]], list[Edge]]:
-    """Return the planes of every stride with even rings, and the edges of all other strides.
+    """Return the planes of each stride with even rings, and the edges of all other strides.
 
     >>> _split_even_rings(4, [(0, 1), (1, 2), (2, 3), (0, 3)])
     ([[[(0, 1), (2, 3)], [(1, 2), (0, 3)]]], [])
     """
     rings: list[list[list[Edge]]] = []
-    rest: list[Edge] = []
+    remaining_edges: list[Edge] = []
     groups: dict[tuple[int, int], list[Edge]] = defaultdict(list)
     copies = Counter[Edge]()
     for one, other in pairs:
@@ -252,26 +253,26 @@ def _split_even_rings(nodes: int, pairs: Sequence[Edge]) -> tuple[list[list[list
         if planes:
             rings.append(planes)
         else:
-            rest += edges
-    return rings, rest
+            remaining_edges += edges
+    return rings, remaining_edges
 
 
 def _split_stride(nodes: int, stride: int, edges: Sequence[Edge]) -> list[list[Edge]]:
-    """Return the one or two perfect matchings of a complete stride, or none if its rings are odd."""
+    """Return the one or two perfect matchings of a stride, or none if edges are missing or its rings are odd."""
     if 2 * stride == nodes:
         return [list(edges)] if len(edges) == nodes // 2 else []
     if len(edges) != nodes or (nodes // math.gcd(nodes, stride)) % 2:
         return []
     position = {}
     for start in range(math.gcd(nodes, stride)):
-        for place in range(nodes // math.gcd(nodes, stride)):
-            position[(start + place * stride) % nodes] = place
-    first = [edge for edge in edges if _tail_position(edge, nodes, stride, position) % 2 == 0]
-    second = [edge for edge in edges if _tail_position(edge, nodes, stride, position) % 2]
+        for assign_receiver in range(nodes // math.gcd(nodes, stride)):
+            position[(start + assign_receiver * stride) % nodes] = assign_receiver
+    first = [edge for edge in edges if _find_tail_position(edge, nodes, stride, position) % 2 == 0]
+    second = [edge for edge in edges if _find_tail_position(edge, nodes, stride, position) % 2]
     return [first, second]
 
 
-def _tail_position(edge: Edge, nodes: int, stride: int, position: Mapping[int, int]) -> int:
-    """Return the position on the ring of the edge's tail: the end that is one stride before the other."""
+def _find_tail_position(edge: Edge, nodes: int, stride: int, position: Mapping[int, int]) -> int:
+    """Return the ring position of an edge's tail, the end that is one stride before the other."""
     one, other = edge
     return position[one if (one + stride) % nodes == other else other]

@@ -1,1 +1,1 @@
-"""Plans: the decisions for a workload on servers, and the files that hold them."""
+"""Plans: the decisions for a workload on servers, and the plan files."""

@@ -1,11 +1,11 @@
 """Plan files: the planner's decisions for a job, for people to read and for `testbed apply` to execute.
 
-JSON, `"format": "lightbed-plan/1"`; docs/reference/plan-file.md describes the keys. Reading checks everything, since
-people edit such files.
+A plan file is JSON with `"format": "lightbed-plan/1"`; docs/reference/plan-file.md describes the keys. The reader
+checks everything, since people edit plan files. It also checks that all nodes reach each other, that the links contain
+the ring of every stride, and that the rows of a grid have equal length.
 
-Beyond single values it checks that nodes reach each other, that the links contain the ring of every stride, and that
-grids have rows of equal length. Routes are `{source, target, set, weight, path}` for each path of each pair. A path
-lists the nodes that it visits; of parallel links it takes the first, unless `copies` gives the number for each hop.
+Each path of a pair is an entry `{source, target, set, weight, path}` of the routes. `path` lists the nodes that it
+visits. It uses the first of parallel links, unless `copies` gives the number of the link for each hop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from testbed.design.routing.route_sets import MAX_SETS, PairRoute, RouteSets
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.strides import direct_strides
 from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
-from testbed.design.workloads.mig import device_named
+from testbed.design.workloads.mig import find_device
 from testbed.design.workloads.model import Way
 from testbed.design.workloads.sharding import Sharding, Strategy
 from testbed.design.workloads.strategies import sharding_fault
@@ -40,24 +40,27 @@ TEXTS = ("bound_by",)
 
 FORMAT = "lightbed-plan/1"
 
-_NUMBERS = re.compile(
+_NUMBER_LIST = re.compile(
     r"\[\n[\s\d,\[\]]*\]"
-)  # JSON strings contain no line breaks, so this never matches inside one
+)  # JSON strings contain no line breaks, so this never matches within a string
 _ROUTE = re.compile(r'\{\n\s*"source": \d[^{}"]*("[a-z]+":[^{}"]*)*\}')
 Edge = tuple[int, int]
 MAX_NICS = 1024
-"""Maximum NICs of a server, far above that of any real server: a typo is refused before it costs memory."""
+"""Maximum NICs per server, far above any real server: a typo is refused before it costs memory."""
 _WEIGHT_TOLERANCE = 1e-6
-"""Tolerance of the sum of a pair's weights, which must be 1."""
+"""The weights of a pair must sum to 1 within this tolerance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Decisions of a search. Node i of topology and strategy is `hosts[i]`; without hosts, host i of any lab that fits.
+    """Decisions of a search.
 
-    `operators` are the names of the operators of the strategy's shardings. `predicted` are figures by name
-    (`iteration_ms`, `bandwidth_tax`, ...), `why` are sentences, `search` are the settings that reproduce the plan
-    (seed, steps, chains). `routes` are simulated and installed; a file written by hand may have none.
+    - `operators`: the name of the operator of each sharding in `strategy`.
+    - `predicted`: figures by name (`iteration_ms`, `bandwidth_tax`, ...).
+    - `why`: the reasons for the decisions, in sentences.
+    - `search`: the settings that reproduce the plan (seed, steps, chains).
+    - `hosts`: the host of each node. If empty, node i is host i of any lab that fits.
+    - `routes`: the routes to simulate and install. A file written by hand may have none.
     """
 
     workload: WorkloadChoice
@@ -75,8 +78,8 @@ class Plan:
 
 def write_plan(plan: Plan, path: str | Path) -> None:
     """Write a plan to a file. Raises `OSError`."""
-    # Pairs and grids get one line each, for human readers.
-    text = _NUMBERS.sub(_on_one_line, json.dumps(plan_to_json(plan), indent=1, ensure_ascii=False)) + "\n"
+    # Write each pair, grid and route on one line, for human readers.
+    text = _NUMBER_LIST.sub(_on_one_line, json.dumps(plan_to_json(plan), indent=1, ensure_ascii=False)) + "\n"
     text = _ROUTE.sub(lambda route: " ".join(route[0].split()), text)
     write_output(path, text)
 
@@ -86,7 +89,7 @@ def _on_one_line(numbers: re.Match[str]) -> str:
 
 
 def check_writable(path: str | Path) -> None:
-    """Raise `PlanFileError` unless a plan can be written there; call it before a long search."""
+    """Raise `PlanFileError` unless a plan can be written to `path`; call it before a long search."""
     try:
         check_output(path)
     except OSError as error:
@@ -139,7 +142,7 @@ def _refuse_constant(word: str) -> None:
 
 
 def parse_plan(document: Any, source: str) -> Plan:
-    """Return the plan in a document; `source` names it in errors. Raises `PlanFileError`."""
+    """Return the plan in a JSON document. `source` names the document in errors. Raises `PlanFileError`."""
     file = PlanReader(source, "", document)
     if file.value.get("format") != FORMAT:
         fault = f"its format is {file.value.get('format')!r}, this program reads {FORMAT!r}"
@@ -152,7 +155,7 @@ def parse_plan(document: Any, source: str) -> Plan:
         rate_gbps=file.read_number("rate_gbps", MIN_GBPS, MAX_GBPS),
         operators=operators,
         strategy=strategy,
-        predicted=file.read_figures("predicted", needed="iteration_ms"),
+        predicted=file.read_figures("predicted", required="iteration_ms"),
         why=tuple(file.read_texts("why")),
         search=file.read_object("search").value,
         lab=file.read_text("lab"),
@@ -164,7 +167,7 @@ def parse_plan(document: Any, source: str) -> Plan:
 def _read_choice(part: PlanReader) -> WorkloadChoice:
     settings, device = part.read_object("settings"), part.read_text("device")
     try:
-        device_named(device or DEFAULT_DEVICE)
+        find_device(device or DEFAULT_DEVICE)
     except WorkloadError as error:
         raise part.make_error("device", str(error)) from error
     return WorkloadChoice(
@@ -189,7 +192,7 @@ def _read_hosts(file: PlanReader, nodes: int) -> tuple[str, ...]:
 
 
 def read_topology(part: PlanReader) -> Topology:
-    """Return the topology. Raises `PlanFileError` if it is not connected, lacks NICs, or a stride is not a ring."""
+    """Return the topology. Raises `PlanFileError` if it is not connected, or lacks NICs or the ring of a stride."""
     nodes, degree = part.read_count("nodes"), part.read_count("degree", MAX_NICS)
     simplex = part.read_flag("simplex")
     links = [_read_link(part, index, link, nodes) for index, link in enumerate(part.read_list("links"))]
@@ -207,7 +210,7 @@ def read_topology(part: PlanReader) -> Topology:
 
 
 def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strategy]:
-    """Return the operators' names and their strategy on `nodes` nodes. Raises `PlanFileError`."""
+    """Return the names of the operators, and their strategy on `nodes` nodes. Raises `PlanFileError`."""
     names, shardings = [], []
     for index, entry in enumerate(part.read_list("operators")):
         operator = PlanReader(part.source, f"{part.where}.operators[{index}]", entry)
@@ -241,16 +244,16 @@ def _read_link(part: PlanReader, index: int, link: Any, nodes: int) -> Edge:
 
 def _check_nics(part: PlanReader, topology: Topology) -> None:
     for end, name in ((0, "sends"), (1, "receives")):
-        used = Counter(edge[end] for edge in topology.edges)
-        full = [node for node, count in used.items() if count > topology.degree]
+        link_counts = Counter(edge[end] for edge in topology.edges)
+        full = [node for node, count in link_counts.items() if count > topology.degree]
         if full:
-            fault = f"node {full[0]} {name} on {used[full[0]]} links and has {topology.degree} NICs"
+            fault = f"node {full[0]} {name} on {link_counts[full[0]]} links and has {topology.degree} NICs"
             raise part.make_error("links", fault)
 
 
 def _check_connected(part: PlanReader, topology: Topology) -> None:
     nodes, edges = topology.nodes, topology.edges
-    if nodes > 1 and len(edges) < nodes:  # before any work per node: `nodes` may be a typo
+    if nodes > 1 and len(edges) < nodes:  # checked before any loop over nodes: `nodes` may be a huge typo
         raise part.make_error("links", f"{len(topology.links)} links cannot join {nodes} nodes: add links")
     unreached = _find_unreached(nodes, edges)
     if unreached is not None:
@@ -269,11 +272,11 @@ def _find_unreached(nodes: int, edges: Iterable[Edge]) -> int | None:
     targets: dict[int, list[int]] = {}
     for source, target in edges:
         targets.setdefault(source, []).append(target)
-    reached, waiting = {0}, [0]
-    while waiting:
-        fresh = set(targets.get(waiting.pop(), ())) - reached
-        reached |= fresh
-        waiting.extend(fresh)
+    reached, pending = {0}, [0]
+    while pending:
+        unvisited = set(targets.get(pending.pop(), ())) - reached
+        reached |= unvisited
+        pending.extend(unvisited)
     return next((node for node in range(nodes) if node not in reached), None)
 
 
@@ -300,7 +303,7 @@ def _check_strides(part: PlanReader, topology: Topology) -> None:
 
 
 def routes_to_json(routes: RouteSets) -> list[dict[str, Any]]:
-    """Return an entry for every route of the first set, and for every other route with a weight in either direction."""
+    """Return an entry for each route of the first set, and for each other route with a weight in either direction."""
     return [_route_to_json(routes, route) for route in routes.routes()]
 
 
@@ -312,20 +315,20 @@ def _route_to_json(routes: RouteSets, route: PairRoute) -> dict[str, Any]:
 
 
 def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
-    """Return the routes in `routes` of a document. Raises `PlanFileError`, also if they are incomplete."""
+    """Return the routes of a document. Raises `PlanFileError` if they are invalid or incomplete."""
     nodes, entries = topology.nodes, file.read_list("routes")
     onward = np.full((MAX_SETS, nodes, nodes), -1, dtype=np.int64)
     weight = np.zeros((MAX_SETS, nodes, nodes))
-    first = {edge: number for number, edge in reversed(list(enumerate(topology.edges)))}
+    first_edge = {edge: set_number for set_number, edge in reversed(list(enumerate(topology.edges)))}
     for index, value in enumerate(entries):
         entry = PlanReader(file.source, f"routes[{index}]", value)
         source, target = (entry.check_node(entry.value.get(end), end, nodes) for end in ("source", "target"))
-        number = entry.check_integer(entry.value.get("set"), "set")
-        if not 0 <= number < MAX_SETS:
-            raise entry.make_error("set", f"there is no set {number}: sets are 0 to {MAX_SETS - 1}")
-        if weight[number, source, target]:
-            raise entry.make_error("set", f"{source} -> {target} already has a route in set {number}")
-        weight[number, source, target] = entry.read_number("weight", 0.0, 1.0)
+        set_number = entry.check_integer(entry.value.get("set"), "set")
+        if not 0 <= set_number < MAX_SETS:
+            raise entry.make_error("set", f"there is no set {set_number}: sets are 0 to {MAX_SETS - 1}")
+        if weight[set_number, source, target]:
+            raise entry.make_error("set", f"{source} -> {target} already has a route in set {set_number}")
+        weight[set_number, source, target] = entry.read_number("weight", 0.0, 1.0)
         path = [entry.check_node(node, "path", topology.nodes) for node in entry.read_list("path")]
         if len(path) < 2 or (path[0], path[-1]) != (source, target) or len(set(path)) != len(path):
             raise entry.make_error(
@@ -337,10 +340,10 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
             raise entry.make_error("copies", f"{len(copies)} for {len(hops)} hops: give one per hop")
         edges = []
         for hop, copy in zip(hops, copies, strict=True):
-            edge = first.get(hop, -1) + entry.check_integer(copy, "copies")
+            edge = first_edge.get(hop, -1) + entry.check_integer(copy, "copies")
             if (
-                hop not in first
-                or not first[hop] <= edge < len(topology.edges)
+                hop not in first_edge
+                or not first_edge[hop] <= edge < len(topology.edges)
                 or topology.edges[edge] != hop
             ):
                 raise entry.make_error(
@@ -348,20 +351,24 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
                 )
             edges.append(edge)
         for edge in edges:
-            known_edge = onward[number, target, topology.edges[edge][0]]
+            known_edge = onward[set_number, target, topology.edges[edge][0]]
             if known_edge not in (-1, edge):
                 node = topology.edges[edge][0]
-                fault = f"an earlier route of set {number} leaves node {node} for {target} by another link"
+                fault = (
+                    f"an earlier route of set {set_number} leaves node {node} for {target} by another link"
+                )
                 raise entry.make_error("path", f"{fault}; within a set, a node has one link per destination")
-            onward[number, target, topology.edges[edge][0]] = edge
+            onward[set_number, target, topology.edges[edge][0]] = edge
     np.einsum("ii->i", weight[0])[:] = 1.0
     _check_complete(file, onward, weight)
-    sets = 1 + max((number for number in range(MAX_SETS) if (onward[number] >= 0).any()), default=0)
+    sets = 1 + max(
+        (set_number for set_number in range(MAX_SETS) if (onward[set_number] >= 0).any()), default=0
+    )
     return RouteSets(topology, onward[:sets], weight[:sets])
 
 
 def _check_complete(file: PlanReader, onward: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> None:
-    """Raise `PlanFileError` unless every pair has a route in the first set, and weights that sum to 1."""
+    """Raise `PlanFileError` unless every pair has a route in the first set and weights that sum to 1."""
     nodes = weight.shape[1]
     off_diagonal = ~np.eye(nodes, dtype=bool)
     missing = np.argwhere((onward[0].T < 0) & off_diagonal)
@@ -379,9 +386,9 @@ def _check_complete(file: PlanReader, onward: np.ndarray[Any, Any], weight: np.n
 
 
 class PlanReader:
-    """Reader of one object of the document, `value`, whose key path in the file is `where`.
+    """Reader of one JSON object, `value`, at the key path `where` of the file `source`.
 
-    Its methods return the checked value of a key, and raise `PlanFileError` for a missing key or an invalid value.
+    Its methods return the checked value of a key. They raise `PlanFileError` for a missing key or an invalid value.
     """
 
     def __init__(self, source: str, where: str, value: Any) -> None:
@@ -392,7 +399,7 @@ class PlanReader:
         self.value: dict[str, Any] = value
 
     def make_error(self, key: str, fault: str) -> PlanFileError:
-        """Return an error that names the file, the key and its fault, to be raised."""
+        """Return an error that names the file, the key and the fault."""
         return PlanFileError(f"{self.source}: {f'{self.where}.' if self.where else ''}{key}: {fault}")
 
     def read_object(self, key: str) -> PlanReader:
@@ -427,15 +434,15 @@ class PlanReader:
             raise self.make_error(key, f"{value!r} is not a boolean")
         return value
 
-    def read_number(self, key: str, least: float, most: float) -> float:
-        """Return a number from `least` to `most`."""
+    def read_number(self, key: str, minimum: float, maximum: float) -> float:
+        """Return a number from `minimum` to `maximum`."""
         value = self._get(key)
-        if not _is_number(value) or not least <= value <= most:
-            raise self.make_error(key, f"{value!r} is not a number from {least:g} to {most:g}")
+        if not _is_number(value) or not minimum <= value <= maximum:
+            raise self.make_error(key, f"{value!r} is not a number from {minimum:g} to {maximum:g}")
         return float(value)
 
-    def read_figures(self, key: str, needed: str) -> dict[str, Any]:
-        """Return figures by name; the name `needed` must be there.
+    def read_figures(self, key: str, required: str) -> dict[str, Any]:
+        """Return figures by name. The figure `required` must be present.
 
         A figure is a finite number of 0 or more, an object of such numbers, or a text for the keys in `TEXTS`.
         """
@@ -445,33 +452,33 @@ class PlanReader:
                 figures.read_text(name)
                 continue
             numbers = value.values() if isinstance(value, dict) else (value,)
-            if not all(_is_number(number) and 0 <= number < math.inf for number in numbers):
+            if not all(_is_number(set_number) and 0 <= set_number < math.inf for set_number in numbers):
                 raise figures.make_error(name, f"{value!r} is not a finite number of 0 or more")
-        if needed not in figures.value:
-            raise figures.make_error(needed, "is missing")
+        if required not in figures.value:
+            raise figures.make_error(required, "is missing")
         return figures.value
 
-    def read_count(self, key: str, most: float = math.inf) -> int:
-        """Return an integer from 1 to `most`."""
+    def read_count(self, key: str, maximum: float = math.inf) -> int:
+        """Return an integer from 1 to `maximum`."""
         value = self.check_integer(self._get(key), key)
         if value < 1:
             raise self.make_error(key, f"{value} is less than 1")
-        if value > most:
-            raise self.make_error(key, f"{value} is more than {most}")
+        if value > maximum:
+            raise self.make_error(key, f"{value} is more than {maximum}")
         return value
 
     def check_integer(self, value: Any, key: str) -> int:
-        """Return `value` if it is an integer; `key` names it in errors."""
+        """Return `value` if it is an integer. Errors name `key`."""
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.make_error(key, f"{value!r} is not an integer")
         return value
 
     def check_node(self, value: Any, key: str, nodes: int) -> int:
-        """Return `value` if it is the number of a node, 0 to `nodes` - 1."""
-        number = self.check_integer(value, key)
-        if not 0 <= number < nodes:
-            raise self.make_error(key, f"there is no node {number}: nodes are 0 to {nodes - 1}")
-        return number
+        """Return `value` if it is a node, 0 to `nodes` - 1. Errors name `key`."""
+        set_number = self.check_integer(value, key)
+        if not 0 <= set_number < nodes:
+            raise self.make_error(key, f"there is no node {set_number}: nodes are 0 to {nodes - 1}")
+        return set_number
 
     def _get(self, key: str) -> Any:
         if key not in self.value:

@@ -1,4 +1,4 @@
-"""Planning: from a workload and servers to a plan that can be written and applied."""
+"""Planning: makes a plan, which can be written and applied, from a workload and servers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from testbed.design.workloads.sharding import Strategy
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Servers of a job; `lab` and `hosts` (in the order of nodes) are set if they are those of a lab.
+    """Servers of a job. If they belong to a lab, `lab` is its name, and `hosts` names the host of each node.
 
     Raises `TopologyError` for a rate out of range, see `check_rate`.
     """
@@ -43,7 +43,7 @@ class Servers:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Effort of a search, see `search.optimise`; steps and chains default to `default_walk`."""
+    """Effort of a search, see `search.optimise`. `default_walk` gives the default steps and chains."""
 
     seed: int = 0
     steps: int | None = None
@@ -55,9 +55,10 @@ class Effort:
 
 
 def default_walk(nodes: int) -> tuple[int, int]:
-    """Return the default steps per chain, and chains: the published 4,000 steps, or on few servers 4 chains of 250.
+    """Return the default number of steps per chain, and of chains.
 
-    On few servers annealing by simulation improves the result.
+    They are one chain of the published 4,000 steps, but 4 chains of 250 on few servers, where slower steps by
+    simulation improve the result.
 
     >>> default_walk(12), default_walk(128)
     ((250, 4), (4000, 1))
@@ -71,7 +72,7 @@ def make_plan(
     effort: Effort,
     progress: Callable[[Progress], None] | None = None,
 ) -> tuple[Plan, Found]:
-    """Search, and return the plan and the result of the search.
+    """Search for a plan, and return it with the result of the search.
 
     Raises the errors of `search.optimise`, and `WorkloadError`.
     """
@@ -118,7 +119,7 @@ def make_plan(
 
 
 def path_lengths(topology: Topology) -> dict[str, int]:
-    """Return the number of ordered pairs of nodes at each distance, by hops.
+    """Return the number of ordered pairs of nodes at each distance in hops.
 
     >>> from testbed.design.topology.circulants import find_topology
     >>> path_lengths(find_topology(12, 4))
@@ -143,7 +144,7 @@ def _predict(result: Found, workload: Workload, choice: WorkloadChoice) -> dict[
         "ideal_switch_ms": predicted.ideal_switch_s * 1e3,
         "closed_form_ms": predicted.closed_form_s * 1e3,
         "bandwidth_tax": predicted.bandwidth_tax,
-        "routing_gap": _routing_gap(routes, result.strategy, workload, choice) if routes else 0.0,
+        "routing_gap": _compute_routing_gap(routes, result.strategy, workload, choice) if routes else 0.0,
         "mean_hops": predicted.mean_hops,
         "diameter": diameter(topology) if topology.nodes > 1 else 0,
         "path_lengths": path_lengths(topology),
@@ -152,8 +153,10 @@ def _predict(result: Found, workload: Workload, choice: WorkloadChoice) -> dict[
     }
 
 
-def _routing_gap(routes: RouteSets, strategy: Strategy, workload: Workload, choice: WorkloadChoice) -> float:
-    """Return the relative excess of the fullest link over its lower bound for any routing; 0 without a bound."""
+def _compute_routing_gap(
+    routes: RouteSets, strategy: Strategy, workload: Workload, choice: WorkloadChoice
+) -> float:
+    """Return the relative excess of the fullest link over the lower bound for all routings, or 0 without a bound."""
     graph = iteration(workload, strategy, choice.cluster(routes.topology.nodes))
     demand = demand_on(routes.topology, graph)
     if not routes.bound_bytes:

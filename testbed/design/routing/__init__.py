@@ -1,1 +1,1 @@
-"""Routes over any topology: next hops, shortest paths, and pairs split over several paths."""
+"""Routes over any topology: next hops, shortest paths, and traffic split over several paths."""

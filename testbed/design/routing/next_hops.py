@@ -1,7 +1,7 @@
-"""Next-hop table: the link from every node towards every other, for labs too large to store every path.
+"""Next-hop table: the link from every node towards every other node, for labs too large to store every path.
 
-Forwarding is by destination, like `routes.find_routes`, and always shortest. If several links are on
-shortest paths, node and destination together select one, so that loads spread without being counted.
+Forwarding is by destination, as in `routes.find_routes`, and on shortest paths. If several links are on shortest paths,
+the sum of node and destination selects one, which spreads the load without counting it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from testbed.design.topology.hops import Edge, hop_table, target_table
 from testbed.errors import TopologyError
 
-#: Links of a node are kept as bits of a word.
+#: The links of a node are bits of one word.
 _MAX_LINKS = 62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NextHops:
-    """Next hops of a graph: node v sends towards t on its link `choice[v, t]`, and `slots[v, k]` is where link k leads.
+    """Next hops of a graph: node v sends towards t on its link `choice[v, t]`.
 
-    Links are numbered v * (links per node) + k. `hops[s, t]` is the length of the path.
+    `slots[v, k]` is the node to which link k of node v leads. `hops[s, t]` is the length of the path.
     """
 
     slots: NDArray[np.int64]
@@ -43,21 +43,21 @@ class NextHops:
         return tuple(nodes)
 
     def loads(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the load of each link, shape (n, links per node), if s sends weights[s, t] to every t."""
+        """Return the load of each link, shape (n, links per node), if each s sends `weights[s, t]` to each t."""
         loads = np.zeros(self.slots.shape)
         arriving = weights.astype(np.float64)
         for distance in range(int(self.hops.max()), 0, -1):
-            at, to = np.nonzero(self.hops == distance)
-            carried, slot = arriving[at, to], self.choice[at, to]
-            np.add.at(loads, (at, slot), carried)
-            np.add.at(arriving, (self.slots[at, slot], to), carried)
+            from_nodes, to_nodes = np.nonzero(self.hops == distance)
+            carried_load, slot = arriving[from_nodes, to_nodes], self.choice[from_nodes, to_nodes]
+            np.add.at(loads, (from_nodes, slot), carried_load)
+            np.add.at(arriving, (self.slots[from_nodes, slot], to_nodes), carried_load)
         return loads
 
 
 def next_hops(nodes: int, edges: Sequence[Edge]) -> NextHops:
-    """Return the table for a graph of directed edges, parallel ones repeated (at most 62 links per node).
+    """Return the table for a graph of directed edges, with an entry for each parallel edge.
 
-    Raises `TopologyError` for a pair without a path, and for more links.
+    Raises `TopologyError` for a pair without a path, and for a node with more than 62 links.
     """
     from testbed.design.routing.path_search import choose_links
 

@@ -8,36 +8,36 @@ from lightbed.compiled import compile_function
 
 
 @compile_function
-def choose_links(slots: Any, hops: Any, choice: Any, ways: Any, nearer: Any) -> None:
-    """Fill `choice[v, t]` with a link of v on a shortest path to t: of several, number v + t modulo their count.
+def choose_links(slots: Any, hops: Any, choice: Any, nearer_count: Any, nearer_links: Any) -> None:
+    """Fill `choice[v, t]` with a link of v on a shortest path to t: of n such links, number (v + t) modulo n.
 
-    `ways` (a count for each t) and `nearer[t]` (a bit for each link of v that leads nearer to t) are scratch arrays.
+    `nearer_links[t]` (a bit for each link of v that leads nearer to t) and `nearer_count[t]` are scratch arrays.
     """
     nodes, width = slots.shape
     for node in range(nodes):
         for target in range(nodes):
-            ways[target] = 0
-            nearer[target] = 0
+            nearer_count[target] = 0
+            nearer_links[target] = 0
         for slot in range(width):
             onward = slots[node, slot]
             if onward >= 0:
                 for target in range(nodes):
-                    leads = hops[onward, target] < hops[node, target]
-                    ways[target] += leads
-                    nearer[target] |= leads << slot
+                    is_nearer = hops[onward, target] < hops[node, target]
+                    nearer_count[target] += is_nearer
+                    nearer_links[target] |= is_nearer << slot
         for target in range(nodes):
             if target != node:
-                choice[node, target] = _find_bit(nearer[target], (node + target) % ways[target])
+                choice[node, target] = _find_bit(nearer_links[target], (node + target) % nearer_count[target])
 
 
 @compile_function
 def _find_bit(bits: int, number: int) -> int:
     """Return the position of the set bit `number`, counted from 0 at the lowest."""
-    place = 0
+    bit_index = 0
     while True:
         if bits & 1:
             if number == 0:
-                return place
+                return bit_index
             number -= 1
         bits >>= 1
-        place += 1
+        bit_index += 1

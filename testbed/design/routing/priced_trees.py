@@ -1,4 +1,4 @@
-"""Trees of cheapest paths to a target, and the load of a demand on their links; compiled if numba is installed."""
+"""Trees of cheapest paths to a target, and the load of a demand on their links. Compiled if numba is installed."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Workspace(NamedTuple):
 
 @compile_function
 def grow_tree(target: int, links: Any, price: Any, distance: Any, onward: Any, keys: Any, nodes: Any) -> None:
-    """Fill `onward` with each node's link on its cheapest path to the target, `distance` with the path's price.
+    """Fill `onward` with each node's link on its cheapest path to the target, and `distance` with the path's price.
 
-    Uses Dijkstra's algorithm.
+    Uses Dijkstra's algorithm. `keys` and `nodes` are scratch arrays for the heap.
     """
     distance[:] = np.inf
     onward[:] = -1
@@ -45,46 +45,46 @@ def grow_tree(target: int, links: Any, price: Any, distance: Any, onward: Any, k
     while size > 0:
         key, node = keys[0], nodes[0]
         size -= 1
-        _sink(keys, nodes, size)
+        _pop_heap(keys, nodes, size)
         if key > distance[node]:
             continue
-        for place in range(links.first_in[node], links.first_in[node + 1]):
-            link = links.into[place]
+        for position in range(links.first_in[node], links.first_in[node + 1]):
+            link = links.into[position]
             previous = links.tail[link]
             reached = key + price[link]
             if reached < distance[previous]:
                 distance[previous] = reached
                 onward[previous] = link
-                _rise(keys, nodes, size, reached, previous)
+                _push_heap(keys, nodes, size, reached, previous)
                 size += 1
 
 
 @compile_function
-def _sink(keys: Any, nodes: Any, size: int) -> None:
+def _pop_heap(keys: Any, nodes: Any, size: int) -> None:
     """Replace the first entry of a heap by its last, at place `size`, and restore the order."""
-    key, node, place = keys[size], nodes[size], 0
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
+    key, node, position = keys[size], nodes[size], 0
+    while 2 * position + 1 < size:
+        child = 2 * position + 1
         if child + 1 < size and keys[child + 1] < keys[child]:
             child += 1
         if keys[child] >= key:
             break
-        keys[place], nodes[place] = keys[child], nodes[child]
-        place = child
-    keys[place], nodes[place] = key, node
+        keys[position], nodes[position] = keys[child], nodes[child]
+        position = child
+    keys[position], nodes[position] = key, node
 
 
 @compile_function
-def _rise(keys: Any, nodes: Any, place: int, key: float, node: int) -> None:
-    while place > 0 and keys[(place - 1) // 2] > key:
-        keys[place], nodes[place] = keys[(place - 1) // 2], nodes[(place - 1) // 2]
-        place = (place - 1) // 2
-    keys[place], nodes[place] = key, node
+def _push_heap(keys: Any, nodes: Any, position: int, key: float, node: int) -> None:
+    while position > 0 and keys[(position - 1) // 2] > key:
+        keys[position], nodes[position] = keys[(position - 1) // 2], nodes[(position - 1) // 2]
+        position = (position - 1) // 2
+    keys[position], nodes[position] = key, node
 
 
 @compile_function
 def add_load(node: int, target: int, onward: Any, head: Any, load: Any, amount: float) -> None:
-    """Add an amount to the load of every link on the path from a node to the target."""
+    """Add `amount` to the load of every link on the path from a node to the target."""
     while node != target:
         load[onward[node]] += amount
         node = head[onward[node]]

@@ -1,8 +1,8 @@
-"""Route sets of a job, as they are planned, simulated and installed: up to four sets, with a weight per pair and set.
+"""Sets of routes of a job, as planned, simulated and installed: up to four sets, with a weight per pair and set.
 
-A set forwards by destination: a node's link towards a target depends only on the set and the target, so a host needs
-one route for each other host and set. The first set is complete, and its paths are shortest; the others hold the paths
-that some pair uses, and the reverse paths, which acknowledgements take.
+A set forwards by destination: a node's link towards a target depends only on the set and the target. So a host needs
+one route for each other host and set. The first set has shortest paths between all pairs. The other sets have only the
+paths that some pair uses, and their reverse paths, for acknowledgements.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from testbed.design.topology.demand import Demand
 from testbed.errors import TopologyError
 
 MAX_SETS = 4
-"""Maximum sets of routes: each needs an address of every host."""
+"""Maximum number of sets of routes: each set needs an address on every host."""
 
 
 class PairRoute(NamedTuple):
-    """Path of a pair in set `set`, as numbers of `Topology.edges`, and the fraction `weight` of its bytes on it."""
+    """Path of a pair in set `set`, as indices into `Topology.edges`. `weight` is the fraction of its bytes on it."""
 
     source: int
     target: int
@@ -34,10 +34,10 @@ class PairRoute(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RouteSets:
-    """Routes in several sets: node v sends towards t in set c on edge `onward[c, t, v]` of the topology, -1 for none.
+    """Routes in several sets: in set c, node v sends towards t on edge `onward[c, t, v]`, or has no route if -1.
 
     `weight[c, s, t]` is the fraction of the bytes from s to t in set c; the weights of a pair sum to 1. `bound_bytes`
-    is a lower bound on the fullest link for any routing of the demand that the routes are for; 0 if unknown.
+    is a lower bound on the fullest link of any routing of the same demand; 0 if unknown.
     """
 
     topology: Topology
@@ -74,13 +74,13 @@ class RouteSets:
         return (edges[path[0]][0], *(edges[edge][1] for edge in path))
 
     def routes(self) -> Iterator[PairRoute]:
-        """Yield the routes of all pairs: those with a weight in either direction, and all of the first set."""
+        """Yield all routes of the first set, and the other routes that have a weight in either direction."""
         for source, target, number in np.argwhere(find_used_routes(self.weight).transpose(1, 2, 0)).tolist():
             weight = float(self.weight[number, source, target])
             yield PairRoute(source, target, number, weight, self.path(source, target, number))
 
     def link_bytes(self, demand: Demand | NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the bytes on each edge for a demand's pairs, or for a matrix of bytes from row to column."""
+        """Return the bytes on each edge for the pairs of a demand, or for a matrix of bytes from row to column."""
         from testbed.design.routing.priced_trees import add_demand
 
         size = matrix_of(demand) if isinstance(demand, Demand) else np.asarray(demand, dtype=np.float64)
@@ -90,21 +90,24 @@ class RouteSets:
         return load
 
     def gap(self, demand: Demand | NDArray[np.float64]) -> float:
-        """Return the relative excess of the fullest link over the bound (0.02 is 2 %); NaN without a bound."""
-        most = float(self.link_bytes(demand).max(initial=0.0))
-        return most / self.bound_bytes - 1 if self.bound_bytes else float("nan")
+        """Return the relative excess of the fullest link over the bound (0.02 is 2 %), or NaN without a bound."""
+        fullest_bytes = float(self.link_bytes(demand).max(initial=0.0))
+        return fullest_bytes / self.bound_bytes - 1 if self.bound_bytes else float("nan")
 
 
 def find_used_routes(weight: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return a mask of the routes that these weights need, shape (sets, sources, targets)."""
-    needed: NDArray[np.bool_] = (weight > 0) | (weight > 0).transpose(0, 2, 1)
-    needed[0] = True
-    needed[:, np.eye(weight.shape[1], dtype=bool)] = False
-    return needed
+    """Return a mask of the routes in use, shape (sets, sources, targets).
+
+    A route is in use if it has a weight in either direction, or belongs to the first set.
+    """
+    is_used: NDArray[np.bool_] = (weight > 0) | (weight > 0).transpose(0, 2, 1)
+    is_used[0] = True
+    is_used[:, np.eye(weight.shape[1], dtype=bool)] = False
+    return is_used
 
 
 def routes_on(routes: RouteSets, wiring: Wiring) -> tuple[Routes, ...]:
-    """Return each set on the links of a wiring of the topology, parallel links in the order of their NICs.
+    """Return each set as routes over the links of a wiring, with parallel links in the order of their NICs.
 
     Raises `TopologyError` for a wiring with other links.
     """

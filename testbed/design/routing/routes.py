@@ -1,4 +1,4 @@
-"""Routes over any wiring: shortest, destination-based, balanced over links, deterministic."""
+"""Shortest routes over any wiring: destination-based, balanced over links, deterministic."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from testbed.design.model import Link, RingOrder, Routes, Wiring
 from testbed.design.topology.hops import hop_table
 from testbed.errors import TopologyError
 
-#: Times every destination's tree is removed and built again on the load of all others. After four
-#: rounds the fullest link of a circulant of up to 40 nodes carries at most a fifth more than the mean.
+#: Rounds. Each round removes the tree of every destination and builds it again on the load of all other trees. After
+#: four rounds, the fullest link of a circulant of up to 40 nodes carries at most 20 % more than the mean.
 _ROUNDS = 4
-#: Nodes from which compiling pays; with fewer the compiler would take longer than the routes.
-_COMPILED_NODES = 150
+#: With fewer nodes, compilation takes longer than it saves.
+_MIN_NODES_TO_COMPILE = 150
 
 Path = tuple[Link, ...]
 
@@ -25,12 +25,12 @@ Path = tuple[Link, ...]
 def find_routes(wiring: Wiring) -> Routes:
     """Return shortest routes between all nodes, forwarded by destination.
 
-    The first links towards each destination form a tree into it, so there are no loops, and a direct
-    link is always taken. Among equally short paths (and parallel links) the one whose links carry
-    fewest pairs is taken. Raises `TopologyError` for a pair without a path.
+    The first links towards each destination form a tree, so there are no loops. A direct link is always used. Among
+    equally short paths (and parallel links), the one whose links carry fewest pairs is used.
+    Raises `TopologyError` for a pair without a path.
     """
     links = sorted(wiring.links)
-    order, onward = _choose_onward(wiring.nodes, links)
+    order, onward = _choose_links(wiring.nodes, links)
     return Routes(
         {
             (node, target): links[onward[target * wiring.nodes + node]]
@@ -45,8 +45,8 @@ def ring_links(
 ) -> tuple[tuple[Link, ...], ...]:
     """Return the links from each position of a ring to the next, including the last to the first.
 
-    A direct link is taken if there is one, and of parallel links number `copy` (rings that repeat a
-    stride take different ones). Otherwise data takes the routes (default: `find_routes`).
+    Neighbours with a direct link use it. Of parallel links they use number `copy`, so that rings with the same stride
+    can use different links. Other neighbours use `routes` (default: `find_routes`).
     Raises `TopologyError` if two neighbours of the ring have no path.
     """
     direct: dict[tuple[int, int], list[Link]] = defaultdict(list)
@@ -63,10 +63,10 @@ def ring_links(
     return tuple(paths)
 
 
-def _choose_onward(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], Sequence[int]]:
-    """Return for each target the nodes in the order in which they choose a link, and these links, see `route_trees`.
+def _choose_links(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], Sequence[int]]:
+    """Return, for each target, the nodes in the order in which they choose a link, and the links, see `route_trees`.
 
-    Nearest nodes come first, and of equally near ones the next after the target. Raises `TopologyError` for a pair
+    The nearest nodes choose first; ties go to the next number after the target. Raises `TopologyError` for a pair
     without a path.
     """
     edges = [(link.source.node, link.target.node) for link in links]
@@ -83,7 +83,7 @@ def _choose_onward(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], 
     first = np.searchsorted(table[:, 0], np.arange(nodes + 1))
     workspace = np.zeros(len(links), dtype=np.int64), np.full(nodes**2, -1, dtype=np.int64)
     columns = [first, table[:, 1].copy(), order.reshape(-1), hops.reshape(-1), *workspace]
-    if nodes >= _COMPILED_NODES:
+    if nodes >= _MIN_NODES_TO_COMPILE:
         _compile_trees()(nodes, _ROUNDS, *columns)
         return order.tolist(), columns[-1].tolist()
     lists = [column.tolist() for column in columns]
@@ -103,33 +103,33 @@ def route_trees(
 ) -> None:
     """Fill `onward[t * n + v]` with the link on which node v sends towards t, and `load` with the pairs on each link.
 
-    The links of node v are `first[v]` to `first[v + 1]`, link l leads to `head[l]`. Row t of `order` holds the nodes
-    in the order in which they choose, t itself first; row t of `hops` their distances. A node takes the link with the
-    least sum of squared loads on the path to t, the first of equals; the load of all pairs to t is removed before.
+    The links of node v are `first[v]` to `first[v + 1]`, and link l leads to `head[l]`. Row t of `order` holds the
+    nodes in the order in which they choose, t itself first. Row t of `hops` holds their distances. For each target, the
+    load of all pairs to it is removed first. Each node then takes the path with the least sum of squared loads.
     """
-    for turn in range(rounds):
+    for round_number in range(rounds):
         for target in range(nodes):
             row = target * nodes
             # The first round has no load to remove.
-            for place in range(1, nodes if turn else 0):
-                at = order[row + place]
-                while at != target:
-                    load[onward[row + at]] -= 1
-                    at = head[onward[row + at]]
-            for place in range(1, nodes):
-                node = order[row + place]
-                best, least = -1, 0
+            for index in range(1, nodes if round_number else 0):
+                current_node = order[row + index]
+                while current_node != target:
+                    load[onward[row + current_node]] -= 1
+                    current_node = head[onward[row + current_node]]
+            for index in range(1, nodes):
+                node = order[row + index]
+                best, lowest_cost = -1, 0
                 for link in range(first[node], first[node + 1]):
-                    at, cost = head[link], load[link] * load[link]
-                    if hops[row + at] != hops[row + node] - 1:
+                    current_node, cost = head[link], load[link] * load[link]
+                    if hops[row + current_node] != hops[row + node] - 1:
                         continue
-                    while at != target:
-                        cost += load[onward[row + at]] * load[onward[row + at]]
-                        at = head[onward[row + at]]
-                    if best < 0 or cost < least:
-                        best, least = link, cost
+                    while current_node != target:
+                        cost += load[onward[row + current_node]] * load[onward[row + current_node]]
+                        current_node = head[onward[row + current_node]]
+                    if best < 0 or cost < lowest_cost:
+                        best, lowest_cost = link, cost
                 onward[row + node] = best
-                at = node
-                while at != target:
-                    load[onward[row + at]] += 1
-                    at = head[onward[row + at]]
+                current_node = node
+                while current_node != target:
+                    load[onward[row + current_node]] += 1
+                    current_node = head[onward[row + current_node]]

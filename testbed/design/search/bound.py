@@ -1,11 +1,12 @@
 """Lower bound on the iteration time of every plan: from computing, and from a linear programme over bytes to send.
 
-Every operator takes a mixture of its legal shapes, every edge a mixture of pairs of shapes that agrees with its ends
-(the local relaxation). Two sums are spread evenly over the servers and their links: seconds of computing, and bytes
-times the minimum number of links that they pass. The programme minimises the larger one. A server has `degree` others
-one link away and at most degree (degree - 1) two links away, so bytes to many others pass more links on any topology.
+In the programme, each operator has a mixture of its legal shapes. Each edge has a mixture of pairs of shapes that is
+consistent with the mixtures at its ends (the local relaxation). Two sums are spread evenly over servers and links:
+seconds of computing, and bytes times the minimum number of links that they cross. The programme minimises the larger
+one. At most `degree` servers are one link away and degree (degree - 1) are two links away, so bytes to many servers
+cross more links on any topology.
 
-Needs scipy; without it the bound is that of computing alone.
+Needs scipy. Without it, the bound considers only computing.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ Floats = NDArray[np.float64]
 
 
 class Bound(NamedTuple):
-    """Lower bound on the seconds of an iteration, and what sets it: `compute` or `network`."""
+    """Lower bound on the seconds of an iteration. `by` tells what determines it: `compute` or `network`."""
 
     seconds: float
     by: str
 
 
 def bound_iteration(problem: Problem) -> Bound:
-    """Return the lower bound on an iteration, for any strategy on any topology."""
-    costs = _Costs(problem)
+    """Return the lower bound on an iteration with any strategy on any topology."""
+    costs = _ShapeCosts(problem)
     compute_s = sum(min(shape.seconds for shape in shapes) for shapes in costs.shapes) / problem.nodes
     if problem.nodes == 1:
         return Bound(compute_s, "compute")
@@ -46,73 +47,89 @@ def bound_iteration(problem: Problem) -> Bound:
         return Bound(compute_s, "compute")
     from scipy.sparse import coo_array
 
-    # The variables are parts of shapes, parts of pairs of shapes, and the seconds.
+    # The variables are the fractions of shapes, the fractions of pairs of shapes, and the seconds.
     first = np.concatenate([[0], np.cumsum([len(shapes) for shapes in costs.shapes])])
-    number = int(first[-1])
+    variable_count = int(first[-1])
     computing = [shape.seconds / problem.nodes for shapes in costs.shapes for shape in shapes]
     byte_s = 8e-9 / (problem.nodes * problem.degree * problem.rate_gbps)
     sending = [shape.sum_bytes * byte_s for shapes in costs.shapes for shape in shapes]
     rows: list[tuple[int, int, float]] = [
-        (place, at, 1.0) for place in range(len(costs.shapes)) for at in range(first[place], first[place + 1])
+        (op_index, shape_index, 1.0)
+        for op_index in range(len(costs.shapes))
+        for shape_index in range(first[op_index], first[op_index + 1])
     ]
-    right = [1.0] * len(costs.shapes)
+    right_side = [1.0] * len(costs.shapes)
     for edge in problem.workload.edges:
         table = costs.edge(edge) * byte_s
-        for side, place in enumerate(edge):
-            for at in range(table.shape[side]):
-                index = np.arange(table.size).reshape(table.shape).take(at, axis=side).ravel() + number
-                rows += [(len(right), int(variable), 1.0) for variable in index]
-                rows.append((len(right), int(first[place] + at), -1.0))
-                right.append(0.0)
+        for side, op_index in enumerate(edge):
+            for shape_index in range(table.shape[side]):
+                index = (
+                    np.arange(table.size).reshape(table.shape).take(shape_index, axis=side).ravel()
+                    + variable_count
+                )
+                rows += [(len(right_side), int(variable), 1.0) for variable in index]
+                rows.append((len(right_side), int(first[op_index] + shape_index), -1.0))
+                right_side.append(0.0)
         computing += [0.0] * table.size
         sending += table.ravel().tolist()
-        number += table.size
+        variable_count += table.size
     row, column, value = zip(*rows, strict=True)
-    equal = coo_array((value, (row, column)), shape=(len(right), number + 1)).tocsr()
+    equal = coo_array((value, (row, column)), shape=(len(right_side), variable_count + 1)).tocsr()
     limits = np.array([[*computing, -1.0], [*sending, -1.0]])
     solution = linprog(
-        np.eye(1, number + 1, number)[0], A_ub=limits, b_ub=[0.0, 0.0], A_eq=equal, b_eq=right, method="highs"
+        np.eye(1, variable_count + 1, variable_count)[0],
+        A_ub=limits,
+        b_ub=[0.0, 0.0],
+        A_eq=equal,
+        b_eq=right_side,
+        method="highs",
     )
     seconds = float(solution.fun) if solution.success else 0.0
     return Bound(max(seconds, compute_s), "network" if seconds > compute_s * (1 + 1e-9) else "compute")
 
 
 class _Shape(NamedTuple):
-    """Shardings of one shape, with the first one's seconds of all servers and bytes of sums times links."""
+    """Shardings of one shape, and the costs of the first sharding.
+
+    `seconds` is the computing time summed over servers, `sum_bytes` the bytes of its sums times links.
+    """
 
     shardings: tuple[Sharding, ...]
     seconds: float
     sum_bytes: float
 
 
-class _Costs:
-    """Costs of shapes, and of pairs of them on an edge."""
+class _ShapeCosts:
+    """Costs of shapes, and of pairs of shapes on an edge."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.trainable = trainable(problem.workload)
-        self.shapes = [self._shapes_of(place) for place in range(len(problem.workload.operators))]
-        self.pair = lru_cache(1 << 14)(self._pair_bytes)
+        self.shapes = [self._list_shapes(op_index) for op_index in range(len(problem.workload.operators))]
+        self.pair = lru_cache(1 << 14)(self._find_pair_minimum)
 
-    def _shapes_of(self, place: int) -> tuple[_Shape, ...]:
-        operator, nodes = self.problem.workload.operators[place], self.problem.nodes
-        known = legal_shardings(operator, nodes)
-        shapes = [tuple(known[at] for at in shape) for shape in group_by_shape(known).values()]
-        return tuple(_Shape(shape, *self._sharding(place, operator, shape[0])) for shape in shapes)
+    def _list_shapes(self, op_index: int) -> tuple[_Shape, ...]:
+        operator, nodes = self.problem.workload.operators[op_index], self.problem.nodes
+        legal_shardings_of_op = legal_shardings(operator, nodes)
+        shapes = [
+            tuple(legal_shardings_of_op[shape_index] for shape_index in shape)
+            for shape in group_by_shape(legal_shardings_of_op).values()
+        ]
+        return tuple(_Shape(shape, *self._measure_sharding(op_index, operator, shape[0])) for shape in shapes)
 
-    def _sharding(self, place: int, operator: Operator, sharding: Sharding) -> tuple[float, float]:
+    def _measure_sharding(self, op_index: int, operator: Operator, sharding: Sharding) -> tuple[float, float]:
         workload, cluster = self.problem.workload, self.problem.cluster
         rows = row_samples(sharding, workload.batch).tolist()
-        passes = 1 + self.trainable[place]
+        passes = 1 + self.trainable[op_index]
         times = [sum(operator_seconds(operator, row, sharding.shards, cluster)[:passes]) for row in rows]
-        sums = sums_of(workload, place, sharding)
+        sums = sums_of(workload, op_index, sharding)
         return sum(times), float(sum(2 * (len(members) - 1) * size for members, size in sums))
 
     def edge(self, edge: Edge) -> Floats:
-        """Return bytes times links for each pair of shapes of its ends."""
+        """Return the bytes times links of an edge for each pair of shapes of its two operators."""
         workload = self.problem.workload
         size, sliced = workload.edge_bytes(edge), workload.is_sliced(edge)
-        producers, consumers = (self.shapes[place] for place in edge)
+        producers, consumers = (self.shapes[op_index] for op_index in edge)
         return np.array(
             [
                 [
@@ -123,7 +140,7 @@ class _Costs:
             ]
         )
 
-    def _pair_bytes(
+    def _find_pair_minimum(
         self,
         producers: tuple[Sharding, ...],
         consumers: tuple[Sharding, ...],
@@ -131,19 +148,24 @@ class _Costs:
         sliced: bool,
         with_gradients: bool,
     ) -> float:
-        """Return the minimum over consumers for the first producer; other producers only have renamed servers."""
+        """Return the minimum of bytes times links over all consumers, for the first producer.
+
+        The other producers differ from the first only in the numbers of servers.
+        """
         nodes, batch = self.problem.nodes, self.problem.workload.batch
-        least = np.inf
+        fewest_bytes = np.inf
         for consumer in consumers:
             pairs, both = (
                 edge_pairs(producers[0], consumer, batch, size, nodes, sliced, gradients)
                 for gradients in (False, with_gradients)
             )
-            least = min(least, self._sum_passed(pairs) + self._sum_passed(both - pairs))
-        return float(least)
+            fewest_bytes = min(
+                fewest_bytes, self._sum_bytes_times_links(pairs) + self._sum_bytes_times_links(both - pairs)
+            )
+        return float(fewest_bytes)
 
-    def _sum_passed(self, pairs: Floats) -> float:
-        """Return bytes times the minimum number of links that they pass on any topology of this degree."""
+    def _sum_bytes_times_links(self, pairs: Floats) -> float:
+        """Return the bytes times the minimum number of links that they cross on any topology of this degree."""
         degree, nodes = self.problem.degree, self.problem.nodes
         hops, reached, ring = np.zeros(nodes), 0, degree
         for distance in range(1, nodes):

@@ -1,13 +1,13 @@
-"""Metropolis chains over strategies with topology search in the loop (TopoOpt's alternating optimisation, fused).
+"""Metropolis chains over strategies, with topology search in the loop (TopoOpt's alternating optimisation, fused).
 
-The rules are those of the released code: a random operator gets a random sharding; a faster iteration is accepted, a
-slower one with probability exp(-alpha * difference in ms). When a strategy was accepted, or nothing changed for 50
-steps, the topology is recomputed for the current strategy, and accepted by the same rule with a separate alpha. After
-each hundredth of the budget, but at least every 1,000 steps, the chain returns to its best visit. Our addition: the
-difference may count in thousandths of the first cost instead of ms.
+A step follows the released code. It gives a random operator a random sharding. It always accepts a faster iteration,
+and accepts a slower one with probability exp(-alpha * difference in ms). After an accepted strategy, or 50 steps
+without a change, it recomputes the topology for the current strategy and accepts it by the same rule, with a separate
+alpha. After each hundredth of the budget, but at least every 1,000 steps, the chain returns to its best visit. As our
+addition, the difference can count in thousandths of the first cost instead of ms.
 
-A chain depends only on the seed and its number, and its whole state is a `ChainState`: it can be stopped and resumed
-at any step.
+A chain depends only on its seed and number. Its whole state is a `ChainState`, so it can be stopped and resumed at any
+step.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ import numpy as np
 from testbed.errors import SearchError
 
 Point = tuple[int, ...]
-"""A strategy as numbers: for each operator the place of its sharding among the legal ones."""
+"""A strategy as numbers: for each operator, the index of its sharding among the legal shardings."""
 
 AlphaUnit = Literal["ms", "permille"]
 
 
 class Objective(Protocol):
-    """Points with a cost on topologies. All results depend only on the arguments, so that a chain is reproducible.
+    """Costs of points on topologies. Results depend only on the arguments, so chains are reproducible.
 
-    A topology is named by its *origin*: the point for whose traffic it was made.
+    A topology is identified by its *origin*: the point for whose traffic it was made.
     """
 
     def start(self) -> Point:
-        """Return the point where every chain begins; its cost on its own topology must be finite."""
+        """Return the point where every chain begins. Its cost on its own topology must be finite."""
 
     def neighbour(self, point: Point, chance: np.random.Generator) -> Point:
         """Return a point that differs from this one in one number."""
 
     def cost_s(self, point: Point, origin: Point) -> float:
-        """Return the seconds of an iteration; infinite for an impossible point, for example beyond the memory."""
+        """Return the seconds of an iteration; infinity for an impossible point, such as one that exceeds the memory."""
 
 
 class Recipe(Protocol):
-    """Everything that an objective is made from, small enough to send to another process."""
+    """Everything that defines an objective, small enough to send to another process."""
 
     def objective(self) -> Objective:
         """Return the objective, with empty caches."""
@@ -54,11 +54,16 @@ class Recipe(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules of a chain's walk: `steps` in all, a new topology after `patience` steps without a change.
+    """Rules of a chain.
 
-    Alphas are per `ms` (published), or per `permille` of the first strategy's time, so that chains of short and
-    long iterations walk alike. `keep` is the number of best visits that are remembered. Raises `SearchError` for
-    numbers out of range.
+    - `steps`: total number of steps.
+    - `alpha`, `topology_alpha`: factors of the acceptance rule for strategies and topologies.
+    - `per`: unit of the alphas. `ms` as published, or `permille` of the first strategy's time, so that chains of short
+      and of long iterations behave alike.
+    - `patience`: steps without a change after which the topology is recomputed.
+    - `keep`: number of best visits to keep.
+
+    Raises `SearchError` for numbers out of range.
     """
 
     steps: int = 4000
@@ -90,7 +95,7 @@ class Rules:
 
 
 def unit_s(objective: Objective, rules: Rules) -> float:
-    """Return the unit of the alphas, in seconds."""
+    """Return the unit of cost differences for the alphas, in seconds."""
     if rules.per == "ms":
         return 1e-3
     start = objective.start()
@@ -107,7 +112,10 @@ class Visit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChainState:
-    """State of a chain after `step` steps; `best` are the cheapest visits of different cost, cheapest first."""
+    """State of a chain after `step` steps. `best` holds the cheapest visits of different cost, cheapest first.
+
+    `chance` is the state of the random generator. `unchanged` counts the steps since the last change.
+    """
 
     chance: Mapping[str, Any]
     step: int
@@ -128,7 +136,7 @@ def begin(objective: Objective, seed: int, number: int) -> ChainState:
 
 
 def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -> ChainState:
-    """Return the state `steps` steps later, or at the end of the chain if that comes first."""
+    """Return the state after `steps` more steps, or at the end of the chain if that comes first."""
     chance = np.random.default_rng()
     chance.bit_generator.state = state.chance
     steps = min(steps, rules.steps - state.step)
@@ -155,10 +163,10 @@ def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -
 
 
 def merge(best: tuple[Visit, ...], visit: Visit, keep: int) -> tuple[Visit, ...]:
-    """Return the best visits with another one added, at most `keep`, cheapest first.
+    """Return the best visits with `visit` added, at most `keep`, cheapest first.
 
-    Of visits with equal cost (to 12 digits), or with the same point, only one is kept: strategies of equal cost are
-    mostly one strategy with servers renamed.
+    Keep one of several visits with the same point, or with equal cost (to 12 digits): strategies of equal cost mostly
+    differ only in the numbers of servers.
     """
     if len(best) == keep and visit.cost_s >= best[-1].cost_s:
         return best
@@ -167,7 +175,7 @@ def merge(best: tuple[Visit, ...], visit: Visit, keep: int) -> tuple[Visit, ...]
         if _round(other) == cost or (other.point == visit.point and other.cost_s <= visit.cost_s):
             return best
     others = [other for other in best if other.point != visit.point]
-    return tuple(sorted([*others, visit], key=lambda known: known.cost_s)[:keep])
+    return tuple(sorted([*others, visit], key=lambda other_visit: other_visit.cost_s)[:keep])
 
 
 def _round(visit: Visit) -> str:
@@ -177,14 +185,14 @@ def _round(visit: Visit) -> str:
 def _accepts(cost_s: float, candidate_s: float, alpha: float, chance: np.random.Generator) -> bool:
     """Return whether Metropolis' rule accepts the candidate, with `alpha` per second.
 
-    A number is drawn whatever the costs, so that chains with different costs use the same random numbers.
+    It always draws a number, so that chains with different costs use the same random numbers.
     """
     drawn = chance.random()
     return bool(candidate_s < cost_s or drawn < math.exp(-alpha * (candidate_s - cost_s)))
 
 
 class Stop:
-    """Context that ends its block at Ctrl-C or a loss of workers, without an error, and remembers why.
+    """Context manager that ends its block without an error at Ctrl-C or a loss of workers, and keeps the reason.
 
     >>> stop = Stop()
     >>> with stop:
@@ -198,11 +206,11 @@ class Stop:
         self.lost = False
 
     def __bool__(self) -> bool:
-        """Return whether a block was ended early."""
+        """Return whether a block ended early."""
         return bool(self.why)
 
     def __enter__(self) -> None:
-        """Enter the block; a stop can be entered again."""
+        """Enter a block. The same stop can enter several blocks."""
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None

@@ -1,6 +1,6 @@
-"""Checkpoints: the states of a search's chains in a file, from which it resumes exactly as if it had not stopped.
+"""Checkpoints: files with the states of a search's chains. A resumed search continues as if it had not stopped.
 
-JSON: `format`, `search` (a fingerprint of problem and options), and `chains`, one state each.
+A checkpoint is JSON: `format`, `search` (a fingerprint of problem and options), and `chains`, one state each.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def fingerprint(*parts: object) -> str:
 
 
 def write(path: Path, search: str, states: Sequence[ChainState]) -> None:
-    """Write the states to the file atomically: an older file stays until the new file is complete.
+    """Write the states to a file atomically: an older file stays until the new file is complete.
 
     Raises `SearchError` if the file cannot be written.
     """
@@ -41,7 +41,7 @@ def write(path: Path, search: str, states: Sequence[ChainState]) -> None:
 
 
 def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
-    """Return the states in a file. Raises `SearchError` if it is missing, damaged, or of another search."""
+    """Return the states in a file. Raises `SearchError` if it is missing, damaged, or belongs to another search."""
     try:
         content = json.loads(path.read_text())
     except OSError as error:
@@ -69,10 +69,9 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
 
 
 def check(path: Path, states: Sequence[ChainState], objective: Objective, rules: Rules) -> None:
-    """Check that this search can have written the states. Raises `SearchError` otherwise.
+    """Raise `SearchError` unless this search can have written the states.
 
-    All costs are computed again: a point that is no strategy of the objective, or has another cost, was not written
-    by this search.
+    All costs are computed again. This finds points that are not strategies of the objective or have another cost.
     """
     for state in states:
         if state.step > rules.steps or state.accepted > state.step or state.unchanged >= rules.patience:
@@ -84,7 +83,7 @@ def check(path: Path, states: Sequence[ChainState], objective: Objective, rules:
 
 
 def _find_fault(objective: Objective, visit: Visit) -> str:
-    """Return what is wrong with a visit, or "". Costs may differ by 1e-6: machines add in different orders."""
+    """Return the fault of a visit, or "". Costs may differ by a fraction of 1e-6: machines add in different orders."""
     if len(visit.point) != len(objective.start()):
         return f"{visit.point} is not a strategy of this search"
     try:
@@ -101,7 +100,7 @@ def _make_damage_error(path: Path, reason: str) -> SearchError:
 
 
 def _parse_state(row: Any) -> ChainState:
-    """Return a state after a check of all its numbers. Raises `ValueError`, `KeyError` or `TypeError` if invalid."""
+    """Check a state and return it. Raises `ValueError`, `KeyError` or `TypeError` if it is invalid."""
     generator = np.random.default_rng()
     if min(dict(row["chance"]["state"]).values()) < 0:
         raise ValueError("a negative state of the random generator")  # numpy 1 would wrap it

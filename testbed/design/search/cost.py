@@ -1,16 +1,16 @@
 """Cost of an iteration in closed form: operators in topological order on queues of servers and links, without events.
 
-A server computes one operator after the other. The bytes between two operators, or summed in a group, are one load:
-each link carries its part for bytes over rate, one load after the other, and the load ends with the slowest of its
-links, plus the latencies of its path or of its rounds. So computing and sending overlap where the task graph allows it,
-and loads on the same link queue. No operator waits for sums of gradients: on each link they have a queue of their own,
-and half of the link while both queues carry loads.
+A server computes one operator at a time. All bytes between two operators, or of one AllReduce, form one load. Each link
+carries its part of a load for bytes / rate seconds, one load at a time. The load ends when its slowest link has
+finished, plus the latencies of its path or of its rounds. So computing and sending overlap where the task graph allows
+it, and loads on the same link queue. No operator waits for sums of gradients: they have a second queue on each link,
+and get half of the link while both queues carry loads.
 
-A ring AllReduce of S bytes among g members on r rings puts 2(g-1)/g * S/r on each link of each ring.
+A ring AllReduce of S bytes among g members on r rings puts 2(g-1)/g * S/r bytes on each link of each ring.
 
-Differences from the simulator: a load starts when the last of its senders is ready, and no receiver gets a part of it
-earlier; links serve the loads of a queue one after the other instead of sharing. As in the simulator, consecutive
-messages and sums take different sets of paths, and all parts of one sum the same set.
+The simulator differs: there, each message starts when its own sender is ready, receivers get parts of a load earlier,
+and loads share links. As in the simulator, consecutive messages and sums use different sets of paths, and all parts of
+one sum use the same set.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from testbed.design.workloads.sharding import Group
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_CIRCULANTS = 8
-"""Circulants that are cached; few, since topologies that differ in their links for pairs are not circulants."""
-_GENERATIONS = 8
-"""Blocks that are cached for each part of a program. Rows stay cached, so a dropped block is cheap to build again."""
+_CACHED_CIRCULANTS = 8
+"""Number of cached circulants. Few suffice: topologies with links for pairs are not circulants."""
+_CACHED_BLOCKS_PER_PART = 8
+"""Number of cached blocks per part of a program. Rows stay cached, so a dropped block is cheap to build again."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Paths:
-    """Paths over a topology, in `sets` that messages alternate between, as on the simulator's fabric.
+    """Paths over a topology. Messages alternate between several `sets` of paths, as on the simulator's fabric.
 
-    In set c the path from s to t is `links[first[p]:first[p + 1]]` with p = (c * n + s) * n + t. `byte_s` are the
-    seconds per byte on each link, parallel links being one; `strides` returns the strides, over positions in a group,
-    of the rings of its AllReduce.
+    In set c, the path from s to t is `links[first[p]:first[p + 1]]` with p = (c * n + s) * n + t. `byte_s` holds the
+    seconds per byte on each link; parallel links count as one link. `strides` returns the strides of the rings of a
+    group's AllReduce, counted in positions of the group.
     """
 
     nodes: int
@@ -61,7 +61,7 @@ class Paths:
     def seconds(
         self, source: Integers, target: Integers, choice: Integers, size_bytes: Floats
     ) -> tuple[Floats, int]:
-        """Return the seconds that each link needs for these bytes, and the number of links of the longest path."""
+        """Return the seconds that each link needs for these messages, and the number of links of the longest path."""
         from testbed.design.search.recurrence import add_loads
 
         load = np.zeros(self.byte_s.size)
@@ -83,21 +83,23 @@ def paths_over(topology: Topology, rate_gbps: float) -> Paths:
         return Paths(1, 1, np.zeros(2, dtype=np.int64), nothing, np.zeros(0), strides)
     steps = direct_strides(nodes, topology.strides, simplex=topology.simplex)
     if topology.edges == circulant_edges(nodes, steps):
-        first, links, byte_s = _on_circulant(nodes, steps, rate_gbps)
+        first, links, byte_s = _route_on_circulant(nodes, steps, rate_gbps)
         return Paths(nodes, ROUTE_SETS, first, links, byte_s, strides)
-    from testbed.design.search.recurrence import walk
+    from testbed.design.search.recurrence import list_path_links
 
     nodes, table = topology.nodes, next_hops(topology.nodes, topology.edges)
     ends = np.arange(nodes)[:, None] * nodes + table.slots
-    _, number, copies = np.unique(ends, return_inverse=True, return_counts=True)
+    _, numbers_of_links, copies = np.unique(ends, return_inverse=True, return_counts=True)
     first = np.concatenate([[0], np.cumsum(table.hops.ravel(), dtype=np.int64)])
     links = np.zeros(first[-1], dtype=np.int64)
-    walk(table.slots, table.choice, number.reshape(ends.shape), first, links)
+    list_path_links(table.slots, table.choice, numbers_of_links.reshape(ends.shape), first, links)
     return Paths(nodes, 1, first, links, 8 / (copies * rate_gbps * 1e9), strides)
 
 
-@lru_cache(_CIRCULANTS)
-def _on_circulant(nodes: int, steps: tuple[int, ...], rate_gbps: float) -> tuple[Integers, Integers, Floats]:
+@lru_cache(_CACHED_CIRCULANTS)
+def _route_on_circulant(
+    nodes: int, steps: tuple[int, ...], rate_gbps: float
+) -> tuple[Integers, Integers, Floats]:
     """Return the simulator's routes (first, links) in all sets, and the seconds per byte on each link."""
     fabric = circulant(nodes, steps, rate_gbps)
     choice, pair = np.divmod(np.arange(ROUTE_SETS * nodes**2), nodes**2)
@@ -107,9 +109,10 @@ def _on_circulant(nodes: int, steps: tuple[int, ...], rate_gbps: float) -> tuple
 
 
 class _Rows(NamedTuple):
-    """Work as `recurrence.finish_s` takes it: rows, lengths of their four runs, seconds after the last link.
+    """Work in the form for `recurrence.finish_s`.
 
-    `messages` is the number of messages, or of AllReduces, that it sends.
+    Row i is the server or link `numbers[i]` and its `amount` of seconds. The rows form four runs of given `lengths`.
+    `extra_s` is the time after the last link. `messages` counts the messages or AllReduces.
     """
 
     numbers: Integers
@@ -120,7 +123,7 @@ class _Rows(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Concatenated rows of a part's works; `lengths` are (works, 4), `extra_s` (works,)."""
+    """Concatenated rows of all works of a part. `lengths` has the shape (works, 4), `extra_s` (works,)."""
 
     numbers: Integers
     amount: Floats
@@ -130,14 +133,14 @@ class _Block(NamedTuple):
 
 
 class Costs:
-    """Costs of programs on one topology; the rows of each piece of work are cached."""
+    """Costs of programs on one topology. The rows of each work are cached."""
 
     def __init__(self, problem: Problem, paths: Paths) -> None:
         self._paths = paths
         self._latency = problem.latency
         self._cluster = problem.cluster
         self._packet_s = problem.latency.packet_bytes * 8 / (problem.rate_gbps * 1e9)
-        if problem.latency.packet_bytes == 1:  # fluid: nothing is stored before it is forwarded
+        if problem.latency.packet_bytes == 1:  # fluid model: hosts forward without storing whole packets
             self._packet_s = 0.0
         self._rows: dict[tuple[Work, int], _Rows] = {}
         self._blocks: dict[tuple[Part, int], _Block] = {}
@@ -146,12 +149,12 @@ class Costs:
         """Return the time of an iteration."""
         from testbed.design.search.recurrence import finish_s
 
-        # Each message and each sum takes the set of paths after that of the one before.
-        blocks, choice, known, sets = [], 0, self._blocks, self._paths.sets
-        if len(known) > _GENERATIONS * len(program.parts):
-            known.clear()
+        # Consecutive messages and sums use consecutive sets of paths.
+        blocks, choice, cached_blocks, sets = [], 0, self._blocks, self._paths.sets
+        if len(cached_blocks) > _CACHED_BLOCKS_PER_PART * len(program.parts):
+            cached_blocks.clear()
         for part in program.parts:
-            block = known.get((part, choice)) or self._block(part, choice)
+            block = cached_blocks.get((part, choice)) or self._build_block(part, choice)
             blocks.append(block)
             choice = (choice + block.messages) % sets
         if not len(program.items):
@@ -160,7 +163,7 @@ class Costs:
         ends = np.cumsum(lengths.ravel()).reshape(lengths.shape)
         bounds = np.concatenate([(ends[:, -1] - lengths.sum(axis=1))[:, None], ends], axis=1)
         busy = np.zeros((program.nodes + self._paths.byte_s.size, 4))
-        last = float(
+        last_end_s = float(
             finish_s(
                 program.items,
                 bounds,
@@ -171,9 +174,9 @@ class Costs:
                 busy,
             )
         )
-        return max(last, float(busy[program.nodes :, 3].max(initial=0.0)))
+        return max(last_end_s, float(busy[program.nodes :, 3].max(initial=0.0)))
 
-    def _block(self, part: Part, choice: int) -> _Block:
+    def _build_block(self, part: Part, choice: int) -> _Block:
         rows, messages, sets = list[_Rows](), 0, self._paths.sets
         for work in part.works:
             key = work, (choice + messages) % sets
@@ -200,25 +203,29 @@ class Costs:
             senders, receivers, extra_s = (
                 np.unique(work.source),
                 np.unique(work.target),
-                self._flight_s(longest),
+                self._compute_latency_s(longest),
             )
-            rows = self._load(work.keeps, senders, seconds, receivers, extra_s, wire.size)
+            rows = self._make_load_rows(work.keeps, senders, seconds, receivers, extra_s, wire.size)
         else:
             members = np.array(sorted(server for group in work.groups for server in group))
             seconds, extra_s = np.zeros(self._paths.byte_s.size), 0.0
-            for number, (group, size_bytes) in enumerate(zip(work.groups, work.size_bytes, strict=True)):
+            for numbers_of_links, (group, size_bytes) in enumerate(
+                zip(work.groups, work.size_bytes, strict=True)
+            ):
                 if len(group) > 1:
-                    more, after_s = self._rings(group, size_bytes, (choice + number) % self._paths.sets)
-                    seconds, extra_s = seconds + more, max(extra_s, after_s)
+                    ring_seconds, after_s = self._time_rings(
+                        group, size_bytes, (choice + numbers_of_links) % self._paths.sets
+                    )
+                    seconds, extra_s = seconds + ring_seconds, max(extra_s, after_s)
             none = np.zeros(0, dtype=np.int64)
-            rows = self._load(none, members, seconds, members, extra_s, len(work.groups))
+            rows = self._make_load_rows(none, members, seconds, members, extra_s, len(work.groups))
         self._rows[work, choice] = rows
         return rows
 
-    def _rings(self, members: Group, size_bytes: int, choice: int) -> tuple[Floats, float]:
-        """Return the seconds on each link of a group's AllReduce on rings, and its latencies, in seconds.
+    def _time_rings(self, members: Group, size_bytes: int, choice: int) -> tuple[Floats, float]:
+        """Return the seconds of a group's AllReduce on each link, and the sum of its latencies in seconds.
 
-        Rounds are equal and of whole packets, each as long as its longest hop.
+        All rounds are equal and send whole packets. A round takes as long as its longest hop.
         """
         size, strides = len(members), self._paths.strides(members)
         rounds = 2 * (size - 1)
@@ -232,9 +239,11 @@ class Costs:
         seconds, longest = self._paths.seconds(
             source, target, np.full(source.size, choice), np.full(source.size, wire)
         )
-        return seconds, rounds * self._flight_s(longest) + self._cluster.local_reduce_seconds(size_bytes)
+        return seconds, rounds * self._compute_latency_s(longest) + self._cluster.local_reduce_seconds(
+            size_bytes
+        )
 
-    def _load(
+    def _make_load_rows(
         self,
         keeps: Integers,
         senders: Integers,
@@ -251,8 +260,8 @@ class Costs:
         lengths = (0, keeps.size, senders.size + links.size, receivers.size)
         return _Rows(index, amount, lengths, extra_s, messages)
 
-    def _flight_s(self, hops: int) -> float:
-        """Return the seconds of a message over `hops` links besides its bytes."""
+    def _compute_latency_s(self, hops: int) -> float:
+        """Return the latency of a message over `hops` links, without the time to send its bytes."""
         if hops == 0:
             return 0.0
         relays, crossing_s = hops - 1, (hops - 1) * self._packet_s

@@ -1,13 +1,16 @@
 """Local search for the links of a strategy: one small change after the other, judged by the closed form.
 
 TopologyFinder joins the pairs that send most. It considers neither the distances of the other pairs nor which messages
-delay the iteration. This search applies two kinds of change, as long as a change shortens the iteration: two links of a
-matching swap their ends, so that (a, b), (c, d) become (a, d), (c, b); or a stride is replaced by another stride that
-makes rings of the same groups. Rings stay rings and matchings stay matchings. So the graph stays connected, and a
-topology that can be wired with one switch, or with one switch per interface, can still be wired after the change.
+delay the iteration. This search applies two kinds of change, as long as they shorten the iteration:
 
-The search starts once from each possible number of links for pairs, because the best number depends on the pairs that
-these links join.
+- Two links of a matching swap their ends: (a, b), (c, d) become (a, d), (c, b).
+- Another stride with rings over the same groups replaces a stride.
+
+Rings stay rings and matchings stay matchings. So the graph stays connected, and can still be wired with one switch, or
+with one switch per interface, if it could before.
+
+The search starts once for each possible number of links for pairs, because the best number depends on which pairs are
+linked.
 """
 
 from __future__ import annotations
@@ -31,14 +34,14 @@ Edge = tuple[int, int]
 Round = tuple[Edge, ...]
 
 MAX_TRIES = 240
-"""Maximum number of topologies that a search tries, for all strategies together: 1 s for 12 servers, 3 s for 32."""
+"""Maximum number of topologies that a search tries for all strategies: takes 1 s with 12 servers, 3 s with 32."""
 MIN_IMPROVEMENT = 5e-3
-"""Fraction by which a topology must shorten the iteration to be accepted. The closed form is not
-more accurate than this. The limit also keeps plans regular where a change would gain nothing."""
+"""A topology is accepted if it shortens the iteration by more than this fraction, the accuracy of the closed form. The
+limit also keeps plans regular where a change would gain little."""
 
 
 class TrialBudget:
-    """Budget of a search; `left` is the number of topologies that it may still try."""
+    """Budget of a search. `left` is the number of topologies that it may still try."""
 
     def __init__(self, left: int = MAX_TRIES) -> None:
         self.left = left
@@ -54,8 +57,8 @@ def improve_by_edge_swaps(
 ) -> tuple[Proposal, ...]:
     """Return the strategies for which the search found a topology of lower cost in closed form, with that topology.
 
-    All strategies share `MAX_TRIES`, in order: later strategies get what earlier ones leave. A `stop` ends the search
-    and keeps the results found so far.
+    All strategies share `MAX_TRIES`: later strategies get what earlier strategies leave. A `stop` ends the search and
+    keeps the results so far.
     """
     tries, improved = TrialBudget(), []
     with Stop() if stop is None else stop:
@@ -67,7 +70,7 @@ def improve_by_edge_swaps(
 
 
 def propose_starts(objective: StrategyObjective, strategy: Strategy) -> Iterator[Proposal]:
-    """Yield the strategy on each of TopologyFinder's topologies: one for each possible number of links for pairs."""
+    """Yield the strategy on TopologyFinder's topology for each possible number of links for pairs."""
     problem, point = objective.problem, objective.point(strategy)
     demand = objective.demand(point)
     for degree in problem.possible_pair_links if problem.nodes > 1 else ():
@@ -76,10 +79,10 @@ def propose_starts(objective: StrategyObjective, strategy: Strategy) -> Iterator
 
 
 def improve(objective: StrategyObjective, proposal: Proposal, tries: TrialBudget) -> Proposal:
-    """Return the strategy on improved links. The search is deterministic.
+    """Return the strategy on improved links.
 
-    It tries changes in a fixed order and applies each that helps, until no change helps or the tries are spent. It
-    tries nothing if no bytes pass between pairs, or if there are more than `FEW_NODES` servers.
+    The search is deterministic: it tries changes in a fixed order and applies each one that helps. It ends when no
+    change helps or the tries are spent. It tries nothing if pairs send nothing, or with more than `FEW_NODES` servers.
     """
     point = objective.point(proposal.strategy)
     demand = objective.demand(point)
@@ -93,19 +96,19 @@ def improve(objective: StrategyObjective, proposal: Proposal, tries: TrialBudget
 def swap(
     finding: Finding, cost: float, cost_of: Callable[[Finding], float], demand: Demand, tries: TrialBudget
 ) -> tuple[Finding, float]:
-    """Apply each change that lowers the cost by more than `MIN_IMPROVEMENT`; return the new links and their cost."""
+    """Apply each change that lowers the cost by more than `MIN_IMPROVEMENT`. Return the new links and their cost."""
     simplex = finding.topology.simplex
     pairs = zip(demand.source.tolist(), demand.target.tolist(), strict=True)
-    wanted = frozenset(_as_link(pair, simplex=simplex) for pair in pairs)
+    demanded_links = frozenset(_as_link(pair, simplex=simplex) for pair in pairs)
     position, failures = 0, 0
-    others = list(list_neighbours(finding, wanted))
+    others = list(list_neighbours(finding, demanded_links))
     while failures < len(others) and tries.take():
         other = others[position % len(others)]
         other_cost = cost_of(other)
         position, failures = position + 1, failures + 1
         if other_cost < cost * (1 - MIN_IMPROVEMENT):
             finding, cost, failures = other, other_cost, 0
-            others = list(list_neighbours(finding, wanted))
+            others = list(list_neighbours(finding, demanded_links))
     return finding, cost
 
 
@@ -118,49 +121,52 @@ def _choose_best(objective: StrategyObjective, proposal: Proposal, tries: TrialB
 
 
 def _as_link(pair: Edge, *, simplex: bool) -> Edge:
-    """Return the pair as a link: smaller node first if duplex."""
+    """Return the pair as a link, with the smaller node first if duplex."""
     return pair if simplex else (min(pair), max(pair))
 
 
-def list_neighbours(finding: Finding, wanted: frozenset[Edge]) -> Iterator[Finding]:
-    """Yield all topologies that are one edge swap or one change of a stride away, in a fixed order."""
+def list_neighbours(finding: Finding, demanded_links: frozenset[Edge]) -> Iterator[Finding]:
+    """Yield all topologies that differ by one edge swap or one stride, in a fixed order."""
     simplex = finding.topology.simplex
     rounds = tuple(
         (*pair_links, *filler_links)
         for pair_links, filler_links in zip(finding.matchings, finding.fillers, strict=True)
     )
     for number, links in enumerate(rounds):
-        for other in _edge_swaps(links, simplex=simplex):
-            yield _with_links(
-                finding, finding.topology.strides, (*rounds[:number], other, *rounds[number + 1 :]), wanted
+        for other in _swap_ends(links, simplex=simplex):
+            yield _replace_links(
+                finding,
+                finding.topology.strides,
+                (*rounds[:number], other, *rounds[number + 1 :]),
+                demanded_links,
             )
     for strides in _vary_strides(finding.topology):
-        yield _with_links(finding, strides, rounds, wanted)
+        yield _replace_links(finding, strides, rounds, demanded_links)
 
 
-def _edge_swaps(links: Round, *, simplex: bool) -> Iterator[Round]:
-    """Yield the links with the ends of two of them swapped: in one way if simplex, in two if duplex."""
+def _swap_ends(links: Round, *, simplex: bool) -> Iterator[Round]:
+    """Yield the links after each swap of the ends of two links: one way to swap if simplex, two if duplex."""
     for one, other in combinations(range(len(links)), 2):
         (a, b), (c, d) = links[one], links[other]
         exchanges = [((a, d), (c, b))] if simplex else [((a, d), (b, c)), ((a, c), (b, d))]
-        rest = [link for place, link in enumerate(links) if place not in (one, other)]
+        remaining = [link for index, link in enumerate(links) if index not in (one, other)]
         for pair in exchanges:
             if all(source != target for source, target in pair):
-                yield (*rest, *(_as_link(link, simplex=simplex) for link in pair))
+                yield (*remaining, *(_as_link(link, simplex=simplex) for link in pair))
 
 
 def _vary_strides(topology: Topology) -> Iterator[tuple[int, ...]]:
-    """Yield the strides with one replaced by another that makes rings of the same groups."""
+    """Yield the strides after each replacement of one stride by another with rings over the same groups."""
     nodes, strides = topology.nodes, topology.strides
-    last = nodes - 1 if topology.simplex else nodes // 2
-    for place, stride in enumerate(strides):
-        for other in range(1, last + 1):
+    max_stride = nodes - 1 if topology.simplex else nodes // 2
+    for index, stride in enumerate(strides):
+        for other in range(1, max_stride + 1):
             if other not in strides and gcd(other, nodes) == gcd(stride, nodes):
-                yield tuple(sorted((*strides[:place], other, *strides[place + 1 :])))
+                yield tuple(sorted((*strides[:index], other, *strides[index + 1 :])))
 
 
-def _with_links(
-    finding: Finding, strides: tuple[int, ...], rounds: tuple[Round, ...], wanted: frozenset[Edge]
+def _replace_links(
+    finding: Finding, strides: tuple[int, ...], rounds: tuple[Round, ...], demanded_links: frozenset[Edge]
 ) -> Finding:
     """Return the finding with these strides and rounds of links for pairs."""
     old = finding.topology
@@ -171,6 +177,8 @@ def _with_links(
     return replace(
         finding,
         topology=replace(old, strides=strides, edges=tuple(sorted((*rings, *extra)))),
-        matchings=tuple(tuple(sorted(link for link in links if link in wanted)) for links in rounds),
-        fillers=tuple(tuple(sorted(link for link in links if link not in wanted)) for links in rounds),
+        matchings=tuple(tuple(sorted(link for link in links if link in demanded_links)) for links in rounds),
+        fillers=tuple(
+            tuple(sorted(link for link in links if link not in demanded_links)) for links in rounds
+        ),
     )

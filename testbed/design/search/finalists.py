@@ -13,7 +13,7 @@ from testbed.design.routing.route_sets import RouteSets
 from testbed.design.search.chains import Stop
 from testbed.design.search.edge_swap import MIN_IMPROVEMENT, TrialBudget, improve, propose_starts
 from testbed.design.search.problem import Problem
-from testbed.design.search.simulator import Installed, install, on_quick_routes
+from testbed.design.search.simulator import RoutedExecution, install, simulate_on_quick_routes
 from testbed.design.search.strategies import Proposal, StrategyObjective
 from testbed.design.topology.finder import Finding
 from testbed.design.workloads.iteration.task_graph import iteration
@@ -22,9 +22,9 @@ from testbed.design.workloads.sharding import Strategy
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A strategy on a topology, with its iteration time in closed form and by simulation, and its bandwidth tax.
+    """A strategy on a topology, with its iteration time in closed form and by simulation.
 
-    `bandwidth_tax` is bytes on links over bytes sent; `routes` are those of the simulation, None for a single server.
+    `bandwidth_tax` is bytes on links over bytes sent. `routes` are the simulated routes, None for a single server.
     """
 
     strategy: Strategy
@@ -38,11 +38,11 @@ class Ranked:
 def rank(
     problem: Problem, proposals: Sequence[Proposal], executor: Executor, stop: Stop | None = None
 ) -> tuple[Ranked, ...]:
-    """Return every strategy with its simulated time, fastest first; equal ones in the order of the proposals.
+    """Return every strategy with its simulated time, fastest first; ties are in the order of the proposals.
 
-    For speed, ends of flows are rounded by up to 1 % of their duration. A strategy that is proposed on several
-    topologies is ranked on the fastest one. A `stop` ends the ranking with the simulations that are complete; if there
-    are none, the cheapest proposal in closed form is simulated, and only another Ctrl-C ends that.
+    For speed, ends of flows are rounded by up to 1 % of their duration. Only the fastest topology of each strategy is
+    kept. A `stop` ends the ranking with the simulations that are complete. If none is complete, the cheapest proposal
+    in closed form is simulated, and only another Ctrl-C ends that.
     """
     stop = Stop() if stop is None else stop
     pending: list[Future[Ranked]] = []
@@ -53,68 +53,73 @@ def rank(
             future.result()
     for future in pending:
         future.cancel()
-    ranked = [one.result() for one in pending if one.done() and not one.cancelled() and not one.exception()]
+    ranked = [
+        entry.result()
+        for entry in pending
+        if entry.done() and not entry.cancelled() and not entry.exception()
+    ]
     if not ranked:
         cheapest = min(proposals, key=lambda proposal: proposal.closed_form_s)
         ranked = [simulate_proposal(problem, cheapest, rounded=True)]
     fastest: dict[Strategy, Ranked] = {}
-    for one in sorted(ranked, key=lambda one: one.simulated_s):
-        fastest.setdefault(one.strategy, one)
+    for entry in sorted(ranked, key=lambda entry: entry.simulated_s):
+        fastest.setdefault(entry.strategy, entry)
     return tuple(fastest.values())
 
 
 def rank_wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None = None) -> tuple[Ranked, ...]:
-    """Return a strategy on each possible number of links for pairs: the one to choose, then the others, fastest first.
+    """Return a strategy with each possible number of links for pairs: the best choice, then the others, fastest first.
 
-    The one to choose has the fewest links for pairs among those within `MIN_IMPROVEMENT` of the fastest: links for
-    pairs are bought only if the simulated iteration (without rounding) gets shorter by more than that. For each number
-    the links are TopologyFinder's, or edge-swapped ones that make the iteration shorter by more than `MIN_IMPROVEMENT`.
-    A `stop` ends the search with what was simulated until then.
+    The best choice has the fewest links for pairs among the results within `MIN_IMPROVEMENT` of the fastest. So links
+    for pairs are bought only if they shorten the simulated iteration (without rounding) enough. For each number,
+    the links are TopologyFinder's, unless edge swaps shorten the iteration by more than `MIN_IMPROVEMENT`. A `stop`
+    ends the search with the results so far.
     """
-    problem, tries, known = objective.problem, TrialBudget(), {best.finding: best}
+    problem, tries, by_finding = objective.problem, TrialBudget(), {best.finding: best}
     published: list[Finding] = []
     with Stop() if stop is None else stop:
-        known[best.finding] = simulate_proposal(
+        by_finding[best.finding] = simulate_proposal(
             problem, Proposal(best.strategy, best.finding, best.closed_form_s)
         )
         for start in propose_starts(objective, best.strategy):
             published.append(start.finding)
             for proposal in (start, improve(objective, start, tries)):
-                if proposal.finding not in known:
-                    known[proposal.finding] = simulate_proposal(problem, proposal)
+                if proposal.finding not in by_finding:
+                    by_finding[proposal.finding] = simulate_proposal(problem, proposal)
     fastest: dict[int, Ranked] = {}
-    for finding in dict.fromkeys([*published, *known]):
-        if finding in known:
-            one = known[finding]
-            other = fastest.setdefault(finding.matching_degree, one)
-            if one.simulated_s < other.simulated_s * (1 - MIN_IMPROVEMENT):
-                fastest[finding.matching_degree] = one
-    enough_s = min(one.simulated_s for one in fastest.values()) * (1 + MIN_IMPROVEMENT)
-    chosen = fastest[min(degree for degree, one in fastest.items() if one.simulated_s <= enough_s)]
-    others = sorted(fastest.values(), key=lambda one: one.simulated_s)
-    return (chosen, *(one for one in others if one is not chosen))
+    for finding in dict.fromkeys([*published, *by_finding]):
+        if finding in by_finding:
+            entry = by_finding[finding]
+            other = fastest.setdefault(finding.matching_degree, entry)
+            if entry.simulated_s < other.simulated_s * (1 - MIN_IMPROVEMENT):
+                fastest[finding.matching_degree] = entry
+    enough_s = min(entry.simulated_s for entry in fastest.values()) * (1 + MIN_IMPROVEMENT)
+    chosen = fastest[min(degree for degree, entry in fastest.items() if entry.simulated_s <= enough_s)]
+    others = sorted(fastest.values(), key=lambda entry: entry.simulated_s)
+    return (chosen, *(entry for entry in others if entry is not chosen))
 
 
 def simulate_proposal(problem: Problem, proposal: Proposal, rounded: bool = False) -> Ranked:
-    """Return a proposal with its simulated time on quickly found routes."""
+    """Return a proposal with its simulated time on the routes of `route_quickly`."""
     return _make_ranked(
-        proposal, on_quick_routes(problem, proposal.strategy, proposal.finding.topology, rounded=rounded)
+        proposal,
+        simulate_on_quick_routes(problem, proposal.strategy, proposal.finding.topology, rounded=rounded),
     )
 
 
-def on_plan_routes(problem: Problem, best: Ranked) -> Ranked:
+def simulate_on_plan_routes(problem: Problem, best: Ranked) -> Ranked:
     """Return the strategy simulated on the routes of its plan, see `install`."""
     proposal = Proposal(best.strategy, best.finding, best.closed_form_s)
     return _make_ranked(proposal, install(problem, best.strategy, best.finding.topology))
 
 
-def _make_ranked(proposal: Proposal, installed: Installed) -> Ranked:
+def _make_ranked(proposal: Proposal, installed: RoutedExecution) -> Ranked:
     execution = installed.execution
     return Ranked(*proposal, execution.iteration_s, execution.bandwidth_tax, installed.routes)
 
 
 def ideal_switch_s(problem: Problem, strategy: Strategy) -> float:
-    """Return the simulated seconds of an iteration on a non-blocking switch with degree × rate per server."""
+    """Return the simulated seconds of an iteration on a non-blocking switch, at degree × rate per server."""
     fabric = ideal_switch(problem.nodes, problem.degree * problem.rate_gbps)
     graph = iteration(problem.workload, strategy, problem.cluster)
     return simulate(graph, fabric, latency=problem.latency, allreduce=fluid_ring).iteration_s

@@ -1,9 +1,9 @@
-"""Moves between strategies: one operator, two that swap, a whole class, a run of layers, two servers that swap.
+"""Moves between strategies. A move changes one operator, two operators, a class, a run of layers, or two servers.
 
 An operator may also take the sharding of a neighbour, which a random draw among all servers would hardly find.
 
-Moves of single operators rarely cross a ridge of the cost: cutting all tables of a kind over every server costs less,
-cutting one of them costs more. Operators of equal sizes therefore form a class that is laid out together.
+Moves of single operators can get stuck. For example, cutting all tables over every server may lower the cost although
+cutting only one table raises it. So operators of equal sizes form a class that is laid out together.
 """
 
 from __future__ import annotations
@@ -24,240 +24,280 @@ Shape = tuple[str, int, int, bool]
 
 Item = TypeVar("Item")
 
-LONGEST_RUN = 6
-"""Operators that are laid out together in one move at most."""
+MAX_RUN_LENGTH = 6
+"""Maximum number of consecutive operators that one move lays out together."""
 
 
 class Moves:
-    """Moves between the points of one problem; `shardings` are the legal ones of each operator."""
+    """Moves between the points of one problem. `shardings` are the legal shardings of each operator."""
 
     def __init__(self, workload: Workload, shardings: Sequence[Sequence[Sharding]], nodes: int) -> None:
         self._nodes = nodes
         self._shardings = shardings
-        self._at = [{sharding: at for at, sharding in enumerate(known)} for known in shardings]
-        self.free = [place for place, known in enumerate(shardings) if len(known) > 1]
-        self._shapes = [group_by_shape(known) for known in shardings]
+        self._sharding_index_of = [
+            {sharding: sharding_index for sharding_index, sharding in enumerate(options)}
+            for options in shardings
+        ]
+        self.free = [op_index for op_index, options in enumerate(shardings) if len(options) > 1]
+        self._shapes = [group_by_shape(options) for options in shardings]
         self._outputs = [operator.output_bytes for operator in workload.operators]
-        self.classes = _classes(workload, self.free)
+        self.classes = _group_classes(workload, self.free)
         self._classes = [members for members in self.classes if len(members) > 1]
-        alone = ([place] for members in self._classes for place in members)
-        self._chains = _chains(workload, self.free)
-        self.groups = [*self.classes, *self._chains, *alone]
-        """Operators that a descent lays out together: classes, chains, and members of classes alone."""
+        single_placements = ([op_index] for members in self._classes for op_index in members)
+        self._chains = _find_chains(workload, self.free)
+        self.groups = [*self.classes, *self._chains, *single_placements]
+        """Operators that a descent lays out together: classes, chains, and single members of classes."""
         self.largest = [one for one in self.groups if not any(set(one) < set(other) for other in self.groups)]
-        """Those of the groups that are not a part of another."""
+        """Groups that are not part of another group."""
         self._neighbours: list[list[int]] = [[] for _ in workload.operators]
-        """For each operator those that feed it, and those that it feeds."""
+        """For each operator, its consumers and its producers."""
         for producer, consumer in workload.edges:
             self._neighbours[producer].append(consumer)
             self._neighbours[consumer].append(producer)
-        self._next = {producer: consumer for producer, consumer in workload.edges if consumer in self.free}
+        self._next_operator = {
+            producer: consumer for producer, consumer in workload.edges if consumer in self.free
+        }
         self._kinds: list[Callable[[Point, np.random.Generator], Point]] = [
             self.move_one,
             self.join,
-            self.run,
+            self.lay_out_run,
         ]
         if self._classes:
-            self._kinds += [self.swap, self.relay]
-        if any(sharding.way == "place" for known in shardings for sharding in known):
+            self._kinds += [self.swap, self.lay_out_class]
+        if any(sharding.way == "place" for options in shardings for sharding in options):
             self._kinds.append(self.swap_servers)
 
-    def propose(self, point: Point, chance: np.random.Generator) -> Point:
-        """Return a strategy near this one, of a random kind of move."""
+    def propose(self, point: Point, rng: np.random.Generator) -> Point:
+        """Return the point after a random move of a random kind."""
         if not self.free:
             return point
-        return self._kinds[int(chance.integers(len(self._kinds)))](point, chance)
+        return self._kinds[int(rng.integers(len(self._kinds)))](point, rng)
 
-    def move_one(self, point: Point, chance: np.random.Generator) -> Point:
+    def move_one(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with one operator laid out in another way.
 
-        The shape is drawn first, then the servers: otherwise the hundred servers on which a table may be placed would
-        almost never let it be cut over all of them.
+        The shape is drawn first, then the servers. Otherwise a table would almost never be cut over all servers, since
+        there are many more ways to place it on a single one.
         """
-        place = _draw(self.free, chance)
-        others = [[at for at in shape if at != point[place]] for shape in self._shapes[place].values()]
+        op_index = _draw(self.free, rng)
+        others = [
+            [sharding_index for sharding_index in shape if sharding_index != point[op_index]]
+            for shape in self._shapes[op_index].values()
+        ]
         shapes = [shape for shape in others if shape]
-        return _change(point, {place: _draw(_draw(shapes, chance), chance)})
+        return _apply_changes(point, {op_index: _draw(_draw(shapes, rng), rng)})
 
-    def join(self, point: Point, chance: np.random.Generator) -> Point:
-        """Return the point with one operator laid out like an operator that feeds it, or that it feeds."""
-        place = _draw(self.free, chance)
-        choices = self._find_neighbour_layouts(point, place)
-        return _change(point, {place: _draw(choices, chance)}) if choices else self.move_one(point, chance)
+    def join(self, point: Point, rng: np.random.Generator) -> Point:
+        """Return the point with one operator laid out like one of its producers or consumers."""
+        op_index = _draw(self.free, rng)
+        choices = self._find_neighbour_layouts(point, op_index)
+        return (
+            _apply_changes(point, {op_index: _draw(choices, rng)}) if choices else self.move_one(point, rng)
+        )
 
-    def _find_neighbour_layouts(self, point: Point, place: int) -> list[int]:
-        """Return the places of an operator's shardings that equal a neighbour's: then nothing is sent between them."""
-        shardings = [self._shardings[other][point[other]] for other in self._neighbours[place]]
-        known = (self._at[place].get(sharding, point[place]) for sharding in shardings)
-        return [at for at in dict.fromkeys(known) if at != point[place]]
+    def _find_neighbour_layouts(self, point: Point, op_index: int) -> list[int]:
+        """Return the indices of an operator's shardings that equal a neighbour's: nothing is then sent between them."""
+        shardings = [self._shardings[other][point[other]] for other in self._neighbours[op_index]]
+        options = (self._sharding_index_of[op_index].get(sharding, point[op_index]) for sharding in shardings)
+        return [
+            sharding_index for sharding_index in dict.fromkeys(options) if sharding_index != point[op_index]
+        ]
 
-    def run(self, point: Point, chance: np.random.Generator) -> Point:
-        """Return the point with up to `LONGEST_RUN` consecutive operators in one sharding, as far as it is legal."""
-        place = _draw(self.free, chance)
-        sharding = self._shardings[place][_draw(_draw(list(self._shapes[place].values()), chance), chance)]
+    def lay_out_run(self, point: Point, rng: np.random.Generator) -> Point:
+        """Return the point with up to `MAX_RUN_LENGTH` consecutive operators in one sharding, as far as legal."""
+        op_index = _draw(self.free, rng)
+        sharding = self._shardings[op_index][_draw(_draw(list(self._shapes[op_index].values()), rng), rng)]
         changes: dict[int, int] = {}
-        for _ in range(1 + int(chance.integers(LONGEST_RUN))):
-            if sharding not in self._at[place]:
+        for _ in range(1 + int(rng.integers(MAX_RUN_LENGTH))):
+            if sharding not in self._sharding_index_of[op_index]:
                 break
-            changes[place] = self._at[place][sharding]
-            if place not in self._next:
+            changes[op_index] = self._sharding_index_of[op_index][sharding]
+            if op_index not in self._next_operator:
                 break
-            place = self._next[place]
-        return _change(point, changes)
+            op_index = self._next_operator[op_index]
+        return _apply_changes(point, changes)
 
-    def swap(self, point: Point, chance: np.random.Generator) -> Point:
+    def swap(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with the shardings of two operators of a class swapped."""
-        members = _draw(self._classes, chance)
-        one, other = chance.choice(len(members), 2, replace=False)
-        return _change(point, {members[one]: point[members[other]], members[other]: point[members[one]]})
+        members = _draw(self._classes, rng)
+        one, other = rng.choice(len(members), 2, replace=False)
+        return _apply_changes(
+            point, {members[one]: point[members[other]], members[other]: point[members[one]]}
+        )
 
-    def relay(self, point: Point, chance: np.random.Generator) -> Point:
-        """Return the point with all of a class in one shape; its shardings are assigned in turn, in random order."""
-        members = _draw(self._classes, chance)
-        choices = _draw(list(self._shapes[members[0]].values()), chance)
-        order = chance.permutation(len(choices))
-        return _change(
-            point, {place: choices[int(order[turn % len(order)])] for turn, place in enumerate(members)}
+    def lay_out_class(self, point: Point, rng: np.random.Generator) -> Point:
+        """Return the point with a whole class in one shape. The shape's shardings take turns, in random order."""
+        members = _draw(self._classes, rng)
+        choices = _draw(list(self._shapes[members[0]].values()), rng)
+        order = rng.permutation(len(choices))
+        return _apply_changes(
+            point,
+            {
+                op_index: choices[int(order[position % len(order)])]
+                for position, op_index in enumerate(members)
+            },
         )
 
     def layouts(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
         """Yield strategies with a group laid out in each shape of its first member.
 
-        A shape that places operators on single servers comes twice, spread and together: spread puts each operator on
-        the server that sends least so far (the first of several), together puts all on one server. A single operator
-        is also laid out like each of its neighbours, and a group is also split as in `_split_group`.
+        A shape that places operators on single servers comes twice: each operator on the server that sends least so
+        far, and all operators on one server. A single operator is also laid out like each of its neighbours. A group is
+        also split, see `_split_group`.
         """
         if len(members) == 1:
             yield from (
-                _change(point, {members[0]: at}) for at in self._find_neighbour_layouts(point, members[0])
+                _apply_changes(point, {members[0]: sharding_index})
+                for sharding_index in self._find_neighbour_layouts(point, members[0])
             )
         yield from self._split_group(point, members)
         for choices in self._shapes[members[0]].values():
             first = self._shardings[members[0]][choices[0]]
-            if self._home(members[0], choices[0]) is None:
-                yield self._lay(point, dict.fromkeys(members, first))
+            if self._find_home(members[0], choices[0]) is None:
+                yield self._lay_out(point, dict.fromkeys(members, first))
                 continue
             for together in (False, True)[: len(members)]:
-                load = self._bytes_out(point, members)
+                load = self._sum_output_bytes(point, members)
                 changes = {}
-                for place in members:
+                for op_index in members:
                     server = min(range(self._nodes), key=load.__getitem__)
-                    changes[place] = place_sharding((server,))
-                    load[server] += 0 if together else self._outputs[place]
-                yield self._lay(point, changes)
+                    changes[op_index] = place_sharding((server,))
+                    load[server] += 0 if together else self._outputs[op_index]
+                yield self._lay_out(point, changes)
 
     def _split_group(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
-        """Yield strategies with one of a group on each server that sends nothing else, the others in another shape.
+        """Yield strategies with one member on each server that sends nothing else, and the others in another shape.
 
-        Moves of single operators do not lead there from a group that is cut: each of them alone is slower.
+        Moves of single operators do not lead there from a group that is cut: each move alone is slower.
         """
-        free = [server for server, sent in enumerate(self._bytes_out(point, members)) if not sent]
-        alone = [place_sharding((server,)) for server in free]
-        if not 0 < len(free) < len(members) or alone[0] not in self._at[members[0]]:
+        free = [server for server, sent in enumerate(self._sum_output_bytes(point, members)) if not sent]
+        single_placements = [place_sharding((server,)) for server in free]
+        if (
+            not 0 < len(free) < len(members)
+            or single_placements[0] not in self._sharding_index_of[members[0]]
+        ):
             return
         for choices in self._shapes[members[0]].values():
-            if self._home(members[0], choices[0]) is None:
-                rest = dict.fromkeys(members[len(free) :], self._shardings[members[0]][choices[0]])
-                yield self._lay(point, dict(zip(members, alone, strict=False)) | rest)
+            if self._find_home(members[0], choices[0]) is None:
+                other_layouts = dict.fromkeys(members[len(free) :], self._shardings[members[0]][choices[0]])
+                yield self._lay_out(
+                    point, dict(zip(members, single_placements, strict=False)) | other_layouts
+                )
 
     def gather_chains(self, point: Point) -> Iterator[Point]:
         """Yield strategies in which a chain's operators on single servers move to a server of another chain.
 
-        A server that becomes empty gets one operator of a class that is partly cut and partly placed.
-        Moves of single operators do not lead there, and `layouts` takes the server that sends least.
+        A server that becomes empty gets one cut operator, see `_fill_free_servers`. Neither moves of single operators
+        nor `layouts` lead there.
         """
-        homes = {place: self._home(place, at) for place, at in enumerate(point)}
+        homes = {
+            op_index: self._find_home(op_index, sharding_index)
+            for op_index, sharding_index in enumerate(point)
+        }
         for chain in self._chains:
-            members = [place for place in chain if homes[place] is not None]
-            others = {homes[place] for other in self._chains if other is not chain for place in other}
+            members = [op_index for op_index in chain if homes[op_index] is not None]
+            others = {homes[op_index] for other in self._chains if other is not chain for op_index in other}
             for server in sorted({home for home in others if home is not None} if members else ()):
                 yield self._fill_free_servers(
-                    self._lay(point, dict.fromkeys(members, place_sharding((server,))))
+                    self._lay_out(point, dict.fromkeys(members, place_sharding((server,))))
                 )
 
     def _fill_free_servers(self, point: Point) -> Point:
-        """Return the point with one cut operator of each partly placed class on each server that sends nothing else."""
+        """Return the point with cut operators moved to servers that send nothing else, one operator per server.
+
+        Only classes with both cut and placed operators change.
+        """
         for members in self._classes:
-            cut = [place for place in members if self._home(place, point[place]) is None]
+            cut = [op_index for op_index in members if self._find_home(op_index, point[op_index]) is None]
             if cut and len(cut) < len(members):
-                free = [server for server, sent in enumerate(self._bytes_out(point, cut)) if not sent]
-                alone = (place_sharding((server,)) for server in free)
-                point = self._lay(point, dict(zip(cut, alone, strict=False)))
+                free = [server for server, sent in enumerate(self._sum_output_bytes(point, cut)) if not sent]
+                single_placements = (place_sharding((server,)) for server in free)
+                point = self._lay_out(point, dict(zip(cut, single_placements, strict=False)))
         return point
 
-    def _lay(self, point: Point, shardings: dict[int, Sharding]) -> Point:
-        """Return the point with these shardings; an operator for which its sharding is not legal keeps the old one."""
-        return _change(
-            point, {place: self._at[place].get(known, point[place]) for place, known in shardings.items()}
+    def _lay_out(self, point: Point, shardings: dict[int, Sharding]) -> Point:
+        """Return the point with these shardings. An operator keeps its old sharding if the new one is not legal."""
+        return _apply_changes(
+            point,
+            {
+                op_index: self._sharding_index_of[op_index].get(options, point[op_index])
+                for op_index, options in shardings.items()
+            },
         )
 
-    def _bytes_out(self, point: Point, without: Sequence[int]) -> list[float]:
-        """Return the output bytes per sample of the operators placed on each server, except for those in `without`."""
+    def _sum_output_bytes(self, point: Point, without: Sequence[int]) -> list[float]:
+        """Return the output bytes per sample of the operators placed on each server, except the operators `without`."""
         load = [0.0] * self._nodes
-        for place, at in enumerate(point):
-            sharding = self._shardings[place][at]
-            if place not in without and sharding.way == "place":
+        for op_index, sharding_index in enumerate(point):
+            sharding = self._shardings[op_index][sharding_index]
+            if op_index not in without and sharding.way == "place":
                 for server in sharding.servers:
-                    load[server] += self._outputs[place] / sharding.shards
+                    load[server] += self._outputs[op_index] / sharding.shards
         return load
 
-    def swap_servers(self, point: Point, chance: np.random.Generator) -> Point:
+    def swap_servers(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with the operators placed on two servers exchanged."""
-        homes = {place: self._home(place, point[place]) for place in self.free}
-        used = sorted({home for home in homes.values() if home is not None})
-        if not used:
-            return self.move_one(point, chance)
-        one, other = _draw(used, chance), int(chance.integers(self._nodes))
+        homes = {op_index: self._find_home(op_index, point[op_index]) for op_index in self.free}
+        used_servers = sorted({home for home in homes.values() if home is not None})
+        if not used_servers:
+            return self.move_one(point, rng)
+        one, other = _draw(used_servers, rng), int(rng.integers(self._nodes))
         exchanged = {one: other, other: one}
         changes = {}
-        for place, home in homes.items():
+        for op_index, home in homes.items():
             if home in exchanged:
                 target = place_sharding((exchanged[home],))
-                changes[place] = self._at[place].get(target, point[place])
-        return _change(point, changes)
+                changes[op_index] = self._sharding_index_of[op_index].get(target, point[op_index])
+        return _apply_changes(point, changes)
 
-    def _home(self, place: int, at: int) -> int | None:
+    def _find_home(self, op_index: int, sharding_index: int) -> int | None:
         """Return the server of an operator that is placed on a single server, or None."""
-        sharding = self._shardings[place][at]
+        sharding = self._shardings[op_index][sharding_index]
         return sharding.grid[0][0] if sharding.way == "place" and sharding.shards == 1 else None
 
 
 def group_by_shape(shardings: Sequence[Sharding]) -> dict[Shape, list[int]]:
-    """Return the places of the shardings, grouped by shape."""
+    """Return the indices of the shardings, grouped by shape."""
     shapes: dict[Shape, list[int]] = {}
-    for at, sharding in enumerate(shardings):
+    for sharding_index, sharding in enumerate(shardings):
         row = sharding.grid[0]
-        beside = len(row) > 1 and row[-1] - row[0] == len(row) - 1
-        shapes.setdefault((sharding.way, sharding.replicas, sharding.shards, beside), []).append(at)
+        is_consecutive = len(row) > 1 and row[-1] - row[0] == len(row) - 1
+        shapes.setdefault((sharding.way, sharding.replicas, sharding.shards, is_consecutive), []).append(
+            sharding_index
+        )
     return shapes
 
 
-def _classes(workload: Workload, free: Sequence[int]) -> list[list[int]]:
-    """Return the free operators in groups that differ only in name, segment and `backward_reduce_bytes`."""
+def _group_classes(workload: Workload, free: Sequence[int]) -> list[list[int]]:
+    """Return the free operators in classes whose members differ only in name, segment and `backward_reduce_bytes`."""
     classes: dict[Operator, list[int]] = {}
-    for place in free:
-        alike = replace(workload.operators[place], name="", segment=0, backward_reduce_bytes=0)
-        classes.setdefault(alike, []).append(place)
+    for op_index in free:
+        without_names = replace(workload.operators[op_index], name="", segment=0, backward_reduce_bytes=0)
+        classes.setdefault(without_names, []).append(op_index)
     return list(classes.values())
 
 
-def _chains(workload: Workload, free: Sequence[int]) -> list[list[int]]:
-    """Return runs of free operators in which each feeds only the next, and the next is fed by no other."""
-    fed = Counter(consumer for _, consumer in workload.edges)
-    feeds = Counter(producer for producer, _ in workload.edges)
+def _find_chains(workload: Workload, free: Sequence[int]) -> list[list[int]]:
+    """Return the runs of free operators that each have only the next as consumer, and the previous as producer."""
+    producers_of = Counter(consumer for _, consumer in workload.edges)
+    consumers_of = Counter(producer for producer, _ in workload.edges)
     chains: list[list[int]] = []
-    for place in free:
-        joined = [chain for chain in chains if (chain[-1], place) in workload.edges and fed[place] == 1]
-        if joined and feeds[joined[0][-1]] == 1:
-            joined[0].append(place)
+    for op_index in free:
+        joined = [
+            chain
+            for chain in chains
+            if (chain[-1], op_index) in workload.edges and producers_of[op_index] == 1
+        ]
+        if joined and consumers_of[joined[0][-1]] == 1:
+            joined[0].append(op_index)
         else:
-            chains.append([place])
+            chains.append([op_index])
     return [chain for chain in chains if len(chain) > 1]
 
 
-def _change(point: Point, changes: dict[int, int]) -> Point:
-    return tuple(changes.get(place, at) for place, at in enumerate(point))
+def _apply_changes(point: Point, changes: dict[int, int]) -> Point:
+    return tuple(changes.get(op_index, sharding_index) for op_index, sharding_index in enumerate(point))
 
 
-def _draw(items: Sequence[Item], chance: np.random.Generator) -> Item:
-    return items[int(chance.integers(len(items)))]
+def _draw(items: Sequence[Item], rng: np.random.Generator) -> Item:
+    return items[int(rng.integers(len(items)))]

@@ -1,4 +1,4 @@
-"""Planner: from a workload and servers to a strategy, its topology, their predicted times, and the reasons."""
+"""Planner: finds a strategy and a topology for a workload, predicts their times, and gives reasons."""
 
 from __future__ import annotations
 
@@ -20,15 +20,21 @@ from testbed.design.search.edge_swap import improve_by_edge_swaps
 from testbed.design.search.finalists import (
     Ranked,
     ideal_switch_s,
-    on_plan_routes,
     rank,
     rank_wirings,
+    simulate_on_plan_routes,
     simulate_proposal,
 )
 from testbed.design.search.problem import Problem
 from testbed.design.search.reasons import compare_with_fat_tree, explain_plan
 from testbed.design.search.strategies import Proposal, StrategyObjective, StrategyRecipe
-from testbed.design.search.worker_pool import ChainTask, Here, make_first_states, run_chains, worker_pool
+from testbed.design.search.worker_pool import (
+    ChainTask,
+    InProcessExecutor,
+    make_first_states,
+    run_chains,
+    worker_pool,
+)
 from testbed.design.topology.finder import Finding
 from testbed.design.topology.hops import mean_hops
 from testbed.design.workloads.model import Workload
@@ -37,17 +43,20 @@ from testbed.design.workloads.sharding import Strategy
 from testbed.errors import SearchError
 
 POLISH_WORK = 850
-"""Tasks and messages that polishing may simulate for each step of a chain: some 15 s for 1,000 steps."""
-MOST_POLISH_WORK = 1_600_000
-"""Tasks and messages that polishing may simulate in one search, however many steps it has."""
-_POLISH, _KEPT_POLISHED = 1 << 20, 6
-_RANKED = 3
-"""Finalists of the chains that are simulated if the best one is polished afterwards."""
+"""Tasks and messages that polishing may simulate per step of a chain: about 15 s for 1,000 steps."""
+MAX_POLISH_WORK = 1_600_000
+"""Tasks and messages that polishing may simulate in one search, with any number of steps."""
+_POLISH_SEED, _MAX_POLISHED = 1 << 20, 6
+_FINALISTS_BEFORE_POLISH = 3
+"""Number of the chains' finalists to simulate if polishing follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a search: steps of all chains together, and the least cost so far in closed form."""
+    """Progress of a search: `steps` of `of` steps are done, summed over all chains.
+
+    `best_s` is the least cost so far in closed form.
+    """
 
     steps: int
     of: int
@@ -56,11 +65,13 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Predicted times of a plan: `iteration_s` by simulation, `closed_form_s` by the chain's cost.
+    """Predictions for a plan.
 
-    `bandwidth_tax` is bytes on links over bytes sent; `mean_hops` the mean distance of two servers; `ideal_switch_s`
-    the time of the strategy on a non-blocking switch with one link of degree times the rate per server; `bound` the
-    lower bound of every plan of the workload.
+    - `iteration_s`, `closed_form_s`: time of an iteration by simulation and in closed form.
+    - `bandwidth_tax`: bytes on links over bytes sent.
+    - `mean_hops`: mean distance of two servers.
+    - `ideal_switch_s`: time on a non-blocking switch, with one link of degree times the rate per server.
+    - `bound`: lower bound on the time of every plan of the workload.
     """
 
     iteration_s: float
@@ -75,9 +86,9 @@ class Predicted:
 class Found:
     """Result of a search: a strategy, a topology for it, predicted times, and reasons.
 
-    `ranking` are the best strategies by simulated time, fastest first, each on its best topology; `wirings` the
-    chosen strategy on topologies with more and fewer links for pairs. `stopped` is set if the search ended before its
-    budget was spent or before all finalists were simulated.
+    `ranking` holds the best strategies by simulated time, fastest first, each on its best topology. `wirings` holds the
+    chosen strategy on topologies with more and fewer links for pairs. `stopped` tells whether the search ended before
+    its budget was spent or all finalists were simulated.
     """
 
     strategy: Strategy
@@ -117,22 +128,25 @@ def optimise(
 ) -> Found:
     """Return the best strategy and topology found for a workload on `cluster.nodes` servers of `degree` links each.
 
-    `chains` walk `steps` steps each, in this process, in `workers` processes, or on the workers of a Dask
-    `scheduler` ("tcp://..."). The result depends only on workload, servers, options, `seed` and `chains`.
-    The best `finalists` are simulated (at most three if the best one is polished), also with edges swapped, and the
-    best of all on topologies with every possible number of links for pairs. A larger `alpha` makes chains accept fewer
-    longer iterations; it counts per ms or, with `alpha_per="permille"`, per thousandth of the first strategy's time.
-    Annealing by simulation then improves the best (see `polish`) with `polish_work` tasks and messages per step of the
-    chains. It also searches the number of microbatches, unless `microbatches` is other than 1.
-    Times are those on the routes of the plan; without `plan_routes`, on routes found quickly.
-    With 0 steps the result is the first strategy: data parallel, with tables placed so that memory suffices.
+    The search has three stages:
 
-    `checkpoint` is written during the search; `resume` continues from it. `until` ends each chain at that step, to be
-    resumed later; Ctrl-C and a loss of workers end the chains at once. The best result so far is returned in all
-    cases. If nothing was simulated by then, the best in closed form is simulated, and another Ctrl-C ends that too.
+    1. `chains` walk `steps` steps each: in this process, in `workers` processes, or on the workers of a Dask
+       `scheduler` ("tcp://..."). With a larger `alpha`, chains accept fewer slower iterations. It counts per ms or,
+       with `alpha_per="permille"`, per thousandth of the first strategy's time.
+    2. The best `finalists` (at most three if stage 3 follows) are simulated, also with edges swapped.
+    3. Annealing by simulation improves the best, see `polish`, with `polish_work` tasks and messages per step of the
+       chains. It also searches for the number of microbatches, unless `microbatches` is set to another number than 1.
 
-    Raises `SearchError` for invalid options, unusable checkpoints and lost workers, `OutOfMemory` when nothing fits,
-    `TopologyError` when no topology of this degree exists.
+    The best strategy is then simulated with every possible number of links for pairs, and on the plan's routes unless
+    `plan_routes` is false. With 0 steps the result is the first strategy: data parallel, with tables placed so that
+    memory suffices. The result depends only on workload, servers, options, `seed` and `chains`.
+
+    The search writes `checkpoint`, and `resume` continues from it. `until` ends each chain at that step, to be resumed
+    later. Ctrl-C and a loss of workers end the search early with the best result so far. If nothing was simulated by
+    then, the best strategy in closed form is simulated, and only another Ctrl-C ends that.
+
+    Raises `SearchError` for invalid options, unusable checkpoints and lost workers, `OutOfMemory` if nothing fits, and
+    `TopologyError` if no topology of this degree exists.
     """
     begin_s = process_time()
     problem = Problem(workload, cluster, degree, rate_gbps, simplex, microbatches, latency or Latency())
@@ -143,15 +157,15 @@ def optimise(
     name = checkpoints.fingerprint(problem, rules, seed, chains, objective.shardings)
     task = ChainTask(name, StrategyRecipe(problem), rules)
 
-    def report(now: Sequence[ChainState]) -> None:
+    def report(current_states: Sequence[ChainState]) -> None:
         if checkpoint:
-            checkpoints.write(checkpoint, name, now)
+            checkpoints.write(checkpoint, name, current_states)
         if progress:
             progress(
                 Progress(
-                    steps=sum(state.step for state in now),
-                    of=rules.steps * len(now),
-                    best_s=min(state.best[0].cost_s for state in now),
+                    steps=sum(state.step for state in current_states),
+                    of=rules.steps * len(current_states),
+                    best_s=min(state.best[0].cost_s for state in current_states),
                 )
             )
 
@@ -164,12 +178,12 @@ def optimise(
             states = make_first_states(task, seed, chains)
         report(states)
         states = run_chains(task, states, executor, until=until, report=report, stop=stop)
-        budget = min(sum(state.step for state in states) * polish_work, MOST_POLISH_WORK)
+        budget = min(sum(state.step for state in states) * polish_work, MAX_POLISH_WORK)
         best: tuple[Visit, ...] = ()
         for state in states:
             for visit in state.best:
                 best = merge(best, visit, rules.keep)
-        visits = best[: _RANKED if budget else None]
+        visits = best[: _FINALISTS_BEFORE_POLISH if budget else None]
         proposals: list[Proposal] = []
         with stop:
             proposals.extend(map(objective.proposal, visits))
@@ -177,7 +191,7 @@ def optimise(
         ranking = rank(
             objective.problem,
             [*proposals, *improve_by_edge_swaps(objective, proposals, stop)],
-            Here() if stop.lost else executor,
+            InProcessExecutor() if stop.lost else executor,
             stop,
         )
     ranking = _polish_ranking(objective, ranking, seed, budget, stop)
@@ -188,7 +202,7 @@ def optimise(
 def _polish_ranking(
     objective: StrategyObjective, ranking: tuple[Ranked, ...], seed: int, budget: int, stop: Stop
 ) -> tuple[Ranked, ...]:
-    """Return the ranking with strategies that annealing by simulation found, from its best and from the default one."""
+    """Return the ranking with added results of annealing, which starts from the best and the default strategy."""
     if budget <= 0 or stop or objective.problem.nodes == 1:
         return ranking
     problem, annealer = objective.problem, Annealer(objective.problem)
@@ -198,21 +212,21 @@ def _polish_ranking(
         Candidate(objective.point(ranking[0].strategy), problem.microbatches, ranking[0].finding),
     ]
     with _freeze_old_garbage():
-        timed = polish(annealer, starts, np.random.default_rng([seed, _POLISH]), budget, stop)
-    candidates = list(dict.fromkeys(one.candidate for one in timed))[:_KEPT_POLISHED]
+        timed = polish(annealer, starts, np.random.default_rng([seed, _POLISH_SEED]), budget, stop)
+    candidates = list(dict.fromkeys(entry.candidate for entry in timed))[:_MAX_POLISHED]
     proposals = [
-        Proposal(annealer.strategy(one), one.finding, annealer.estimate_s(one)) for one in candidates
+        Proposal(annealer.strategy(entry), entry.finding, annealer.estimate_s(entry)) for entry in candidates
     ]
     fastest: dict[Strategy, Ranked] = {}
     polished = [simulate_proposal(problem, proposal) for proposal in proposals]
-    for one in sorted([*polished, *ranking], key=lambda one: one.simulated_s):
-        fastest.setdefault(one.strategy, one)
+    for entry in sorted([*polished, *ranking], key=lambda entry: entry.simulated_s):
+        fastest.setdefault(entry.strategy, entry)
     return tuple(fastest.values())
 
 
 @contextmanager
 def _freeze_old_garbage() -> Iterator[None]:
-    """Exclude existing objects from garbage collection: compiled code has so many that a scan outlasts a simulation."""
+    """Exclude existing objects from garbage collection: a scan of compiled code would be slower than a simulation."""
     gc.freeze()
     try:
         yield
@@ -229,16 +243,16 @@ def _conclude(
     *,
     plan_routes: bool,
 ) -> Found:
-    """Return the result for the fastest strategy, on its best number of links for pairs."""
+    """Return the result for the fastest strategy, with its best number of links for pairs."""
     problem = replace(objective.problem, microbatches=ranking[0].strategy.microbatches)
     if problem != objective.problem:
         objective = StrategyObjective(problem)
     chosen, *others = rank_wirings(objective, ranking[0], stop)
     if plan_routes:
         with stop:
-            chosen = on_plan_routes(objective.problem, chosen)
+            chosen = simulate_on_plan_routes(objective.problem, chosen)
     wired = chosen, *others
-    ideal_s = _ideal_s(problem, chosen, stop)
+    ideal_s = _simulate_ideal_switch(problem, chosen, stop)
     steps, budget = sum(state.step for state in states), rules.steps * len(states)
     return Found(
         strategy=chosen.strategy,
@@ -263,8 +277,8 @@ def _conclude(
     )
 
 
-def _ideal_s(problem: Problem, chosen: Ranked, stop: Stop) -> float:
-    """Return the time on an ideal switch. The first Ctrl-C starts it again, since a plan file needs this time."""
+def _simulate_ideal_switch(problem: Problem, chosen: Ranked, stop: Stop) -> float:
+    """Return the time on an ideal switch. The first Ctrl-C restarts the simulation: a plan file needs this time."""
     with stop:
         return ideal_switch_s(problem, chosen.strategy)
     return ideal_switch_s(problem, chosen.strategy)

@@ -1,4 +1,4 @@
-"""The problem of a search: all that a search depends on besides its seed."""
+"""The problem of a search: the workload, the servers and their links."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from testbed.errors import SearchError
 class Problem:
     """A workload on the servers of a cluster, each with `degree` links of `rate_gbps`.
 
-    All strategies of the search use `microbatches` microbatches. Raises `SearchError` for a rate that is not finite
-    and positive, `WorkloadError` for a profile of another workload.
+    All strategies of the search use `microbatches` microbatches. Raises `SearchError` for a rate that is not finite and
+    positive, and `WorkloadError` for a profile of another workload.
     """
 
     workload: Workload
@@ -39,7 +39,7 @@ class Problem:
 
     @property
     def possible_pair_links(self) -> tuple[int, ...]:
-        """Possible numbers of a server's links that join pairs. The rest form rings; a duplex ring takes two links."""
-        least = 1 if self.simplex or self.degree == 1 else 2
-        rings = range(self.degree - 1, least - 1, -1)
+        """How many of a server's links can join pairs. The other links form rings; a duplex ring takes two links."""
+        min_ring_links = 1 if self.simplex or self.degree == 1 else 2
+        rings = range(self.degree - 1, min_ring_links - 1, -1)
         return (0, *(self.degree - count for count in rings if self.simplex or count % 2 == 0))

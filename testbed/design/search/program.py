@@ -1,7 +1,7 @@
 """Programs: an iteration as a list of work in the order of `workloads.iteration`, built quickly for many strategies.
 
-Computing of an operator, messages between two shardings and sums of a group are built once and cached: a strategy that
-differs in one operator costs little more than the list of its parts.
+The computing of an operator, the messages between two shardings and the sums of a group are built once and cached. So a
+strategy that differs in one operator costs little more than the list of its parts.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 FORWARD, BACKWARD = 0, 1
-_REMEMBERED = 1 << 13
-_NOWHERE = -1
+_CACHE_SIZE = 1 << 13
+_NO_STAGE = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Computing:
-    """Seconds of computing on each of some servers."""
+    """Computing: `seconds[i]` on server `servers[i]`."""
 
     servers: Integers
     seconds: Floats
@@ -51,7 +51,7 @@ class Computing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sending:
-    """Bytes from servers to others; `keeps` are servers that have their input already."""
+    """Bytes from servers to other servers. `keeps` are servers that already have their input."""
 
     source: Integers
     target: Integers
@@ -61,9 +61,9 @@ class Sending:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Summing:
-    """Concurrent AllReduces, each of `size_bytes` among the members of a group, which are in ascending order.
+    """Concurrent AllReduces, each of `size_bytes` among the members of a group, in ascending order.
 
-    They share links, so all of them end when the last one ends.
+    They share links, so all end together.
     """
 
     groups: tuple[Group, ...]
@@ -74,7 +74,7 @@ Work = Computing | Sending | Summing
 
 
 class Item(NamedTuple):
-    """Work that begins when its servers are ready at `stage`; servers that receive are then ready at `onward`."""
+    """Work that begins when its servers are ready at `stage`. At its end, its receivers are ready at stage `onward`."""
 
     work: Work
     stage: int
@@ -83,7 +83,10 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Items of one operator in one pass, with their stages (items, 2) in the first microbatch."""
+    """Work of one operator in one pass. `stages`, shape (works, 2), holds `stage` and `onward` of each work.
+
+    The stages are for the first microbatch.
+    """
 
     works: tuple[Work, ...]
     stages: Integers
@@ -91,9 +94,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """Parts in order, over `stages` stages; `items` are stage and onward stage of each of their works.
+    """Parts in order, over `stages` stages. `items` holds `stage` and `onward` of each work of the parts.
 
-    Equal work is the same object wherever it occurs, and so are equal parts of equal microbatches.
+    Equal works are the same object, and so are equal parts of equal microbatches.
     """
 
     nodes: int
@@ -103,7 +106,7 @@ class Program:
 
 
 class _Bucket(NamedTuple):
-    """Gradients summed together once operator `last` has ended: bytes and members of each AllReduce."""
+    """Gradients that are summed together once operator `last` has ended: bytes and members of each AllReduce."""
 
     last: int
     size_bytes: tuple[int, ...]
@@ -119,97 +122,110 @@ class Programs:
         self._operators = workload.operators
         self._samples = microbatch_samples(workload.batch, problem.microbatches)
         self._trainable = trainable(workload)
-        self._fed_by: list[list[int]] = [[] for _ in self._operators]
-        self._feeds: list[list[int]] = [[] for _ in self._operators]
+        self._producers: list[list[int]] = [[] for _ in self._operators]
+        self._consumers: list[list[int]] = [[] for _ in self._operators]
         for producer, consumer in workload.edges:
-            self._fed_by[consumer].append(producer)
-            self._feeds[producer].append(consumer)
+            self._producers[consumer].append(producer)
+            self._consumers[producer].append(consumer)
         depth: list[int] = []
-        for producers in self._fed_by:
+        for producers in self._producers:
             depth.append(1 + max((depth[producer] for producer in producers), default=0))
         self._order = sorted(range(len(depth)), key=depth.__getitem__)
-        self._rank = {place: rank for rank, place in enumerate(self._order)}
-        self._computing = lru_cache(_REMEMBERED)(self._make_computing)
-        self._gradients = lru_cache(_REMEMBERED)(self._make_gradients)
-        self._forward = lru_cache(_REMEMBERED)(self._make_forward)
-        self._backward = lru_cache(_REMEMBERED)(self._make_backward)
+        self._rank = {op_index: rank for rank, op_index in enumerate(self._order)}
+        self._computing = lru_cache(_CACHE_SIZE)(self._make_computing)
+        self._gradients = lru_cache(_CACHE_SIZE)(self._make_gradients)
+        self._forward = lru_cache(_CACHE_SIZE)(self._make_forward)
+        self._backward = lru_cache(_CACHE_SIZE)(self._make_backward)
 
     def program(self, shardings: Sequence[Sharding]) -> Program:
-        """Return the program of a strategy of these shardings."""
+        """Return the program of the strategy with these shardings."""
         parts, shifts = [], []
         for microbatch, samples in enumerate(self._samples):
-            for place in self._order:
-                feeding = tuple(shardings[producer] for producer in self._fed_by[place])
-                parts.append(self._forward(place, shardings[place], feeding, samples))
-                shifts.append(self._stage(FORWARD, microbatch, 0))
+            for op_index in self._order:
+                producer_shardings = tuple(shardings[producer] for producer in self._producers[op_index])
+                parts.append(self._forward(op_index, shardings[op_index], producer_shardings, samples))
+                shifts.append(self._number_stage(FORWARD, microbatch, 0))
         if self._problem.workload.training:
-            for microbatch, part in self._backwards(shardings):
+            for microbatch, part in self._make_backward_parts(shardings):
                 parts.append(part)
-                shifts.append(self._stage(FORWARD, microbatch, 0))
+                shifts.append(self._number_stage(FORWARD, microbatch, 0))
         items = np.concatenate([part.stages for part in parts])
         shift = np.repeat(shifts, [len(part.works) for part in parts])
-        items += np.where(items == _NOWHERE, 0, shift[:, None])
+        items += np.where(items == _NO_STAGE, 0, shift[:, None])
         return Program(
             self._problem.nodes, 4 * len(self._operators) * len(self._samples), tuple(parts), items
         )
 
     def _make_forward(
-        self, place: int, sharding: Sharding, feeding: Sequence[Sharding], samples: int
+        self, op_index: int, sharding: Sharding, producer_shardings: Sequence[Sharding], samples: int
     ) -> Part:
         """Return the part in which an operator receives its inputs and computes its forward pass."""
-        items, stage = [], self._stage(FORWARD, 0, place)
-        for producer, producing in zip(self._fed_by[place], feeding, strict=True):
-            size = self._problem.workload.edge_bytes((producer, place))
-            sliced = self._problem.workload.is_sliced((producer, place))
+        items, stage = [], self._number_stage(FORWARD, 0, op_index)
+        for producer, producing in zip(self._producers[op_index], producer_shardings, strict=True):
+            size = self._problem.workload.edge_bytes((producer, op_index))
+            sliced = self._problem.workload.is_sliced((producer, op_index))
             work = _make_sending(FORWARD, producing, sharding, samples, size, sliced)
-            items.append(Item(work, self._stage(FORWARD, 0, producer), stage))
-        return _part([*items, *self._pass(FORWARD, place, sharding, samples, stage)])
+            items.append(Item(work, self._number_stage(FORWARD, 0, producer), stage))
+        return _make_part([*items, *self._make_pass(FORWARD, op_index, sharding, samples, stage)])
 
-    def _backwards(self, shardings: Sequence[Sharding]) -> Iterator[tuple[int, Part]]:
+    def _make_backward_parts(self, shardings: Sequence[Sharding]) -> Iterator[tuple[int, Part]]:
         """Yield the microbatch and the part of each operator's backward pass and of each sum of gradients."""
-        buckets, last = {bucket.last: bucket for bucket in self._buckets(shardings)}, len(self._samples) - 1
+        buckets, last = (
+            {bucket.last: bucket for bucket in self._collect_buckets(shardings)},
+            len(self._samples) - 1,
+        )
         for microbatch, samples in enumerate(self._samples):
-            for place in reversed(self._order):
-                if not self._trainable[place]:
+            for op_index in reversed(self._order):
+                if not self._trainable[op_index]:
                     continue
-                fed = tuple(shardings[consumer] for consumer in self._feeds[place])
-                later = 0 if fed else last - microbatch  # the last operator waits for all forward passes
-                yield microbatch, self._backward(place, shardings[place], fed, samples, later)
-                if place in buckets and microbatch == last:
-                    groups = zip(buckets[place].size_bytes, buckets[place].groups, strict=True)
+                consumer_shardings = tuple(shardings[consumer] for consumer in self._consumers[op_index])
+                forward_delay = (
+                    0 if consumer_shardings else last - microbatch
+                )  # the last operator waits for all forward passes
+                yield (
+                    microbatch,
+                    self._backward(op_index, shardings[op_index], consumer_shardings, samples, forward_delay),
+                )
+                if op_index in buckets and microbatch == last:
+                    groups = zip(buckets[op_index].size_bytes, buckets[op_index].groups, strict=True)
                     sums = [_make_summing((members,), (size,)) for size, members in groups if size]
-                    stage = self._stage(BACKWARD, 0, place)
-                    yield microbatch, _part([Item(work, stage, _NOWHERE) for work in sums])
+                    stage = self._number_stage(BACKWARD, 0, op_index)
+                    yield microbatch, _make_part([Item(work, stage, _NO_STAGE) for work in sums])
 
     def _make_backward(
-        self, place: int, sharding: Sharding, fed: Sequence[Sharding], samples: int, later: int
+        self,
+        op_index: int,
+        sharding: Sharding,
+        consumer_shardings: Sequence[Sharding],
+        samples: int,
+        forward_delay: int,
     ) -> Part:
         """Return the part of an operator's backward pass: it waits for a forward pass, gets gradients, and computes.
 
-        The forward pass is that of the microbatch `later` microbatches after its own.
+        It waits for the forward pass of the microbatch that is `forward_delay` after its own.
         """
-        workload, stage = self._problem.workload, self._stage(BACKWARD, 0, place)
-        items = [Item(_make_waiting(sharding), self._stage(FORWARD, later, place), stage)]
-        for consumer, consuming in zip(self._feeds[place], fed, strict=True):
-            size, sliced = workload.edge_bytes((place, consumer)), workload.is_sliced((place, consumer))
+        workload, stage = self._problem.workload, self._number_stage(BACKWARD, 0, op_index)
+        items = [Item(_make_waiting(sharding), self._number_stage(FORWARD, forward_delay, op_index), stage)]
+        for consumer, consuming in zip(self._consumers[op_index], consumer_shardings, strict=True):
+            size, sliced = workload.edge_bytes((op_index, consumer)), workload.is_sliced((op_index, consumer))
             work = _make_sending(BACKWARD, sharding, consuming, samples, size, sliced)
-            items.append(Item(work, self._stage(BACKWARD, 0, consumer), stage))
-        return _part([*items, *self._pass(BACKWARD, place, sharding, samples, stage)])
+            items.append(Item(work, self._number_stage(BACKWARD, 0, consumer), stage))
+        return _make_part([*items, *self._make_pass(BACKWARD, op_index, sharding, samples, stage)])
 
-    def _pass(
-        self, direction: int, place: int, sharding: Sharding, samples: int, stage: int
+    def _make_pass(
+        self, direction: int, op_index: int, sharding: Sharding, samples: int, stage: int
     ) -> Iterator[Item]:
-        """Yield the computing of an operator, the dispatch of samples to experts and back, and the sum over shards."""
-        operator = self._operators[place]
-        computing = self._computing(place, sharding, samples, direction)
+        """Yield the computing of an operator, and its dispatch to experts and back or its sum over shards."""
+        operator = self._operators[op_index]
+        computing = self._computing(op_index, sharding, samples, direction)
         if sharding.way == "expert":
             sample_bytes = operator.output_bytes * operator.routed
-            there, back = _make_dispatch(sharding, samples, sample_bytes, operator.popularity)
-            yield Item(there, stage, stage + 1)
-            yield Item(computing, stage + 1, _NOWHERE)
+            is_remote, back = _make_dispatch(sharding, samples, sample_bytes, operator.popularity)
+            yield Item(is_remote, stage, stage + 1)
+            yield Item(computing, stage + 1, _NO_STAGE)
             yield Item(back, stage + 1, stage)
             return
-        yield Item(computing, stage, _NOWHERE)
+        yield Item(computing, stage, _NO_STAGE)
         size = operator.backward_reduce_bytes if direction else operator.forward_reduce_bytes
         if sharding.way == "tensor" and sharding.shards > 1 and size:
             counts = np.diff(cut(samples, sharding.replicas)).tolist()
@@ -220,12 +236,12 @@ class Programs:
             ]
             yield Item(_make_summing(*zip(*sums, strict=True)), stage, stage)
 
-    def _stage(self, direction: int, microbatch: int, place: int) -> int:
+    def _number_stage(self, direction: int, microbatch: int, op_index: int) -> int:
         """Return the number of an operator's stage; the next number is the stage of its experts."""
-        return 4 * (microbatch * len(self._operators) + place) + 2 * direction
+        return 4 * (microbatch * len(self._operators) + op_index) + 2 * direction
 
-    def _make_computing(self, place: int, sharding: Sharding, samples: int, direction: int) -> Computing:
-        operator, cluster = self._operators[place], self._problem.cluster
+    def _make_computing(self, op_index: int, sharding: Sharding, samples: int, direction: int) -> Computing:
+        operator, cluster = self._operators[op_index], self._problem.cluster
         rows = row_samples(sharding, samples)
         counts, where = np.unique(rows, return_inverse=True)
         seconds = [
@@ -234,11 +250,11 @@ class Programs:
         ]
         return Computing(np.array(sharding.servers), np.array(seconds)[where])
 
-    def _buckets(self, shardings: Sequence[Sharding]) -> Iterator[_Bucket]:
-        """Yield the buckets of `workloads.sharding.gradient_buckets`; the gradients of each operator are cached."""
+    def _collect_buckets(self, shardings: Sequence[Sharding]) -> Iterator[_Bucket]:
+        """Yield the same buckets as `workloads.sharding.gradient_buckets`. The gradients of operators are cached."""
         open_buckets: dict[tuple[Group, ...], _Bucket] = {}
-        for place in reversed(range(len(shardings))):
-            sizes, groups = self._gradients(place, shardings[place])
+        for op_index in reversed(range(len(shardings))):
+            sizes, groups = self._gradients(op_index, shardings[op_index])
             if not any(sizes):
                 continue
             bucket = open_buckets.pop(groups, None)
@@ -246,17 +262,20 @@ class Programs:
                 yield bucket
                 bucket = None
             if bucket:
-                sizes = tuple(held + more for held, more in zip(bucket.size_bytes, sizes, strict=True))
-            last = min(place, bucket.last, key=self._rank.__getitem__) if bucket else place
+                sizes = tuple(
+                    old_bytes + added_bytes
+                    for old_bytes, added_bytes in zip(bucket.size_bytes, sizes, strict=True)
+                )
+            last = min(op_index, bucket.last, key=self._rank.__getitem__) if bucket else op_index
             open_buckets[groups] = _Bucket(last, sizes, groups)
         yield from open_buckets.values()
 
-    def _make_gradients(self, place: int, sharding: Sharding) -> tuple[tuple[int, ...], tuple[Group, ...]]:
+    def _make_gradients(self, op_index: int, sharding: Sharding) -> tuple[tuple[int, ...], tuple[Group, ...]]:
         groups = tuple(tuple(sorted(group)) for group in replica_groups(sharding))
-        return shard_bytes(self._operators[place], sharding), groups
+        return shard_bytes(self._operators[op_index], sharding), groups
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def _make_sending(
     direction: int, producer: Sharding, consumer: Sharding, samples: int, output_bytes: int, sliced: bool
 ) -> Sending:
@@ -264,7 +283,7 @@ def _make_sending(
     return _to_sending(between(producer, consumer, samples, output_bytes, sliced))
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def _make_dispatch(
     sharding: Sharding, samples: int, sample_bytes: int, popularity: tuple[float, ...]
 ) -> tuple[Sending, Sending]:
@@ -273,26 +292,26 @@ def _make_dispatch(
 
 
 def _to_sending(resharding: Resharding) -> Sending:
-    there = resharding.source != resharding.target
+    is_remote = resharding.source != resharding.target
     return Sending(
-        resharding.source[there],
-        resharding.target[there],
-        resharding.size_bytes[there],
-        np.unique(resharding.target[~there]),
+        resharding.source[is_remote],
+        resharding.target[is_remote],
+        resharding.size_bytes[is_remote],
+        np.unique(resharding.target[~is_remote]),
     )
 
 
-def _part(items: Sequence[Item]) -> Part:
+def _make_part(items: Sequence[Item]) -> Part:
     stages = np.array([(item.stage, item.onward) for item in items], dtype=np.int64).reshape(-1, 2)
     return Part(tuple(item.work for item in items), stages)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def _make_summing(groups: tuple[Group, ...], size_bytes: tuple[int, ...]) -> Summing:
     return Summing(groups, size_bytes)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def _make_waiting(sharding: Sharding) -> Sending:
     """Return work that sends nothing: every server keeps its input."""
     none = np.zeros(0, dtype=np.int64)

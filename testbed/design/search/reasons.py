@@ -10,36 +10,40 @@ from sim.models.network.allreduce.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import fat_tree
 from testbed.design.fabrics.fat_tree import equal_cost_fat_tree_gbps
-from testbed.design.fabrics.kind import RANKED_ROUNDING
+from testbed.design.fabrics.kind import RANKING_ROUNDING
 from testbed.design.search.finalists import Ranked
 from testbed.design.search.problem import Problem
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.sharding import Sharding, Strategy
 
-_SHOWN = 5e-4
-"""Relative difference of two times below which they count as equal: it would be printed as 0.0 %."""
+_MIN_SHOWN_DIFFERENCE = 5e-4
+"""Times with a smaller relative difference count as equal: it would be printed as 0.0 %."""
 
-ALIKE = 0.01
-"""Relative difference below which two simulated times count as equal: ends of flows are rounded by as much."""
+EQUAL_TIME_TOLERANCE = 0.01
+"""Simulated times with a smaller relative difference count as equal: ends of flows are rounded by up to this."""
 
 
 def explain_plan(problem: Problem, wirings: Sequence[Ranked], ideal_s: float) -> tuple[str, ...]:
-    """Return sentences on strategy, links and time from the simulated wirings, of which the first is the plan's."""
+    """Return sentences on the plan's strategy, links and time. The first of the simulated `wirings` is the plan's."""
     best = wirings[0]
     if problem.nodes == 1:
         return (
             f"One server computes everything in {format_time(best.simulated_s)}: nothing is sent, no link is needed.",
         )
-    return (_strategy(best), *_links(problem, wirings), _time(problem, best, ideal_s))
+    return (
+        _describe_strategy(best),
+        *_describe_links(problem, wirings),
+        _describe_time(problem, best, ideal_s),
+    )
 
 
-def _strategy(best: Ranked) -> str:
-    ways = Counter(_layout(sharding) for sharding in best.strategy.shardings)
-    parts = [f"{count} {words}" for words, count in ways.most_common()]
+def _describe_strategy(best: Ranked) -> str:
+    layouts = Counter(_describe_sharding(sharding) for sharding in best.strategy.shardings)
+    parts = [f"{count} {words}" for words, count in layouts.most_common()]
     return f"Strategy for {_count(len(best.strategy.shardings), 'operator')}: {'; '.join(parts)}."
 
 
-def _layout(sharding: Sharding) -> str:
+def _describe_sharding(sharding: Sharding) -> str:
     copies = f", in {sharding.replicas} copies" if sharding.replicas > 1 else ""
     return {
         "data": f"data parallel on {sharding.replicas} servers",
@@ -49,7 +53,7 @@ def _layout(sharding: Sharding) -> str:
     }[sharding.way]
 
 
-def _links(problem: Problem, wirings: Sequence[Ranked]) -> Iterator[str]:
+def _describe_links(problem: Problem, wirings: Sequence[Ranked]) -> Iterator[str]:
     best, finding = wirings[0], wirings[0].finding
     strides = ", ".join(f"{'+' if problem.simplex else '±'}{stride}" for stride in finding.topology.strides)
     pairs = finding.matching_degree
@@ -63,24 +67,28 @@ def _links(problem: Problem, wirings: Sequence[Ranked]) -> Iterator[str]:
             slower = other.simulated_s / best.simulated_s - 1
             yield (
                 f"With {_count(other.finding.matching_degree, 'link')} for pairs the simulated iteration takes "
-                f"{format_time(other.simulated_s)}, {_percent(slower)}."
+                f"{format_time(other.simulated_s)}, {_format_difference(slower)}."
             )
 
 
-def _time(problem: Problem, best: Ranked, ideal_s: float) -> str:
-    more = best.simulated_s / ideal_s - 1 if ideal_s else 0.0
+def _describe_time(problem: Problem, best: Ranked, ideal_s: float) -> str:
+    excess = best.simulated_s / ideal_s - 1 if ideal_s else 0.0
     return (
         f"The simulated iteration takes {format_time(best.simulated_s)}; a switch that never blocks, with "
         f"{problem.degree * problem.rate_gbps:g} Gb/s a server, would need {format_time(ideal_s)}. Each byte passes "
         f"{best.bandwidth_tax:.2f} links"
-        + (f", which makes it {_percent(more)} than on the switch." if more >= _SHOWN else ".")
+        + (
+            f", which makes it {_format_difference(excess)} than on the switch."
+            if excess >= _MIN_SHOWN_DIFFERENCE
+            else "."
+        )
     )
 
 
-def _percent(more: float) -> str:
-    if abs(more) < _SHOWN:
+def _format_difference(excess: float) -> str:
+    if abs(excess) < _MIN_SHOWN_DIFFERENCE:
         return "as long"
-    return f"{abs(more) * 100:.1f} % {'longer' if more > 0 else 'less'}"
+    return f"{abs(excess) * 100:.1f} % {'longer' if excess > 0 else 'less'}"
 
 
 def _count(number: int, noun: str) -> str:
@@ -88,12 +96,12 @@ def _count(number: int, noun: str) -> str:
 
 
 def format_time(seconds: float) -> str:
-    """Return a time as text: in ms below 1 s, else in s."""
+    """Return a time as text, in ms below 1 s, otherwise in s."""
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.4g} s"
 
 
 def compare_with_fat_tree(problem: Problem, strategy: Strategy, planned_s: float) -> tuple[str, ...]:
-    """Return a sentence that compares the plan with the Fat-tree of equal cost; nothing for a single server."""
+    """Return a sentence that compares the plan with a Fat-tree of equal cost, or nothing for a single server."""
     if problem.nodes == 1:
         return ()
     try:
@@ -105,23 +113,23 @@ def compare_with_fat_tree(problem: Problem, strategy: Strategy, planned_s: float
         fat_tree(problem.nodes, rate_gbps),
         latency=problem.latency,
         allreduce=fluid_ring,
-        rounding=RANKED_ROUNDING,
+        rounding=RANKING_ROUNDING,
     )
     return (fat_tree_sentence(planned_s, execution.iteration_s, rate_gbps),)
 
 
 def fat_tree_sentence(planned_s: float, fat_tree_s: float, rate_gbps: float) -> str:
-    """Return a sentence that says whether optics pay compared with a Fat-tree of equal cost.
+    """Return a sentence that tells whether optics pay off compared with a Fat-tree of equal cost.
 
     >>> fat_tree_sentence(0.1, 0.058, 92.5)
     'A Fat-tree of equal cost (92.5 Gb/s a server, prices recalled) would need 58 ms, 42 % less: optics do not pay \
 for this job.'
     """
-    less = 1 - fat_tree_s / planned_s if planned_s else 0.0
-    if abs(less) <= ALIKE:
+    saving = 1 - fat_tree_s / planned_s if planned_s else 0.0
+    if abs(saving) <= EQUAL_TIME_TOLERANCE:
         verdict = "as long: optics pay no more than switches do"
-    elif less > 0:
-        verdict = f"{less:.0%} less: optics do not pay for this job".replace("%", " %")
+    elif saving > 0:
+        verdict = f"{saving:.0%} less: optics do not pay for this job".replace("%", " %")
     else:
         verdict = f"{fat_tree_s / planned_s - 1:.0%} longer: optics pay".replace("%", " %")
     tree = f"A Fat-tree of equal cost ({rate_gbps:.4g} Gb/s a server, prices recalled)"

@@ -1,9 +1,8 @@
 """Inner loops of the closed-form cost: plain functions over arrays, compiled if numba is installed.
 
-A server and a link are each a queue that serves one load after the other, in the order of the program. A load that
-waits for its input leaves a gap, which a later load may fill. A link has a second queue for loads that no operator
-waits for: gradients, which are summed during the backward pass. While both queues have loads, each gets half of the
-link.
+Each server and each link is a queue that serves one load after the other, in the order of the program. A load that
+waits for its input leaves a gap, which a later load may fill. A link has a second queue for gradients, which are summed
+during the backward pass and for which no operator waits. While both queues have loads, each gets half of the link.
 """
 
 from __future__ import annotations
@@ -17,31 +16,36 @@ from lightbed.compiled import compile_function
 def finish_s(items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, ready: Any, busy: Any) -> float:
     """Return when the last item of a program ends, in seconds.
 
-    An item has the stages `items[i]` that it reads and writes (-1 for none), and four runs of rows from
-    `bounds[i, k]` to `bounds[i, k + 1]`: servers that compute for `amount` seconds; servers that keep what they have;
-    servers that send, and links that carry for `amount` seconds, together; servers that receive, `extra_s[i]` after
-    the last link. `index` holds servers, and links from `ready.shape[1]` on. `ready` (stages, servers) and `busy`
-    (servers and links, 4) must be 0 and are overwritten. The columns of `busy` are: the end of a queue's load, begin
-    and end of the gap that may be filled, and the end of a link's second queue. Later loads may still delay that
-    second queue, so the return value does not contain it in full: take the maximum with column 3.
+    `items[i]` holds the stages that item i reads and writes (-1 for none). Its rows form four runs, each from
+    `bounds[i, k]` to `bounds[i, k + 1]`:
+
+    0. servers that compute for `amount` seconds,
+    1. servers that already have their input,
+    2. servers that send, and links that are busy for `amount` seconds,
+    3. servers that receive, `extra_s[i]` after the last link has finished.
+
+    `index` holds the server of each row; links have numbers from `ready.shape[1]` on. `ready` (stages, servers) and
+    `busy` (servers and links, 4) must be 0 and are overwritten. The columns of `busy` are the end of a queue's load,
+    begin and end of the gap that may be filled, and the end of a link's second queue. Later loads may still delay the
+    second queue, so callers must take the maximum of the return value and column 3.
     """
     nodes = ready.shape[1]
-    last = 0.0
+    latest_end_s = 0.0
     for item in range(len(items)):
-        now = ready[items[item, 0]]
+        stage_ready = ready[items[item, 0]]
         for row in range(bounds[item, 0], bounds[item, 1]):
             server = index[row]
-            now[server] = _serve(busy[server], now[server], amount[row])
-            last = max(last, now[server])
+            stage_ready[server] = _serve(busy[server], stage_ready[server], amount[row])
+            latest_end_s = max(latest_end_s, stage_ready[server])
         onward = items[item, 1]
         for row in range(bounds[item, 1], bounds[item, 2]):
-            ready[onward, index[row]] = max(ready[onward, index[row]], now[index[row]])
+            ready[onward, index[row]] = max(ready[onward, index[row]], stage_ready[index[row]])
         if bounds[item, 2] == bounds[item, 3]:
             continue
         begin = 0.0
         for row in range(bounds[item, 2], bounds[item, 3]):
             if index[row] < nodes:
-                begin = max(begin, now[index[row]])
+                begin = max(begin, stage_ready[index[row]])
         end_s = begin
         for row in range(bounds[item, 2], bounds[item, 3]):
             if index[row] >= nodes:
@@ -50,22 +54,22 @@ def finish_s(items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, rea
                 else:
                     end_s = max(end_s, _serve_with_gradients(busy[index[row]], begin, amount[row]))
         end_s += extra_s[item]
-        last = max(last, end_s)
+        latest_end_s = max(latest_end_s, end_s)
         if onward < 0:
             continue
         for row in range(bounds[item, 3], bounds[item, 4]):
             ready[onward, index[row]] = max(ready[onward, index[row]], end_s)
-    return last
+    return latest_end_s
 
 
 @compile_function
-def _serve(queue: Any, wish_s: float, length_s: float) -> float:
-    """Return when a queue (busy until, gap from, gap to) has served a load of `length` that is ready at `wish`."""
-    begin = max(wish_s, queue[1])
+def _serve(queue: Any, ready_time_s: float, length_s: float) -> float:
+    """Return when a queue (busy until, gap from, gap to) has served a load that is ready at `ready_time_s`."""
+    begin = max(ready_time_s, queue[1])
     if begin + length_s <= queue[2]:
         queue[1] = begin + length_s
         return float(queue[1])
-    begin = max(wish_s, queue[0])
+    begin = max(ready_time_s, queue[0])
     if begin - queue[0] > queue[2] - queue[1]:
         queue[1] = queue[0]
         queue[2] = begin
@@ -74,35 +78,39 @@ def _serve(queue: Any, wish_s: float, length_s: float) -> float:
 
 
 @compile_function
-def _serve_with_gradients(queue: Any, wish: float, length: float) -> float:
-    """Return the same as `_serve` for a link whose second queue may carry gradients meanwhile: both take longer."""
-    begin = wish if wish >= queue[1] and wish + length <= queue[2] else max(wish, queue[0])
-    both = min(length, max(queue[3] - begin, 0.0))
-    queue[3] += both
-    return _serve(queue, wish, length + both)
+def _serve_with_gradients(queue: Any, ready_time: float, length: float) -> float:
+    """Return the result of `_serve` for a link. Gradients in its second queue at the same time delay both queues."""
+    begin = (
+        ready_time
+        if ready_time >= queue[1] and ready_time + length <= queue[2]
+        else max(ready_time, queue[0])
+    )
+    overlap = min(length, max(queue[3] - begin, 0.0))
+    queue[3] += overlap
+    return _serve(queue, ready_time, length + overlap)
 
 
 @compile_function
-def _serve_gradients(queue: Any, wish: float, length: float) -> float:
-    """Return when the second queue of a link has served a load of `length` that is ready at `wish`."""
-    begin = max(wish, queue[3])
-    both = min(length, max(queue[0] - max(begin, queue[2]), 0.0))
-    queue[3] = begin + length + both
+def _serve_gradients(queue: Any, ready_time: float, length: float) -> float:
+    """Return when the second queue of a link has served a load that is ready at `ready_time`."""
+    begin = max(ready_time, queue[3])
+    overlap = min(length, max(queue[0] - max(begin, queue[2]), 0.0))
+    queue[3] = begin + length + overlap
     return float(queue[3])
 
 
 @compile_function
-def walk(slots: Any, choice: Any, number: Any, first: Any, links: Any) -> None:
-    """Write the links of the path from s to t to `links[first[s * n + t]:]`; `number[v, k]` is the link of a slot."""
+def list_path_links(slots: Any, choice: Any, number: Any, first: Any, links: Any) -> None:
+    """Write the links of the path from s to t to `links[first[s * n + t]:]`. `number[v, k]` is link k of node v."""
     nodes = len(slots)
     for source in range(nodes):
         for target in range(nodes):
-            at, place = source, first[source * nodes + target]
-            while at != target:
-                slot = choice[at, target]
-                links[place] = number[at, slot]
-                at = slots[at, slot]
-                place += 1
+            position, link_index = source, first[source * nodes + target]
+            while position != target:
+                slot = choice[position, target]
+                links[link_index] = number[position, slot]
+                position = slots[position, slot]
+                link_index += 1
 
 
 @compile_function
@@ -111,12 +119,12 @@ def add_loads(
 ) -> int:
     """Add the bytes that each link carries to `load`, and return the number of links of the longest path.
 
-    `choice` is the set of paths that each message takes; `first` and `links` are those of `Paths`.
+    `choice` is the set of paths of each message. `first` and `links` are as in `Paths`.
     """
     longest = 0
     for row in range(len(source)):
         pair = (choice[row] * nodes + source[row]) * nodes + target[row]
         longest = max(longest, first[pair + 1] - first[pair])
-        for at in range(first[pair], first[pair + 1]):
-            load[links[at]] += size[row]
+        for position in range(first[pair], first[pair + 1]):
+            load[links[position]] += size[row]
     return longest

@@ -1,6 +1,6 @@
-"""Simulator for a search, which calls it some thousand times: graphs, fabrics and results are cached.
+"""Simulator for a search, which runs it thousands of times: graphs, fabrics and results are cached.
 
-Candidates are simulated on routes found in milliseconds for their demand; a plan gets the best of several routes.
+Candidates are simulated on routes that are found in milliseconds. A plan gets the best of several sets of routes.
 """
 
 from __future__ import annotations
@@ -27,122 +27,139 @@ from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.sharding import Strategy
 
-_FABRICS = 64
-_GRAPHS = 64
+_CACHED_FABRICS = 64
+_CACHED_GRAPHS = 64
 ROUTING_WORK = 250
-"""Work that the search for routes counts as."""
+"""The work of one search for routes, in simulated tasks and messages."""
 
-_FEW_NODES = 32
-"""Up to this number of servers all numbers of route sets are tried."""
+_MAX_NODES_FOR_ALL_SETS = 32
+"""Up to this number of servers, `install` tries all numbers of route sets."""
 
 
 class Simulator:
-    """Simulated iterations of one problem, with fluid rings: exact on links that carry nothing else.
+    """Simulated iterations of one problem, with fluid rings, which are exact on links that carry nothing else.
 
-    Each candidate is simulated on routes found for its demand, see `find_quick_routes`.
-    `work` counts the tasks and messages that were simulated, which is the same on every machine, unlike seconds.
+    Each candidate is simulated on routes for its demand, see `find_quick_routes`. `work` counts simulated tasks and
+    messages. Unlike seconds, it is the same on every machine.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.work = 0
-        self.fabric = lru_cache(_FABRICS)(self._build_fabric)
-        self.graph = lru_cache(_GRAPHS)(partial(iteration, problem.workload, cluster=problem.cluster))
-        self._hops = lru_cache(_FABRICS)(distances)
-        self._known: dict[tuple[Strategy, Topology], float] = {}
+        self.fabric = lru_cache(_CACHED_FABRICS)(self._build_fabric)
+        self.graph = lru_cache(_CACHED_GRAPHS)(partial(iteration, problem.workload, cluster=problem.cluster))
+        self._hops = lru_cache(_CACHED_FABRICS)(distances)
+        self._simulated_s: dict[tuple[Strategy, Topology], float] = {}
         self._demands: dict[tuple[Strategy, tuple[int, ...]], Demand] = {}
-        self._longer: dict[tuple[Strategy, Topology], float] = {}
-        self._fullest: dict[tuple[Strategy, Topology], float] = {}
+        self._exceeded_limit_s: dict[tuple[Strategy, Topology], float] = {}
+        self._fullest_link_s: dict[tuple[Strategy, Topology], float] = {}
 
-    def seconds(self, strategy: Strategy, topology: Topology, most_s: float = math.inf) -> float:
-        """Return the seconds of an iteration, or infinity if they exceed `most_s`, which costs less to find out.
+    def seconds(self, strategy: Strategy, topology: Topology, limit_s: float = math.inf) -> float:
+        """Return the seconds of an iteration, or infinity if they exceed `limit_s`.
 
-        If one link alone is busy for longer than `most_s`, nothing is simulated.
+        The simulation ends at `limit_s`, and does not even begin if a single link is busy for longer.
         """
         key = strategy, topology
-        if key in self._known:
-            return self._known[key] if self._known[key] <= most_s else math.inf
-        if self._longer.get(key, 0.0) >= most_s or self.least_s(strategy, topology) > most_s:
+        if key in self._simulated_s:
+            return self._simulated_s[key] if self._simulated_s[key] <= limit_s else math.inf
+        if (
+            self._exceeded_limit_s.get(key, 0.0) >= limit_s
+            or self.lower_bound_s(strategy, topology) > limit_s
+        ):
             return math.inf
-        simulated_s = self._simulate_until(strategy, topology, most_s)
-        (self._longer if math.isinf(simulated_s) else self._known)[key] = min(simulated_s, most_s)
+        simulated_s = self._simulate_until(strategy, topology, limit_s)
+        (self._exceeded_limit_s if math.isinf(simulated_s) else self._simulated_s)[key] = min(
+            simulated_s, limit_s
+        )
         return simulated_s
 
     def select_fastest(self, within: float) -> list[tuple[float, Strategy, Topology]]:
-        """Return the completed simulations at most `within` (a fraction) slower than the fastest, fastest first."""
-        timed = sorted(((seconds, *key) for key, seconds in self._known.items()), key=lambda one: one[0])
-        return [one for one in timed if one[0] <= timed[0][0] * (1 + within)]
+        """Return the completed simulations that are slower than the fastest by at most the fraction `within`.
 
-    def least_s(self, strategy: Strategy, topology: Topology) -> float:
+        The fastest come first.
+        """
+        timed = sorted(
+            ((seconds, *key) for key, seconds in self._simulated_s.items()), key=lambda entry: entry[0]
+        )
+        return [entry for entry in timed if entry[0] <= timed[0][0] * (1 + within)]
+
+    def lower_bound_s(self, strategy: Strategy, topology: Topology) -> float:
         """Return a lower bound, in seconds, on the iteration with any routes on the topology.
 
-        It is the larger of two times: all bytes on shortest paths with all links full, and the bytes of the server
-        that sends or receives most over all its links. AllReduces count as rings of one hop per step.
+        It is the larger of two times: for all bytes on shortest paths with all links full, and for the server that
+        sends or receives most with all its links full. AllReduces count as rings of one hop per step.
         """
-        sent = traffic(self.problem.workload, replace(strategy, microbatches=1), self.problem.cluster)
+        demand_bytes = traffic(self.problem.workload, replace(strategy, microbatches=1), self.problem.cluster)
         byte_s = 8e-9 / self.problem.rate_gbps
         rings = np.zeros(self.problem.nodes)
-        for members, size_bytes in sent.allreduce.items():
+        for members, size_bytes in demand_bytes.allreduce.items():
             rings[list(members)] += 2 * (len(members) - 1) / len(members) * size_bytes
-        busiest = max((sent.pairs.sum(axis=axis) + rings).max() for axis in (0, 1)) / self.problem.degree
-        carried = (sent.pairs * self._hops(topology)).sum() + rings.sum()
-        return float(max(busiest, carried / max(len(topology.edges), 1)) * byte_s)
+        busiest = (
+            max((demand_bytes.pairs.sum(axis=axis) + rings).max() for axis in (0, 1)) / self.problem.degree
+        )
+        carried_bytes = (demand_bytes.pairs * self._hops(topology)).sum() + rings.sum()
+        return float(max(busiest, carried_bytes / max(len(topology.edges), 1)) * byte_s)
 
-    def fullest_s(self, strategy: Strategy, topology: Topology) -> float:
-        """Return the seconds of bytes on the fullest link, without computing: the measure that compares links."""
+    def fullest_link_s(self, strategy: Strategy, topology: Topology) -> float:
+        """Return the seconds for which the fullest link is busy. This compares topologies without a simulation."""
         from testbed.design.routing.balancing import route_quickly
 
-        whole = _with_one_microbatch(strategy)
-        if (whole, topology) in self._fullest:
-            return self._fullest[whole, topology]
+        unsplit = _use_one_microbatch(strategy)
+        if (unsplit, topology) in self._fullest_link_s:
+            return self._fullest_link_s[unsplit, topology]
         self.work += ROUTING_WORK
-        key = whole, topology.strides
-        if key not in self._demands:  # only the rings of AllReduces depend on the links, by the strides
-            self._demands[key] = demand_on(topology, self.graph(whole), self.problem.latency)
+        key = unsplit, topology.strides
+        if key not in self._demands:  # the demand depends on the links only by the strides of AllReduce rings
+            self._demands[key] = demand_on(topology, self.graph(unsplit), self.problem.latency)
         demand = self._demands[key]
-        most = route_quickly(topology, demand).link_bytes(demand).max(initial=0.0)
-        self._fullest[whole, topology] = float(most * 8e-9 / self.problem.rate_gbps)
-        return self._fullest[whole, topology]
+        fullest_bytes = route_quickly(topology, demand).link_bytes(demand).max(initial=0.0)
+        self._fullest_link_s[unsplit, topology] = float(fullest_bytes * 8e-9 / self.problem.rate_gbps)
+        return self._fullest_link_s[unsplit, topology]
 
     def run(self, strategy: Strategy, topology: Topology) -> Execution:
-        """Return the execution of an iteration, simulated to its end."""
-        return self.fabric(_with_one_microbatch(strategy), topology).run(
+        """Return the execution of a whole iteration."""
+        return self.fabric(_use_one_microbatch(strategy), topology).run(
             self.graph(strategy), latency=self.problem.latency
         )
 
-    def _simulate_until(self, strategy: Strategy, topology: Topology, most_s: float) -> float:
-        graph, chosen = self.graph(strategy), self.fabric(_with_one_microbatch(strategy), topology)
+    def _simulate_until(self, strategy: Strategy, topology: Topology, limit_s: float) -> float:
+        graph, chosen = self.graph(strategy), self.fabric(_use_one_microbatch(strategy), topology)
         fabric = chosen.fabric
         lowered = lower(graph, fabric, self.problem.latency, chosen.allreduce)
         self.work += graph.tasks
         byte_s, program, routes = 8 / fabric.capacity_bps, lowered.program, lowered.routes
         hops = np.diff(routes.first)
-        sent = np.bincount(routes.path, program.message_bytes * lowered.messages.rounds, minlength=hops.size)
-        carried = np.bincount(routes.links, np.repeat(sent, hops), minlength=byte_s.size)
-        if (carried * byte_s).max(initial=0.0) > most_s:
+        demand_bytes = np.bincount(
+            routes.path, program.message_bytes * lowered.messages.rounds, minlength=hops.size
+        )
+        carried_bytes = np.bincount(routes.links, np.repeat(demand_bytes, hops), minlength=byte_s.size)
+        if (carried_bytes * byte_s).max(initial=0.0) > limit_s:
             return math.inf
         self.work += graph.tasks + program.message_bytes.size
         run = Run(lowered, fabric.capacity_bps / 8, fabric.never_full)
-        return float(run.state.end_s.max(initial=0.0)) if run.run_until(most_s) else math.inf
+        return float(run.state.end_s.max(initial=0.0)) if run.run_until(limit_s) else math.inf
 
     def _build_fabric(self, strategy: Strategy, topology: Topology) -> ChosenFabric:
         routes = find_quick_routes(self.problem, strategy, topology)
         return fabric_on(self.problem, topology, routes).as_fluid()
 
 
-def _with_one_microbatch(strategy: Strategy) -> Strategy:
+def _use_one_microbatch(strategy: Strategy) -> Strategy:
     return replace(strategy, microbatches=1)
 
 
-class Installed(NamedTuple):
-    """Routes, None for a single server, and an iteration on them."""
+class RoutedExecution(NamedTuple):
+    """Routes (None for a single server), and an iteration on them."""
 
     routes: RouteSets | None
     execution: Execution
 
 
 def find_quick_routes(problem: Problem, strategy: Strategy, topology: Topology) -> RouteSets | None:
-    """Return routes for a candidate in some milliseconds, the same for all microbatches; None for a single server."""
+    """Return routes for a candidate, found in milliseconds, or None for a single server.
+
+    They do not depend on the number of microbatches.
+    """
     from testbed.design.routing.balancing import route_quickly
 
     if problem.nodes == 1:
@@ -151,31 +168,31 @@ def find_quick_routes(problem: Problem, strategy: Strategy, topology: Topology) 
     return route_quickly(topology, demand_on(topology, graph, problem.latency))
 
 
-def on_quick_routes(
+def simulate_on_quick_routes(
     problem: Problem, strategy: Strategy, topology: Topology, *, rounded: bool = False
-) -> Installed:
-    """Return the iteration on `find_quick_routes`; `rounded` lets flows end up to 1 % of their duration late."""
+) -> RoutedExecution:
+    """Return the iteration on `find_quick_routes`. `rounded` lets flows end late by up to 1 % of their duration."""
     routes = find_quick_routes(problem, strategy, topology)
     chosen = fabric_on(problem, topology, routes)
     chosen = chosen.as_ranked() if rounded else chosen.as_fluid()
     graph = iteration(problem.workload, strategy, problem.cluster)
-    return Installed(routes, chosen.run(graph, latency=problem.latency))
+    return RoutedExecution(routes, chosen.run(graph, latency=problem.latency))
 
 
-def install(problem: Problem, strategy: Strategy, topology: Topology) -> Installed:
-    """Return the routes of a plan, and the iteration on them: the fastest of several route sets.
+def install(problem: Problem, strategy: Strategy, topology: Topology) -> RoutedExecution:
+    """Return the fastest routes for a plan, and the iteration on them.
 
-    More sets unload the fullest link, fewer keep paths shorter, and the quick routes, on which candidates are judged,
-    are sometimes the fastest.
+    It tries several numbers of route sets, since more sets unload the fullest link, but fewer sets keep paths shorter.
+    The quick routes, on which candidates are judged, are sometimes the fastest.
     """
-    installed = [on_quick_routes(problem, strategy, topology)]
+    installed = [simulate_on_quick_routes(problem, strategy, topology)]
     graph = installed[0].execution.graph
-    numbers = range(MAX_SETS, 0, -1) if problem.nodes <= _FEW_NODES else (MAX_SETS, 1)
+    numbers = range(MAX_SETS, 0, -1) if problem.nodes <= _MAX_NODES_FOR_ALL_SETS else (MAX_SETS, 1)
     for sets in numbers if problem.nodes > 1 else ():
-        routes = route_job(topology, graph, most_paths=sets, latency=problem.latency)
+        routes = route_job(topology, graph, max_paths=sets, latency=problem.latency)
         chosen = fabric_on(problem, topology, routes).as_fluid()
-        installed.append(Installed(routes, chosen.run(graph, latency=problem.latency)))
-    return min(installed, key=lambda one: one.execution.iteration_s)
+        installed.append(RoutedExecution(routes, chosen.run(graph, latency=problem.latency)))
+    return min(installed, key=lambda entry: entry.execution.iteration_s)
 
 
 def fabric_on(problem: Problem, topology: Topology, routes: RouteSets | None) -> ChosenFabric:

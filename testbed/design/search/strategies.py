@@ -1,4 +1,4 @@
-"""The walk over the strategies of a workload, and the topologies made for what they send."""
+"""Objective of the search: strategies of a workload as points, their costs, and topologies for their demands."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from testbed.design.workloads.roofline import check_memory, operator_memory, pea
 from testbed.design.workloads.sharding import Sharding, Strategy
 from testbed.design.workloads.strategies import fitting_strategy, legal_shardings
 
-_TOPOLOGIES = 16
-_PROGRAMS = 64
-_SHARDINGS = 1 << 14
+_CACHED_TOPOLOGIES = 16
+_CACHED_PROGRAMS = 64
+_CACHED_MEMORY_ENTRIES = 1 << 14
 FEW_NODES = 32
-"""Up to this number of servers a chain tries all numbers of links for pairs, and edges are swapped at its end; beyond
-it a chain tries only the published number and none."""
+"""Up to this number of servers, a chain tries all numbers of links for pairs, and edges are swapped at its end. Beyond,
+a chain tries only the published number and 0."""
 
 
 class Proposal(NamedTuple):
-    """A strategy, a topology for it, and the seconds of an iteration on it in closed form."""
+    """A strategy, a topology for it, and the seconds of an iteration in closed form."""
 
     strategy: Strategy
     finding: Finding
@@ -40,7 +40,7 @@ class Proposal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StrategyRecipe:
-    """Problem of a search, as it is sent to workers."""
+    """The problem of a search in the form that is sent to workers."""
 
     problem: Problem
 
@@ -50,9 +50,9 @@ class StrategyRecipe:
 
 
 class StrategyObjective:
-    """Strategies of one problem as points, their costs, and the topologies made for them.
+    """Strategies of one problem as points, their costs, and topologies for them.
 
-    Raises `OutOfMemory` when not even the strategy that chains start from fits.
+    Raises `OutOfMemory` if even the start strategy does not fit into memory.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -64,20 +64,22 @@ class StrategyObjective:
             for operator, sharding in zip(workload.operators, first, strict=True)
         )
         self._start = tuple(
-            known.index(sharding) for known, sharding in zip(self.shardings, first, strict=True)
+            legal.index(sharding) for legal, sharding in zip(self.shardings, first, strict=True)
         )
         self._moves = Moves(workload, self.shardings, nodes)
         check_memory(workload, self.strategy(self._start), problem.cluster)
-        self._memory = lru_cache(_SHARDINGS)(self._compute_memory)
+        self._memory = lru_cache(_CACHED_MEMORY_ENTRIES)(self._compute_memory)
         self._programs = Programs(problem)
-        self.program = lru_cache(_PROGRAMS)(lambda point: self._programs.program(self._shardings(point)))
-        self.finding = lru_cache(_TOPOLOGIES)(self._choose_finding)
-        self._costs = lru_cache(_TOPOLOGIES)(
+        self.program = lru_cache(_CACHED_PROGRAMS)(
+            lambda point: self._programs.program(self._list_shardings(point))
+        )
+        self.finding = lru_cache(_CACHED_TOPOLOGIES)(self._choose_finding)
+        self._costs = lru_cache(_CACHED_TOPOLOGIES)(
             lambda finding: Costs(problem, paths_over(finding.topology, problem.rate_gbps))
         )
 
     def start(self) -> Point:
-        """Return the default strategy, or if memory does not hold it, one with everything cut."""
+        """Return the default strategy, or, if it does not fit into memory, a strategy with everything cut."""
         return self._start
 
     def neighbour(self, point: Point, chance: np.random.Generator) -> Point:
@@ -85,57 +87,61 @@ class StrategyObjective:
         return self._moves.move_one(point, chance) if self._moves.free else point
 
     def cost_s(self, point: Point, origin: Point) -> float:
-        """Return seconds of an iteration in closed form on the topology made for `origin`.
+        """Return the seconds of an iteration in closed form on the topology made for `origin`.
 
-        Infinite beyond the memory.
+        Return infinity if the strategy does not fit into memory.
         """
         if not self.fits(point):
             return math.inf
         return self._costs(self.finding(origin)).seconds(self.program(point))
 
     def cost_on(self, point: Point, finding: Finding) -> float:
-        """Return seconds of an iteration in closed form on any topology; infinite beyond the memory."""
+        """Return the seconds of an iteration in closed form on a topology; infinity if it does not fit into memory."""
         return self._costs(finding).seconds(self.program(point)) if self.fits(point) else math.inf
 
     def demand(self, point: Point) -> Demand:
-        """Return the demand of the strategy, for topology search."""
+        """Return the demand of the strategy, the input of the topology search."""
         return traffic(self.problem.workload, self.strategy(point), self.problem.cluster).demand
 
     def fits(self, point: Point) -> bool:
         """Return whether the strategy fits into the memory of every server."""
-        rows = np.array([self._memory(place, at) for place, at in enumerate(point)])
+        rows = np.array(
+            [self._memory(op_index, sharding_index) for op_index, sharding_index in enumerate(point)]
+        )
         used = peak_bytes(self.problem.workload, rows, self.problem.microbatches)
         return bool(np.max(used) <= self.problem.cluster.memory_bytes)
 
     def strategy(self, point: Point) -> Strategy:
-        """Return the strategy that a point stands for."""
-        return Strategy(self._shardings(point), self.problem.microbatches)
+        """Return the strategy of a point."""
+        return Strategy(self._list_shardings(point), self.problem.microbatches)
 
     def point(self, strategy: Strategy) -> Point:
-        """Return the point that stands for a strategy of this search."""
+        """Return the point of a strategy. Raises `ValueError` for a sharding that is not legal."""
         return tuple(
-            known.index(sharding) for known, sharding in zip(self.shardings, strategy.shardings, strict=True)
+            legal.index(sharding) for legal, sharding in zip(self.shardings, strategy.shardings, strict=True)
         )
 
     def proposal(self, visit: Visit) -> Proposal:
-        """Return a chain's visit as strategy, topology and cost."""
+        """Return the strategy, topology and cost of a chain's visit."""
         return Proposal(self.strategy(visit.point), self.finding(visit.origin), visit.cost_s)
 
     def split_as_published(self, point: Point) -> Finding:
         """Return the topology for a strategy's demand, with links split between rings and pairs as published."""
         return find(self.demand(point), self.problem.degree, simplex=self.problem.simplex)
 
-    def _compute_memory(self, place: int, at: int) -> NDArray[np.float64]:
-        """Return the bytes that an operator takes on each server in one of its shardings, as `operator_memory` does."""
-        workload, sharding = self.problem.workload, self.shardings[place][at]
-        operator, nodes = workload.operators[place], self.problem.nodes
+    def _compute_memory(self, op_index: int, sharding_index: int) -> NDArray[np.float64]:
+        """Return `operator_memory` for one operator in one of its shardings."""
+        workload, sharding = self.problem.workload, self.shardings[op_index][sharding_index]
+        operator, nodes = workload.operators[op_index], self.problem.nodes
         return operator_memory(operator, sharding, workload.batch, nodes, training=workload.training)
 
-    def _shardings(self, point: Point) -> tuple[Sharding, ...]:
-        return tuple(known[at] for known, at in zip(self.shardings, point, strict=True))
+    def _list_shardings(self, point: Point) -> tuple[Sharding, ...]:
+        return tuple(
+            legal[sharding_index] for legal, sharding_index in zip(self.shardings, point, strict=True)
+        )
 
     def _choose_finding(self, origin: Point) -> Finding:
-        """Return the topology of least cost among the published split and other numbers of links for pairs."""
+        """Return the topology of least cost over the published number of links for pairs and other numbers."""
         problem, demand, split = self.problem, self.demand(origin), self.split_as_published(origin)
         degrees = problem.possible_pair_links if 1 < problem.nodes <= FEW_NODES else (0,)
         others = [

@@ -1,7 +1,7 @@
 """Worker pool that runs chains in parallel: in this process, in processes of this machine, or on Dask workers.
 
-A chain runs in chunks of some steps. Each chunk is sent with its job and the state of its chain, so any worker may run
-any chunk, with the same result.
+A chain runs in chunks of steps. Each chunk is sent with its task and the state of its chain, so any worker can run it,
+with the same result.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from lightbed.wording import install_extra
 from testbed.design.search.chains import ChainState, Objective, Recipe, Rules, Stop, advance, begin, is_loss
 from testbed.errors import SearchError
 
-CHUNK = 100
-"""Steps of a chain between two reports of its state, for progress, checkpoints and stops."""
+CHUNK_STEPS = 100
+"""Number of steps between two reports of a chain's state, for progress, checkpoints and stops."""
 
 _CONNECT_S = 10.0
 _SCHEMES = ("tcp", "tls")
@@ -31,7 +31,10 @@ Report = Callable[[Sequence[ChainState]], None]
 
 @dataclass(frozen=True, slots=True)
 class ChainTask:
-    """Recipe of an objective and rules of its chains, as they are sent to workers. Equal names mean equal jobs."""
+    """Recipe of an objective and rules of its chains, in the form that is sent to workers.
+
+    Tasks with the same name are equal.
+    """
 
     name: str
     recipe: Recipe = field(compare=False)
@@ -40,12 +43,12 @@ class ChainTask:
 
 @lru_cache(maxsize=2)
 def objective_of(job: ChainTask) -> Objective:
-    """Return the objective of a job, made once per process, since it caches costs of parts."""
+    """Return the objective of a task. It is made once per process, since it caches costs."""
     return job.recipe.objective()
 
 
 def make_first_states(job: ChainTask, seed: int, chains: int) -> tuple[ChainState, ...]:
-    """Return the states of all chains before the first step. Raises `SearchError` for less than one chain."""
+    """Return the states of all chains before the first step. Raises `SearchError` for `chains` below 1."""
     if chains < 1:
         raise SearchError(f"{chains} chains: give 1 or more")
     return tuple(begin(objective_of(job), seed, number) for number in range(chains))
@@ -60,40 +63,40 @@ def run_chains(
     report: Report | None = None,
     stop: Stop | None = None,
 ) -> tuple[ChainState, ...]:
-    """Run chains to step `until` (default: to their end) and return their states; Ctrl-C or lost workers end it early.
+    """Run chains to step `until` (default: to their end) and return their states.
 
-    `report` is called with all states after every chunk. Chunks that are not complete at a stop are lost. Raises
-    `SearchError` if workers are lost before the first chunk is complete.
+    `report` is called with all states after every chunk. Ctrl-C and lost workers end the run early; incomplete chunks
+    are then lost. Raises `SearchError` if workers are lost before the first chunk is complete.
     """
     stop = Stop() if stop is None else stop
-    last = job.rules.steps if until is None else min(until, job.rules.steps)
-    now = list(states)
+    last_step = job.rules.steps if until is None else min(until, job.rules.steps)
+    current_states = list(states)
     pending: dict[Future[ChainState], int] = {}
 
     def submit_next(number: int) -> None:
-        steps = min(CHUNK, last - now[number].step)
+        steps = min(CHUNK_STEPS, last_step - current_states[number].step)
         if steps > 0:
-            pending[executor.submit(_run_chunk, job, now[number], steps)] = number
+            pending[executor.submit(_run_chunk, job, current_states[number], steps)] = number
 
     with stop:
-        for number in range(len(now)):
+        for number in range(len(current_states)):
             submit_next(number)
         while pending:
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in sorted(done, key=pending.__getitem__):
                 number = pending.pop(future)
-                now[number] = future.result()
+                current_states[number] = future.result()
                 if report:
-                    report(now)
+                    report(current_states)
                 submit_next(number)
     for future in pending:
         future.cancel()
-    if stop.lost and tuple(now) == tuple(states):
-        raise _lost_workers_error(stop.why)
-    return tuple(now)
+    if stop.lost and tuple(current_states) == tuple(states):
+        raise _make_lost_workers_error(stop.why)
+    return tuple(current_states)
 
 
-def _lost_workers_error(why: str) -> SearchError:
+def _make_lost_workers_error(why: str) -> SearchError:
     return SearchError(
         f"workers of the search were lost: {why}; use fewer workers if memory ran out, and resume if "
         "there is a checkpoint; a program that starts workers must do so below `if __name__ == "
@@ -109,31 +112,31 @@ def _run_chunk(job: ChainTask, state: ChainState, steps: int) -> ChainState:
 def worker_pool(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
     """Yield an executor: this process for one worker, processes for more, or the workers of a Dask scheduler.
 
-    Raises `SearchError` for less than one worker, for a scheduler that does not answer, and for a loss of workers
-    that no `Stop` has caught.
+    Raises `SearchError` for `workers` below 1, for a scheduler that does not answer, and for a loss of workers that no
+    `Stop` has caught.
     """
     if workers < 1:
         raise SearchError(f"{workers} workers: give 1 or more")
     try:
         if scheduler is not None:
-            with _dask_workers(scheduler) as executor:
+            with _connect_to_dask(scheduler) as executor:
                 yield executor
         elif workers == 1:
-            yield Here()
+            yield InProcessExecutor()
         else:
-            with _processes(workers) as executor:
+            with _start_processes(workers) as executor:
                 yield executor
     except Exception as error:
         if not is_loss(error):
             raise
-        raise _lost_workers_error(f"{type(error).__name__} {error}") from error
+        raise _make_lost_workers_error(f"{type(error).__name__} {error}") from error
 
 
-class Here(Executor):
-    """Executor that runs each call at once, in this process."""
+class InProcessExecutor(Executor):
+    """Executor that runs each call immediately, in this process."""
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
-        """Run the call, and return a future that is complete."""
+        """Run the call, and return a completed future."""
         future: Future[Any] = Future()
         try:
             future.set_result(call(*arguments, **options))
@@ -143,8 +146,8 @@ class Here(Executor):
 
 
 @contextmanager
-def _processes(workers: int) -> Iterator[Executor]:
-    """Yield a pool of spawned processes: the threads that numerical libraries start here do not survive a fork."""
+def _start_processes(workers: int) -> Iterator[Executor]:
+    """Yield a pool of spawned processes: the threads of numerical libraries would not survive a fork."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
@@ -162,8 +165,8 @@ def _leave_ctrl_c_to_parent() -> None:
 
 
 @contextmanager
-def _dask_workers(address: str) -> Iterator[Executor]:
-    """Yield an executor on the workers of a running scheduler; Dask moves chunks of lost workers to others."""
+def _connect_to_dask(address: str) -> Iterator[Executor]:
+    """Yield an executor on the workers of a running scheduler. Dask moves chunks of lost workers to other workers."""
     try:
         from distributed import Client
     except ImportError as error:
@@ -176,7 +179,7 @@ def _dask_workers(address: str) -> Iterator[Executor]:
     if not host or not port or parts.scheme not in _SCHEMES:
         raise SearchError(f"{address!r} is not a valid scheduler address (example: tcp://192.0.2.1:8786)")
     try:
-        # A client retries after a failure and ends the program with a traceback, so first check that the port is open.
+        # After failures, a Dask client retries and then ends the program with a traceback: check the port first.
         socket.create_connection((host, port), _CONNECT_S).close()
         client = Client(address, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:

@@ -1,8 +1,8 @@
-"""Checkpoints of a job to storage hosts, simulated: the iterations during a write, and the mean over all.
+"""Simulated checkpoints of a job to storage hosts: the iterations during a write, and the mean over all iterations.
 
-A blocking write begins when an iteration has ended, and the next one waits for it. An overlapped write begins with an
-iteration and shares the links with it and the following ones. Only the first of these are simulated; if the write then
-goes on, it continues at the same progress per iteration. The next checkpoint waits for the end of the write.
+A blocking write begins when an iteration has ended, and the next iteration waits for it. An overlapped write begins
+with an iteration, and shares the links with this and later iterations. Only the first of these are simulated. If the
+write goes on after them, it keeps its progress per iteration. The next checkpoint waits for the end of the write.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_WINDOW = 8
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint in every `every`-th iteration, to `storage`; `size_bytes` of it, or 0: those of the job."""
+    """A checkpoint to `storage` every `every` iterations. If `size_bytes` is 0, the job determines its size."""
 
     every: int
     storage: Storage
@@ -47,7 +47,7 @@ class Checkpoint:
 
 
 class CheckpointJobs(NamedTuple):
-    """A job in a cluster with storage hosts: an iteration without a checkpoint, and one with."""
+    """A job in a cluster with storage hosts: an iteration without a checkpoint, and an iteration with one."""
 
     plain: Job
     writing: Job
@@ -57,10 +57,13 @@ class CheckpointJobs(NamedTuple):
 class CheckpointRun:
     """Times of iterations around a write, in seconds.
 
-    `window` is the execution of the write with `iterations` iterations, `longest_s` the longest of these; a blocking
-    write is part of it, and so is the wait for the end of an overlapped one before the next checkpoint. `write_s` is
-    the time of the write, `mean_s` the mean of an iteration over all until the next checkpoint. `extrapolated`: the
-    write goes on after the window.
+    - `plain`: execution of an iteration without a write.
+    - `window`: execution of the write together with `iterations` iterations.
+    - `longest_s`: the longest iteration, including a blocking write, or the wait for an overlapped write to end before
+      the next checkpoint.
+    - `write_s`: duration of the write.
+    - `mean_s`: mean over all iterations until the next checkpoint.
+    - `extrapolated`: whether the write goes on after the window.
     """
 
     plain: Execution
@@ -75,18 +78,18 @@ class CheckpointRun:
 def with_checkpoint(job: Job, checkpoint: Checkpoint) -> CheckpointJobs:
     """Return the job with and without the write of a checkpoint, both for the same fabric.
 
-    Circuits are placed for the mean traffic of an iteration: a write counts one part in `every`. Raises
-    `PlanFileError` for the job of a plan, whose circuits reach no storage host, and `WorkloadError` if the bytes are
-    not known.
+    Circuits are placed for the mean traffic of an iteration, so the bytes of a write are divided by `every`. Raises
+    `PlanFileError` for the job of a plan, whose circuits reach no storage host, and `WorkloadError` if the size of a
+    checkpoint is not known.
     """
     if job.plan is not None:
         raise PlanFileError("circuits of the plan reach no storage host: leave out --checkpoint-every")
     plain = add_storage(job.graph, checkpoint.storage)
     writing = add_checkpoint(job.graph, checkpoint.shares_of(job), checkpoint.storage, checkpoint.mode)
-    own, all_traffic = traffic_of(plain), traffic_of(writing)
-    mean_pairs = own.pairs + (all_traffic.pairs - own.pairs) / checkpoint.every
+    plain_traffic, all_traffic = traffic_of(plain), traffic_of(writing)
+    mean_pairs = plain_traffic.pairs + (all_traffic.pairs - plain_traffic.pairs) / checkpoint.every
     return CheckpointJobs(
-        replace(job, graph=plain, traffic=Traffic(plain.nodes, own.allreduce, mean_pairs)),
+        replace(job, graph=plain, traffic=Traffic(plain.nodes, plain_traffic.allreduce, mean_pairs)),
         replace(job, graph=writing, traffic=all_traffic),
     )
 
@@ -94,9 +97,10 @@ def with_checkpoint(job: Job, checkpoint: Checkpoint) -> CheckpointJobs:
 def run_checkpoint(
     job: Job, checkpoint: Checkpoint, simulate: Callable[[TaskGraph], Execution]
 ) -> CheckpointRun:
-    """Simulate a job with and without the write. `job` has no storage hosts; the fabric of `simulate` has them.
+    """Simulate a job with and without the write of a checkpoint.
 
-    Raises the errors of `with_checkpoint` and `simulate`.
+    `job` has no storage hosts; the fabric of `simulate` has them. Raises `WorkloadError` if the size of a checkpoint is
+    not known, and the errors of `simulate`.
     """
     plain = simulate(add_storage(job.graph, checkpoint.storage))
     shares, every, plain_s = checkpoint.shares_of(job), checkpoint.every, plain.iteration_s
@@ -105,16 +109,16 @@ def run_checkpoint(
         added_s = window.iteration_s - plain_s
         return CheckpointRun(plain, window, 1, window.iteration_s, added_s, plain_s + added_s / every)
 
-    def overlapped(graph: TaskGraph) -> Execution:
+    def simulate_overlapped(graph: TaskGraph) -> Execution:
         return simulate(add_checkpoint(graph, shares, checkpoint.storage, "overlapped"))
 
     servers = job.graph.nodes
-    alone_s = overlapped(TaskGraphBuilder(servers).build()).iteration_s
-    # The write takes longer than alone, but so do iterations.
+    alone_s = simulate_overlapped(TaskGraphBuilder(servers).build()).iteration_s
+    # The write takes longer than alone, but so do the iterations: the ratio is a good estimate.
     count = min(every, MAX_WINDOW, ceil(alone_s / plain_s) + 1 if plain_s else MAX_WINDOW)
-    places = np.arange(max(servers, int(job.graph.device.max(initial=0)) + 1))
-    chain = chain_iterations(servers, [PlacedJob(job.graph, places)], count)
-    window = overlapped(chain.graph)
+    server_ids = np.arange(max(servers, int(job.graph.device.max(initial=0)) + 1))
+    chain = chain_iterations(servers, [PlacedJob(job.graph, server_ids)], count)
+    window = simulate_overlapped(chain.graph)
     written = window.graph.kind == Kind.TRANSFER
     write_s = float(window.end_s[written & (window.graph.target >= servers)].max())
     end_s = float(window.end_s[chain.ends[0, -1]])
@@ -126,10 +130,10 @@ def run_checkpoint(
     rest_s = write_s - end_s
     if count == every:
         return CheckpointRun(plain, window, count, max(longest_s, last_s + rest_s), write_s, write_s / every)
-    # Progress of the write in an iteration, as time that it takes alone.
+    # Progress of the write in one iteration, in seconds of a write without iterations.
     progress_s, slow_s = max((alone_s - rest_s) / count, 0.0), end_s / count
-    needed = alone_s / progress_s if progress_s * every > alone_s else every
-    wait_s = max(alone_s - needed * progress_s, 0.0)
-    write_s, longest_s = needed * slow_s + wait_s, max(longest_s, slow_s + wait_s)
-    mean_s = (write_s + (every - needed) * plain_s) / every
+    needed_iterations = alone_s / progress_s if progress_s * every > alone_s else every
+    wait_s = max(alone_s - needed_iterations * progress_s, 0.0)
+    write_s, longest_s = needed_iterations * slow_s + wait_s, max(longest_s, slow_s + wait_s)
+    mean_s = (write_s + (every - needed_iterations) * plain_s) / every
     return CheckpointRun(plain, window, count, longest_s, write_s, mean_s, extrapolated=True)

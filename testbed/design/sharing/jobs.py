@@ -1,4 +1,4 @@
-"""Jobs that share a lab: their phases, and their hosts, fixed or to be chosen."""
+"""Jobs that share a lab: their phases, and their hosts, which are fixed or chosen later."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from sim.models.contention.job import Burst, PeriodicJob
 __all__ = ["Burst", "LabLinks", "Placement", "SharedJob", "place_jobs"]
 
 Placement = Mapping[str, tuple[str, ...]]
-"""Hosts of each job by its name."""
+"""Hosts of each job, by name of the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedJob:
-    """A job on the hosts `hosts`, or if these are empty on `workers` hosts to be chosen.
+    """A job on `hosts`, or, if these are empty, on `workers` hosts that are chosen later.
 
-    `traffic` is `bulk` (each host sends a burst to the next; of two hosts, one sends) or `allreduce`. The default,
-    "", is `bulk` between two hosts and `allreduce` among more. A job with `storage` writes checkpoints instead: host i
-    sends to storage host i modulo their number.
+    `traffic` is `bulk` (each host sends a burst to the next host; with two hosts, only one sends) or `allreduce`. The
+    default, "", is `bulk` between two hosts and `allreduce` among more. A job with `storage` writes checkpoints
+    instead: with n storage hosts, host i sends to storage host i modulo n.
     """
 
     name: str
@@ -31,7 +31,7 @@ class SharedJob:
     storage: tuple[str, ...] = ()
 
     def pairs(self, hosts: Sequence[str]) -> list[tuple[str, str]]:
-        """Return the pairs whose links the job uses on `hosts`, each pair once, its names in alphabetical order.
+        """Return the pairs whose links the job uses on `hosts`: each pair once, with its names in alphabetical order.
 
         >>> SharedJob("save", 1e4, (), storage=("d", "e")).pairs(("a", "b", "c"))
         [('a', 'd'), ('b', 'e'), ('c', 'd')]
@@ -48,9 +48,9 @@ class SharedJob:
 
 @dataclass(frozen=True, slots=True)
 class LabLinks:
-    """Links between the hosts of a lab: one circuit per pair, or with `spread` one per NIC.
+    """Links between the hosts of a lab: one circuit per pair, or with `spread` up to one circuit per NIC.
 
-    A job of three hosts or more is a ring of them in their order; a checkpoint uses the links to storage hosts.
+    Three or more hosts of a job form a ring in their order. A checkpoint uses the links to storage hosts.
     """
 
     hosts: tuple[str, ...]
@@ -61,7 +61,7 @@ class LabLinks:
     def find_jobs_by_link(
         self, placement: Placement, jobs: Sequence[SharedJob]
     ) -> dict[str, tuple[str, ...]]:
-        """Return the jobs on each link, by its name (`a-b`, or `a-b/2` for the second circuit).
+        """Return the jobs on each link, by name of the link (`a-b`, or `a-b/2` for the second circuit).
 
         >>> LabLinks(("a", "b", "c"), 25.0).find_jobs_by_link(
         ...     {"x": ("a", "b"), "y": ("b", "a"), "z": ("a", "b", "c")},
@@ -84,14 +84,14 @@ class LabLinks:
 
 
 def ring_pairs(hosts: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the pairs of neighbours in the ring of these hosts, each pair once, its names in alphabetical order."""
+    """Return the neighbours in a ring of hosts: each pair once, with its names in alphabetical order."""
     pairs = zip(hosts, [*hosts[1:], *hosts[:1]], strict=True)
     neighbours = [(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]]
     return list(dict.fromkeys(neighbours))
 
 
 def place_jobs(jobs: Sequence[SharedJob], users: Mapping[str, Sequence[str]]) -> list[PeriodicJob]:
-    """Return the jobs of the contention model; link i is the i-th of `users`."""
+    """Return the jobs for the contention model. Its link i is the i-th link of `users`."""
     links_of: dict[str, list[int]] = {job.name: [] for job in jobs}
     for number, names in enumerate(users.values()):
         for name in names:

@@ -1,4 +1,4 @@
-"""Jobs joined in one task graph: consecutive iterations of one job, or of several that share a cluster."""
+"""Jobs joined in one task graph: consecutive iterations of one job, or of several jobs that share a cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PlacedJob:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """Iterations of jobs in one graph: task `ends[j, k]` ends iteration k of job j, `starts[j]` precedes its first."""
+    """Iterations of jobs in one graph. Task `starts[j]` precedes job j, task `ends[j, k]` ends its iteration k."""
 
     graph: TaskGraph
     starts: Integers
@@ -40,22 +40,24 @@ class Shared:
 
 
 def chain_iterations(nodes: int, jobs: Sequence[PlacedJob], iterations: int) -> Shared:
-    """Return each job `iterations` times, each iteration beginning when all tasks of the previous one have ended.
+    """Return a graph with each job `iterations` times. An iteration begins when the previous one has ended.
 
     Raises `ValueError` as `TaskGraph` does.
     """
     builder = _GraphBuilder(nodes)
     starts, ends = [], []
     for job in jobs:
-        last = builder.add_wait(job.start_s)
-        starts.append(last)
-        ends.append([last := builder.add_iteration(job, after=last) for _ in range(iterations)])
+        previous_end = builder.add_wait(job.start_s)
+        starts.append(previous_end)
+        ends.append(
+            [previous_end := builder.add_iteration(job, after=previous_end) for _ in range(iterations)]
+        )
     return Shared(builder.graph(), np.array(starts), np.array(ends))
 
 
 @dataclass(slots=True)
 class _GraphBuilder:
-    """Builder of a task graph: its columns so far."""
+    """Builder of a task graph."""
 
     nodes: int
     tasks: int = 0
@@ -65,23 +67,23 @@ class _GraphBuilder:
     exchanges: list[Exchange] = field(default_factory=list)
 
     def add_wait(self, time_s: float) -> int:
-        """Add a task that takes `time_s` on a device of its own, and return its number."""
+        """Add a task that takes `time_s` on its own device, and return its number."""
         self.waits += 1
         self._append(kind=Kind.COMPUTE, device=self.nodes + self.waits - 1, time_s=time_s)
         return self.tasks - 1
 
     def add_iteration(self, job: PlacedJob, after: int) -> int:
-        """Add all tasks of a job behind task `after`, and a barrier behind them, and return the barrier's number."""
+        """Add all tasks of a job after task `after`, then a barrier; return the number of the barrier."""
         graph, first = job.graph, self.tasks
         roots = np.setdiff1d(np.arange(graph.tasks), graph.after) + first
         leaves = np.setdiff1d(np.arange(graph.tasks), graph.before) + first
         self._append(
             kind=graph.kind,
-            device=_place(job.servers, graph.device),
+            device=_map_to_servers(job.servers, graph.device),
             time_s=graph.time_s,
             size_bytes=graph.size_bytes,
-            source=_place(job.servers, graph.source),
-            target=_place(job.servers, graph.target),
+            source=_map_to_servers(job.servers, graph.source),
+            target=_map_to_servers(job.servers, graph.target),
             group=np.select(
                 [graph.kind == Kind.ALLREDUCE, graph.kind == Kind.EXCHANGE],
                 [graph.group + len(self.groups), graph.group + len(self.exchanges)],
@@ -94,33 +96,33 @@ class _GraphBuilder:
             for source, target, size_bytes in graph.exchanges
         ]
         self._append(kind=Kind.BARRIER)
-        self._join(graph.before + first, graph.after + first)
-        self._join(np.full(roots.size, after), roots)
-        self._join(leaves, np.full(leaves.size, self.tasks - 1))
+        self._add_edges(graph.before + first, graph.after + first)
+        self._add_edges(np.full(roots.size, after), roots)
+        self._add_edges(leaves, np.full(leaves.size, self.tasks - 1))
         return self.tasks - 1
 
     def graph(self) -> TaskGraph:
         """Return the graph of all tasks added so far."""
-        whole = {name: np.concatenate(parts) for name, parts in self.columns.items()}
+        arrays = {name: np.concatenate(parts) for name, parts in self.columns.items()}
         return TaskGraph(
-            nodes=self.nodes, groups=tuple(self.groups), exchanges=tuple(self.exchanges), **whole
+            nodes=self.nodes, groups=tuple(self.groups), exchanges=tuple(self.exchanges), **arrays
         )
 
     def _append(self, **values: NDArray[np.generic] | float) -> None:
         size = np.size(values["kind"])
-        for name, blank in _BLANK.items():
-            value = np.asarray(values.get(name, blank), dtype=np.float64 if name == "time_s" else np.int64)
+        for name, default in _DEFAULTS.items():
+            value = np.asarray(values.get(name, default), dtype=np.float64 if name == "time_s" else np.int64)
             self.columns.setdefault(name, []).append(np.broadcast_to(value, (size,)))
         self.tasks += size
 
-    def _join(self, before: Integers, after: Integers) -> None:
+    def _add_edges(self, before: Integers, after: Integers) -> None:
         self.columns.setdefault("before", []).append(before.astype(np.int64))
         self.columns.setdefault("after", []).append(after.astype(np.int64))
 
 
-_BLANK = {"kind": 0, "device": -1, "time_s": 0.0, "size_bytes": 0, "source": -1, "target": -1, "group": -1}
+_DEFAULTS = {"kind": 0, "device": -1, "time_s": 0.0, "size_bytes": 0, "source": -1, "target": -1, "group": -1}
 
 
-def _place(servers: Integers, column: Integers) -> Integers:
-    """Return nodes of the job as servers of the cluster; -1 stays -1."""
+def _map_to_servers(servers: Integers, column: Integers) -> Integers:
+    """Return the server of each node in a column; -1 stays -1."""
     return np.where(column >= 0, servers[column], -1)

@@ -1,8 +1,8 @@
 """Look-ahead plane: the circuits of the next job are made while the current job runs.
 
-Each interface has a 1x2 switch to two planes of optical switches. One plane is lit; circuits of the next
-job are made on the other while the current one computes. When the next job starts, its interfaces flip. A patch
-panel takes minutes, the 1x2 switches take milliseconds. These functions only plan; the lab executes.
+Each interface has a 1x2 switch to two planes of optical switches. While the current job uses one plane, the circuits of
+the next job are made on the other plane. When the next job starts, its interfaces flip. A patch panel takes minutes, a
+1x2 switch milliseconds. These functions only plan; the lab executes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from testbed.errors import TopologyError
 
 @dataclass(frozen=True, slots=True)
 class TwoPlanes:
-    """Circuits of both planes; interfaces in `on_second` listen on the second plane, all others on the first."""
+    """Circuits of both planes. Interfaces in `on_second` use the second plane, all others the first."""
 
     nodes: int
     degree: int
@@ -25,7 +25,7 @@ class TwoPlanes:
     on_second: frozenset[Nic] = frozenset()
 
     def find_lit(self) -> frozenset[Link]:
-        """Return the links that carry light: both ends listen on the plane that holds the link."""
+        """Return the links that carry light: both ends use the plane that holds the link."""
         return frozenset(
             link
             for plane, links in ((False, self.first), (True, self.second))
@@ -36,9 +36,10 @@ class TwoPlanes:
 
 @dataclass(frozen=True, slots=True)
 class LookAhead:
-    """Plan for the next job: `remove` and `make` links on the idle plane now, `flip` interfaces at its start.
+    """Plan for the next job: `remove` and `make` links on the idle plane now, and `flip` interfaces at its start.
 
-    `after` is the state after all these changes. `flip` is empty if the links are lit already.
+    `onto_second` tells whether the job uses the second plane. `after` is the state after all changes. If the links are
+    already lit, nothing changes.
     """
 
     onto_second: bool
@@ -48,21 +49,21 @@ class LookAhead:
     after: TwoPlanes
 
     def outage_s(self, flip_s: float) -> float:
-        """Return how long the job's interfaces are dark, in seconds: they flip at the same time."""
+        """Return how long the job's interfaces are dark, in seconds. They flip at the same time."""
         return flip_s if self.flip else 0.0
 
 
 def start_on_first_plane(wiring: Wiring) -> TwoPlanes:
-    """Return two planes with a job's links on the first, lit, and no links on the second."""
+    """Return two planes with a job's links on the first, which is lit, and no links on the second."""
     return TwoPlanes(wiring.nodes, wiring.degree, frozenset(wiring.links), frozenset())
 
 
 def look_ahead(planes: TwoPlanes, upcoming: Wiring, nodes: Collection[int] | None = None) -> LookAhead:
     """Plan the next job of `nodes` (default: all) on the plane that these nodes do not use now.
 
-    Circuits that the idle plane already holds, from the job before last, are kept. Other nodes' jobs are not touched.
-    Raises `TopologyError` if the wiring has links to other nodes, a node is not a node of the planes, or the interfaces
-    of the nodes are not all on one plane.
+    Circuits that the idle plane still holds are kept. Jobs of other nodes are not affected.
+    Raises `TopologyError` if the wiring has links to other nodes, a node is unknown, or the interfaces of the nodes are
+    not all on one plane.
     """
     own_nodes = set(range(planes.nodes) if nodes is None else nodes)
     nics = frozenset(Nic(node, index) for node in own_nodes for index in range(planes.degree))
@@ -84,15 +85,19 @@ def look_ahead(planes: TwoPlanes, upcoming: Wiring, nodes: Collection[int] | Non
     if not onto_second and not nics <= planes.on_second:
         raise TopologyError("interfaces of the job listen on both planes: flip them to one plane first")
     idle = planes.second if onto_second else planes.first
-    own = {link for link in idle if {link.source, link.target} & nics}
+    own_links = {link for link in idle if {link.source, link.target} & nics}
     links = frozenset(upcoming.links)
-    content = (idle - own) | links
+    new_links = (idle - own_links) | links
     after = replace(
         planes,
-        first=planes.first if onto_second else content,
-        second=content if onto_second else planes.second,
+        first=planes.first if onto_second else new_links,
+        second=new_links if onto_second else planes.second,
         on_second=planes.on_second | nics if onto_second else planes.on_second - nics,
     )
     return LookAhead(
-        onto_second, tuple(sorted(own - links)), tuple(sorted(links - own)), tuple(sorted(nics)), after
+        onto_second,
+        tuple(sorted(own_links - links)),
+        tuple(sorted(links - own_links)),
+        tuple(sorted(nics)),
+        after,
     )

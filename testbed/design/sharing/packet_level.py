@@ -1,7 +1,7 @@
 """Packet-level simulation of jobs that send over the hosts' transport, on one link with a virtual clock.
 
-The link is first in, first out. Its queue holds `queue_packets` packets besides the one in transmission; further
-packets are dropped.
+The link has a first-in, first-out queue of `queue_packets` packets, besides the packet in transmission. It drops
+further packets.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from testbed.node.transport import Receiver, Sender
 
 WIRE_BYTES = 38 + 28  # Ethernet with preamble, check sequence and gap; IPv4 and UDP
-_JOB, _SENT, _DATA, _ACK, _TIMER = range(5)
+_JOB_READY, _PACKET_SENT, _DATA_ARRIVED, _ACK_ARRIVED, _TIMER_EXPIRED = range(5)
 
 
 @dataclass(frozen=True, slots=True)
 class PacketLink:
-    """Rate, queue and one-way delay of a link; acknowledgements return without a queue."""
+    """Rate, queue and one-way delay of a link. Acknowledgements return without a queue."""
 
     rate_mbps: float = 100.0
     queue_packets: int = 16
@@ -36,7 +36,7 @@ class PacketLink:
 
 @dataclass(frozen=True, slots=True)
 class SendingJob:
-    """A job that computes, then sends `packets`; the first iteration begins at `start_s`."""
+    """A job that computes, then sends `packets`. Its first iteration begins at `start_s`."""
 
     compute_s: float
     packets: int
@@ -46,7 +46,7 @@ class SendingJob:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PacketRun:
-    """Result of a run: iteration times (jobs, iterations), the senders with their counters, and dropped packets."""
+    """Result of a run: iteration times (jobs, iterations), senders with their counters, and the dropped packets."""
 
     iteration_s: NDArray[np.float64]
     senders: tuple[Sender, ...]
@@ -54,12 +54,12 @@ class PacketRun:
 
     @property
     def retransmits(self) -> tuple[int, ...]:
-        """Retransmitted packets of each job."""
+        """Number of retransmitted packets of each job."""
         return tuple(sender.retransmits for sender in self.senders)
 
 
 def run_packets(jobs: Sequence[SendingJob], iterations: int, link: PacketLink | None = None) -> PacketRun:
-    """Simulate until every job has ended `iterations` iterations, and return these; faster jobs keep running."""
+    """Simulate until every job has finished `iterations` iterations, and return these. Faster jobs keep running."""
     return _Run(list(jobs), link or PacketLink(), iterations).run()
 
 
@@ -75,74 +75,81 @@ class _Run:
     _queue: deque[tuple[int, bytes]] = field(default_factory=deque)
     _is_busy: bool = False
     _receivers: list[Receiver] = field(default_factory=list)
-    _begins: list[list[float]] = field(default_factory=list)
+    _iteration_begins: list[list[float]] = field(default_factory=list)
     _is_sending: list[bool] = field(default_factory=list)
 
     def run(self) -> PacketRun:
         self._receivers = [Receiver() for _ in self.jobs]
-        self._begins = [[job.start_s] for job in self.jobs]
+        self._iteration_begins = [[job.start_s] for job in self.jobs]
         self._is_sending = [False] * len(self.jobs)
-        for number, job in enumerate(self.jobs):
-            self._schedule(job.start_s + job.compute_s, _JOB, number)
+        for job_index, job in enumerate(self.jobs):
+            self._schedule(job.start_s + job.compute_s, _JOB_READY, job_index)
         handle = {
-            _JOB: self._begin,
-            _SENT: self._finish_sending,
-            _DATA: self._receive_data,
-            _ACK: self._receive_ack,
-            _TIMER: self._expire_timer,
+            _JOB_READY: self._begin_sending,
+            _PACKET_SENT: self._finish_sending,
+            _DATA_ARRIVED: self._receive_data,
+            _ACK_ARRIVED: self._receive_ack,
+            _TIMER_EXPIRED: self._expire_timer,
         }
-        while min(len(begins) for begins in self._begins) <= self.iterations:
-            self.now, _, kind, number, packet = heapq.heappop(self._events)
-            handle[kind](number, packet)
-        times = np.array([np.diff(begins[: self.iterations + 1]) for begins in self._begins])
+        while (
+            min(len(iteration_begins_s) for iteration_begins_s in self._iteration_begins) <= self.iterations
+        ):
+            self.now, _, kind, job_index, packet = heapq.heappop(self._events)
+            handle[kind](job_index, packet)
+        times = np.array(
+            [
+                np.diff(iteration_begins_s[: self.iterations + 1])
+                for iteration_begins_s in self._iteration_begins
+            ]
+        )
         return PacketRun(times, tuple(job.sender for job in self.jobs), self.dropped)
 
-    def _schedule(self, time_s: float, kind: int, number: int, packet: bytes = b"") -> None:
-        heapq.heappush(self._events, (time_s, next(self._order), kind, number, packet))
+    def _schedule(self, time_s: float, kind: int, job_index: int, packet: bytes = b"") -> None:
+        heapq.heappush(self._events, (time_s, next(self._order), kind, job_index, packet))
 
-    def _begin(self, number: int, _packet: bytes) -> None:
-        self._is_sending[number] = True
-        self.jobs[number].sender.begin(self.jobs[number].packets)
-        self._send(number)
+    def _begin_sending(self, job_index: int, _packet: bytes) -> None:
+        self._is_sending[job_index] = True
+        self.jobs[job_index].sender.begin(self.jobs[job_index].packets)
+        self._send(job_index)
 
-    def _send(self, number: int) -> None:
-        sender = self.jobs[number].sender
+    def _send(self, job_index: int) -> None:
+        sender = self.jobs[job_index].sender
         for packet in [*sender.on_time(self.now), *sender.poll(self.now)]:
             if self._is_busy and len(self._queue) >= self.link.queue_packets:
                 self.dropped += 1
                 continue
-            self._queue.append((number, packet))
+            self._queue.append((job_index, packet))
             if not self._is_busy:
                 self._transmit()
         if sender.deadline is not None:
-            self._schedule(sender.deadline, _TIMER, number)
+            self._schedule(sender.deadline, _TIMER_EXPIRED, job_index)
 
     def _transmit(self) -> None:
         self._is_busy = bool(self._queue)
         if self._queue:
-            number, packet = self._queue.popleft()
-            self._schedule(self.now + self.link.time_s(packet), _SENT, number, packet)
+            job_index, packet = self._queue.popleft()
+            self._schedule(self.now + self.link.time_s(packet), _PACKET_SENT, job_index, packet)
 
-    def _finish_sending(self, number: int, packet: bytes) -> None:
-        self._schedule(self.now + self.link.delay_s, _DATA, number, packet)
+    def _finish_sending(self, job_index: int, packet: bytes) -> None:
+        self._schedule(self.now + self.link.delay_s, _DATA_ARRIVED, job_index, packet)
         self._transmit()
 
-    def _receive_data(self, number: int, packet: bytes) -> None:
-        answer = self._receivers[number].on_packet(packet)
+    def _receive_data(self, job_index: int, packet: bytes) -> None:
+        answer = self._receivers[job_index].on_packet(packet)
         if answer is not None:
-            self._schedule(self.now + self.link.delay_s, _ACK, number, answer)
+            self._schedule(self.now + self.link.delay_s, _ACK_ARRIVED, job_index, answer)
 
-    def _receive_ack(self, number: int, packet: bytes) -> None:
-        job = self.jobs[number]
+    def _receive_ack(self, job_index: int, packet: bytes) -> None:
+        job = self.jobs[job_index]
         job.sender.on_packet(packet, self.now)
-        if self._is_sending[number] and job.sender.is_done:
-            self._is_sending[number] = False
-            self._begins[number].append(self.now)
-            self._schedule(self.now + job.compute_s, _JOB, number)
+        if self._is_sending[job_index] and job.sender.is_done:
+            self._is_sending[job_index] = False
+            self._iteration_begins[job_index].append(self.now)
+            self._schedule(self.now + job.compute_s, _JOB_READY, job_index)
         else:
-            self._send(number)
+            self._send(job_index)
 
-    def _expire_timer(self, number: int, _packet: bytes) -> None:
-        sender = self.jobs[number].sender
+    def _expire_timer(self, job_index: int, _packet: bytes) -> None:
+        sender = self.jobs[job_index].sender
         if sender.deadline is not None and self.now >= sender.deadline:
-            self._send(number)
+            self._send(job_index)

@@ -1,4 +1,4 @@
-"""Pictures of a schedule: a link's circles, and its time line before and after. Needs matplotlib."""
+"""Pictures of a schedule: a link's circles, and its timeline before and after. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from testbed.design.sharing.jobs import place_jobs
 _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#8c8c8c", "#ccb974")
 TRACE_ROWS = 4000
 
-TURNS = 6
+SHOWN_PERIODS = 6
 _ITERATIONS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnLink:
-    """A link to draw, with its rate, its jobs and their starts."""
+    """A link to draw, with its rate, its jobs and the starts of the jobs."""
 
     link: str
     rate_gbps: float
@@ -35,29 +35,30 @@ class DrawnLink:
 
 
 def draw_circles(shown: DrawnLink, perimeter_ms: float, path: Path) -> Path:
-    """Draw each job's bursts around the unified circle, without shifts and with them; return the path.
+    """Draw the bursts of each job around the unified circle, without and with shifts, and return `path`.
 
     Raises `ModuleNotFoundError` with a hint if matplotlib is missing.
     """
-    figure = _figure(9.2, 5.4)
-    figure.get_layout_engine().set(rect=(0, 0, 1, 0.93))  # titles of polar axes are left out of the layout
+    figure = _make_figure(9.2, 5.4)
+    figure.get_layout_engine().set(rect=(0, 0, 1, 0.93))  # the layout ignores titles of polar axes
     before = [0.0] * len(shown.jobs)
     titles = ("all start at once", "shifted as scheduled")
-    for place, (title, starts) in enumerate(zip(titles, (before, shown.starts_ms), strict=True), 1):
-        axis = figure.add_subplot(1, 2, place, projection="polar")
+    for column, (title, starts) in enumerate(zip(titles, (before, shown.starts_ms), strict=True), 1):
+        axis = figure.add_subplot(1, 2, column, projection="polar")
         for number, (job, start) in enumerate(zip(shown.jobs, starts, strict=True)):
             inner, height = 1.0 + number, 0.86
             colour = _COLOURS[number % len(_COLOURS)]
             axis.bar(np.pi, height, 2 * np.pi, inner, color=colour, alpha=0.12)
-            most = max((burst.gbps for burst in job.bursts), default=1.0)
+            max_gbps = max((burst.gbps for burst in job.bursts), default=1.0)
             label: str | None = f"{job.name}, {job.period_ms:g} ms"
-            for turn in range(round(perimeter_ms / job.period_ms)):
+            for period_index in range(round(perimeter_ms / job.period_ms)):
                 for burst in job.bursts:
                     width = 2 * np.pi * burst.length_ms / perimeter_ms
                     middle = (
-                        2 * np.pi * (turn * job.period_ms + start + burst.start_ms) / perimeter_ms + width / 2
+                        2 * np.pi * (period_index * job.period_ms + start + burst.start_ms) / perimeter_ms
+                        + width / 2
                     )
-                    axis.bar(middle, height * burst.gbps / most, width, inner, color=colour, label=label)
+                    axis.bar(middle, height * burst.gbps / max_gbps, width, inner, color=colour, label=label)
                     label = None
             axis.set_ylim(0, len(shown.jobs) + 1.2)
         axis.set_theta_zero_location("N")
@@ -69,46 +70,48 @@ def draw_circles(shown: DrawnLink, perimeter_ms: float, path: Path) -> Path:
         axis.set_title(f"link {shown.link}: {title}\n({perimeter_ms:g} ms around)", fontsize=9)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False)
-    return _save(figure, path)
+    return _save_figure(figure, path)
 
 
 def draw_time_line(
     shown: DrawnLink, before: Contention, after: Contention, length_ms: float, path: Path
 ) -> Path:
-    """Draw the link's modelled rates, shared fairly and as scheduled, up to `length_ms`; return the path."""
-    figure = _figure(9.2, 4.6)
+    """Draw the link's modelled rates up to `length_ms`, with fair sharing and as scheduled, and return `path`."""
+    figure = _make_figure(9.2, 4.6)
     axes = figure.subplots(2, 1, sharex=True)
     for axis, contention, title in zip(
         axes, (before, after), ("fair, all start at once", "as scheduled"), strict=True
     ):
         shown_times = contention.times_ms <= length_ms
         times: Floats = np.append(contention.times_ms[shown_times], length_ms)
-        low = np.zeros(len(times))
+        bottom = np.zeros(len(times))
         for number, job in enumerate(shown.jobs):
             rates = np.append(contention.rates_gbps[shown_times, number], 0.0)
             colour = _COLOURS[number % len(_COLOURS)]
-            axis.fill_between(times, low, low + rates, step="post", color=colour, label=job.name, linewidth=0)
-            low = low + rates
+            axis.fill_between(
+                times, bottom, bottom + rates, step="post", color=colour, label=job.name, linewidth=0
+            )
+            bottom = bottom + rates
         axis.set(ylabel="Gb/s", title=f"SIMULATED: link {shown.link}, {title}", xlim=(0, length_ms))
         axis.set_ylim(0, shown.rate_gbps * 1.08)
         axis.axhline(shown.rate_gbps, color="black", linewidth=0.6, linestyle=":")
     axes[1].set_xlabel("ms")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False)
-    return _save(figure, path)
+    return _save_figure(figure, path)
 
 
-def _figure(wide: float, high: float) -> Any:
+def _make_figure(width_in: float, height_in: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"drawing needs matplotlib: {install_extra('testbed')}", name=error.name
         ) from error
-    return Figure(figsize=(wide, high), layout="constrained")
+    return Figure(figsize=(width_in, height_in), layout="constrained")
 
 
-def _save(figure: Any, path: Path) -> Path:
+def _save_figure(figure: Any, path: Path) -> Path:
     import matplotlib as mpl
 
     with mpl.rc_context({"svg.hashsalt": "lightbed"}):
@@ -117,39 +120,41 @@ def _save(figure: Any, path: Path) -> Path:
 
 
 def draw_schedule(scheduler: Scheduler, schedule: Schedule, folder: Path, ending: str) -> list[Path]:
-    """Draw the busiest shared link into `folder` and return the pictures' paths; none if no link is shared."""
+    """Draw the busiest shared link into `folder`, and return the paths of the pictures; none without a shared link."""
     if not schedule.links:
         return []
     folder.mkdir(parents=True, exist_ok=True)
-    busiest = max(schedule.links, key=lambda link: _load(scheduler, link))
+    busiest = max(schedule.links, key=lambda link: _compute_load(scheduler, link))
     by_name = {job.name: job for job in scheduler.jobs}
     jobs = [by_name[name].on((0,)) for name in busiest.jobs]
     starts = [schedule.starts_ms[name] for name in busiest.jobs]
     shown = DrawnLink(busiest.link, scheduler.links.rate_gbps, jobs, starts)
     quantum = scheduler.rounding.quantum_ms
     perimeter_ms = float(np.lcm.reduce([scheduler.rounding.period(job) for job in jobs])) * quantum
-    before, after = _traces(scheduler, schedule, busiest)
-    length_ms = max(starts) + TURNS * max(job.period_ms for job in jobs)
+    before, after = _simulate_before_and_after(scheduler, schedule, busiest)
+    length_ms = max(starts) + SHOWN_PERIODS * max(job.period_ms for job in jobs)
     return [
         draw_circles(shown, perimeter_ms, folder / f"circles.{ending}"),
         draw_time_line(shown, before, after, length_ms, folder / f"timeline.{ending}"),
     ]
 
 
-def _load(scheduler: Scheduler, link: LinkSchedule) -> float:
+def _compute_load(scheduler: Scheduler, link: LinkSchedule) -> float:
     by_name = {job.name: job.on(()) for job in scheduler.jobs}
     return sum(by_name[name].volume_mbit / by_name[name].period_ms for name in link.jobs)
 
 
-def _traces(scheduler: Scheduler, schedule: Schedule, link: LinkSchedule) -> tuple[Contention, Contention]:
-    """Return the rates over time of the link's jobs, fair and as scheduled, simulated with all connected jobs."""
+def _simulate_before_and_after(
+    scheduler: Scheduler, schedule: Schedule, link: LinkSchedule
+) -> tuple[Contention, Contention]:
+    """Simulate a link's jobs and all connected jobs, fair and as scheduled, and return the link's rates over time."""
     users = scheduler.links.find_jobs_by_link(schedule.placement, scheduler.jobs)
     capacities = [scheduler.links.rate_gbps] * len(users)
     all_jobs = place_jobs(scheduler.jobs, users)
     group = next(
         group for group in group_by_links(all_jobs) if any(job.name == link.jobs[0] for job in group)
     )
-    predicted = {one.job: one for one in schedule.predicted}
+    predicted = {entry.job: entry for entry in schedule.predicted}
     stretch = predicted[link.jobs[0]].slot_ms / predicted[link.jobs[0]].solo_ms
     setting = make_shifted_setting(
         [schedule.starts_ms[job.name] for job in group],
@@ -159,14 +164,14 @@ def _traces(scheduler: Scheduler, schedule: Schedule, link: LinkSchedule) -> tup
     )
     before = run_policy(group, capacities, setting=Setting(trace_rows=TRACE_ROWS), iterations=_ITERATIONS)
     after = run_policy(group, capacities, setting=setting, iterations=_ITERATIONS)
-    places = [next(n for n, job in enumerate(group) if job.name == name) for name in link.jobs]
-    return (_select_jobs(before, places), _select_jobs(after, places))
+    job_indices = [next(n for n, job in enumerate(group) if job.name == name) for name in link.jobs]
+    return (_select_jobs(before, job_indices), _select_jobs(after, job_indices))
 
 
-def _select_jobs(contention: Contention, places: list[int]) -> Contention:
+def _select_jobs(contention: Contention, job_indices: list[int]) -> Contention:
     return Contention(
-        contention.begins_ms[places],
-        contention.alignments[places],
+        contention.begins_ms[job_indices],
+        contention.alignments[job_indices],
         contention.times_ms,
-        contention.rates_gbps[:, places],
+        contention.rates_gbps[:, job_indices],
     )

@@ -1,7 +1,7 @@
 """Candidate placements of jobs without fixed hosts, by two host schedulers.
 
-A host scheduler is a plain function from a `PlacementRequest` to candidates, best first. The entry point
-`testbed.host_schedulers` adds others.
+A host scheduler is a function from a `PlacementRequest` to candidates, best first. Packages can add schedulers under
+the entry point `testbed.host_schedulers`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ CANDIDATES = 10
 
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
-    """Jobs to place (some with hosts), the lab's links, and limits: `count` candidates, `jobs_per_host` jobs per host.
+    """Jobs to place, of which some may have hosts, and the lab's links.
 
-    With `jobs_per_host` 0 the limit is the smallest that all workers fit into.
+    `count` limits the candidates, and `jobs_per_host` the jobs per host. 0 means the smallest limit that fits all
+    workers.
     """
 
     jobs: tuple[SharedJob, ...]
@@ -31,7 +32,7 @@ class PlacementRequest:
     jobs_per_host: int = 0
 
     @property
-    def most_per_host(self) -> int:
+    def max_jobs_per_host(self) -> int:
         """Maximum number of jobs on a host."""
         workers = sum(len(job.hosts) or job.workers for job in self.jobs)
         return self.jobs_per_host or -(-workers // len(self.links.hosts))
@@ -41,10 +42,10 @@ HostScheduler = Callable[[PlacementRequest], Sequence[Placement]]
 
 
 def find_candidates(scheduler: str, request: PlacementRequest) -> list[Placement]:
-    """Return the distinct candidates of a host scheduler, at most `count`; the only placement if all hosts are fixed.
+    """Return up to `count` distinct candidates of a host scheduler. If all hosts are fixed, return the only placement.
 
-    Raises `WorkloadError` for an unknown scheduler, for one that finds no placement, for jobs that need more hosts than
-    the lab has, and for hosts that are not in the lab.
+    Raises `WorkloadError` for an unknown scheduler, if it finds no placement, for jobs that need more hosts than the
+    lab has, and for hosts that are not in the lab.
     """
     check_hosts(request)
     if all(job.hosts for job in request.jobs):
@@ -58,48 +59,48 @@ def find_candidates(scheduler: str, request: PlacementRequest) -> list[Placement
 
 
 def host_scheduler(name: str) -> HostScheduler:
-    """Return a host scheduler by its name. Raises `WorkloadError`, with all names, for an unknown one."""
+    """Return a host scheduler by name. For an unknown name, raises `WorkloadError` with all names."""
     if name in SCHEDULERS:
         return SCHEDULERS[name]
     others = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
     if name not in others:
-        known = ", ".join(sorted({*SCHEDULERS, *others}))
+        known_names = ", ".join(sorted({*SCHEDULERS, *others}))
         raise WorkloadError(
-            f"no host scheduler {name!r}: choose from {known}, or install one that provides {ENTRY_POINTS}"
+            f"no host scheduler {name!r}: choose from {known_names}, or install one that provides {ENTRY_POINTS}"
         )
     loaded: HostScheduler = others[name].load()
     return loaded
 
 
 def check_hosts(request: PlacementRequest) -> None:
-    """Raise `WorkloadError` for hosts that are not in the lab, and for jobs with more workers than it has hosts."""
-    known = request.links.hosts
+    """Raise `WorkloadError` for hosts that are not in the lab, and for jobs that need more hosts than it has."""
+    lab_hosts = request.links.hosts
     for job in request.jobs:
-        missing = [host for host in (*job.hosts, *job.storage) if host not in known]
+        missing = [host for host in (*job.hosts, *job.storage) if host not in lab_hosts]
         if missing:
             raise WorkloadError(
                 f"job {job.name!r} should run on host {missing[0]!r}, which the lab does not have; its hosts "
-                f"are {', '.join(known)}"
+                f"are {', '.join(lab_hosts)}"
             )
-        needed = job.workers + len(job.storage)
-        if needed > len(known):
+        needed_hosts = job.workers + len(job.storage)
+        if needed_hosts > len(lab_hosts):
             raise WorkloadError(
-                f"job {job.name!r} needs {needed} hosts, but the lab has {len(known)}: give fewer workers"
+                f"job {job.name!r} needs {needed_hosts} hosts, but the lab has {len(lab_hosts)}: give fewer workers"
             )
 
 
 def compare_shared_to_ideal(job: SharedJob, placement: Placement, jobs: Mapping[str, SharedJob]) -> float:
     """Return a job's iteration time with fairly shared links over its time alone: Themis' finish-time fairness.
 
-    This is an estimate, exact for two identical jobs: on its worst link a job waits for the communication of each
-    other job, at most as long as it communicates itself.
+    This is an estimate, which is exact for two identical jobs. It assumes that, on its worst link, a job waits for the
+    communication of each other job, but at most as long as its own communication takes.
     """
-    own = set(job.pairs(placement[job.name]))
-    waits = dict.fromkeys(own, 0.0)
+    own_pairs = set(job.pairs(placement[job.name]))
+    waits = dict.fromkeys(own_pairs, 0.0)
     for name, hosts in placement.items():
         if name != job.name:
-            for pair in own.intersection(jobs[name].pairs(hosts)):
-                waits[pair] += min(_busy_fraction(job), _busy_fraction(jobs[name]))
+            for pair in own_pairs.intersection(jobs[name].pairs(hosts)):
+                waits[pair] += min(_compute_busy_fraction(job), _compute_busy_fraction(jobs[name]))
     return 1.0 + max(waits.values(), default=0.0)
 
 
@@ -122,7 +123,7 @@ Cost = Callable[[Sequence[float]], tuple[float, float]]
 
 
 def _place_greedily(request: PlacementRequest, cost: Cost) -> list[Placement]:
-    """Return placements that add one open job after another at the least cost, each begun at another host."""
+    """Return placements that place one job after the other at the least cost, each starting from another host."""
     placements = (_place_all(request, cost, first) for first in range(len(request.links.hosts)))
     return [placement for placement in placements if placement]
 
@@ -130,8 +131,10 @@ def _place_greedily(request: PlacementRequest, cost: Cost) -> list[Placement]:
 def _place_all(request: PlacementRequest, cost: Cost, first: int) -> Placement | None:
     jobs = {job.name: job for job in request.jobs}
     placement = {job.name: job.hosts for job in request.jobs if job.hosts}
-    waiting = sorted((job for job in request.jobs if not job.hosts), key=lambda job: -_busy_fraction(job))
-    for job in waiting:
+    unplaced_jobs = sorted(
+        (job for job in request.jobs if not job.hosts), key=lambda job: -_compute_busy_fraction(job)
+    )
+    for job in unplaced_jobs:
         hosts = request.links.hosts
         load = {host: sum(host in used for used in placement.values()) for host in hosts}
         rows = (
@@ -141,21 +144,21 @@ def _place_all(request: PlacementRequest, cost: Cost, first: int) -> Placement |
         windows = [
             row
             for row in rows
-            if all(load[host] < request.most_per_host and host not in job.storage for host in row)
+            if all(load[host] < request.max_jobs_per_host and host not in job.storage for host in row)
         ]
         if not windows:
             return None
-        rank = partial(_cost_of, job=job, placement=placement, jobs=jobs, cost=cost)
+        rank = partial(_price_placement, job=job, placement=placement, jobs=jobs, cost=cost)
         placement[job.name] = min(windows, key=rank)
     return {job.name: placement[job.name] for job in request.jobs}
 
 
-def _cost_of(
+def _price_placement(
     hosts: tuple[str, ...], job: SharedJob, placement: Placement, jobs: Mapping[str, SharedJob], cost: Cost
 ) -> tuple[float, float]:
     trial = {**placement, job.name: hosts}
     return cost([compare_shared_to_ideal(jobs[name], trial, jobs) for name in trial])
 
 
-def _busy_fraction(job: SharedJob) -> float:
+def _compute_busy_fraction(job: SharedJob) -> float:
     return sum(burst.length_ms for burst in job.bursts) / job.period_ms

@@ -1,12 +1,12 @@
 """Jobs of a rail-only cluster as rectangles, domains by rails, that neither overlap nor share a link.
 
-A GPU has a place: its domain of high bandwidth, and its rail (its rank in the domain). A job on a rectangle keeps its
-traffic there: tensor parallelism inside a domain, data parallelism on the rails of the rectangle. Each GPU has its own
-links to its domain and to its rail, and neither of these blocks, so jobs on different rectangles do not slow each other
-down. A serving job is part of one domain.
+The position of a GPU is its high-bandwidth domain and its rail (its rank in the domain). A job on a rectangle keeps its
+traffic there: tensor parallelism within a domain, data parallelism on the rails. Each GPU has its own links to its
+domain and to its rail, which are both non-blocking, so jobs on different rectangles do not slow each other down. A
+serving job is part of one domain.
 
-Few jobs are placed by a search that proves its result, more by a heuristic: the largest job first, into the smallest
-free rectangle that holds it, of which a guillotine cut leaves two.
+A search with a proven result places a few jobs. More jobs are placed by a heuristic: the largest job first, into the
+smallest free rectangle that holds it. A guillotine cut divides the remainder into two free rectangles.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from testbed.errors import WorkloadError
 
 EXACT_JOBS = 8
-"""Maximum number of jobs that are placed by the search."""
+"""Maximum number of jobs for the search."""
 EXACT_GPUS = 2048
-"""Maximum number of GPUs of a cluster that is searched: a place has a bit for each."""
+"""Maximum number of GPUs of a cluster for the search: each rectangle has a bit per GPU."""
 MAX_STEPS = 2_000_000
-"""Rectangles that the search tries, about a second, before it returns the best tiling so far, which is not proven."""
+"""Maximum number of rectangles that the search tries, in about a second. It then returns the best tiling, unproven."""
 
 Shape = tuple[int, int]
 """Domains and rails of a rectangle."""
@@ -50,8 +50,8 @@ class RailCluster:
 class RailJob:
     """A job of `gpus` GPUs, with tensor parallelism over `tensor` GPUs of a domain.
 
-    `shape` fixes its rectangle. A serving job needs all its GPUs in one domain. Raises `WorkloadError` for numbers
-    below 1, and for a shape of another number of GPUs.
+    `shape` fixes the shape of its rectangle. If `serves`, all its GPUs must be in one domain. Raises `WorkloadError`
+    for numbers below 1, and for a shape of another number of GPUs.
     """
 
     name: str
@@ -73,7 +73,7 @@ class RailJob:
             )
 
     def shapes(self, cluster: RailCluster) -> tuple[Shape, ...]:
-        """Return the rectangles of the cluster that hold the job, those with most rails first.
+        """Return the shapes of rectangles that fit into the cluster and hold the job, in descending order of rails.
 
         >>> RailJob("train", 24, tensor=2).shapes(RailCluster(16, 8))
         ((3, 8), (4, 6), (6, 4), (12, 2))
@@ -95,7 +95,7 @@ class RailJob:
         )
 
     def explain_misfit(self, cluster: RailCluster) -> str:
-        """Return why no rectangle of an empty cluster holds the job, or "" if one does."""
+        """Return why no rectangle in an empty cluster can hold the job, or "" if one can."""
         if self.shapes(cluster):
             return ""
         size = f"{cluster.domains} domains of {cluster.rails} GPUs"
@@ -113,7 +113,7 @@ class RailJob:
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
-    """A job's place: `domains` domains from `first_domain`, and in each `rails` GPUs from `first_rail`."""
+    """The place of a job: `domains` domains from `first_domain`, with `rails` GPUs in each from `first_rail`."""
 
     job: RailJob
     first_domain: int
@@ -122,7 +122,7 @@ class Rectangle:
     rails: int
 
     def find_gpus(self, cluster: RailCluster) -> tuple[int, ...]:
-        """Return the GPUs by number, as fabric `rail-only` numbers them: domain by domain."""
+        """Return the numbers of the GPUs, counted domain by domain as in the fabric `rail-only`."""
         return tuple(
             domain * cluster.rails + rail
             for domain in range(self.first_domain, self.first_domain + self.domains)
@@ -130,12 +130,12 @@ class Rectangle:
         )
 
     def tensor_groups(self, cluster: RailCluster) -> tuple[tuple[int, ...], ...]:
-        """Return the groups of tensor parallelism: neighbours inside a domain."""
+        """Return the groups of tensor parallelism: neighbours within a domain."""
         gpus, width = self.find_gpus(cluster), self.job.tensor
         return tuple(gpus[first : first + width] for first in range(0, len(gpus), width))
 
     def data_groups(self, cluster: RailCluster) -> tuple[tuple[int, ...], ...]:
-        """Return the groups that sum gradients: the GPUs with the same part of the model. A serving job has none."""
+        """Return the groups that sum gradients: GPUs with the same part of the model. A serving job has none."""
         if self.job.serves:
             return ()
         gpus, width = self.find_gpus(cluster), self.job.tensor
@@ -144,9 +144,9 @@ class Rectangle:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Rectangles of a cluster's jobs, and the reason for each job without one.
+    """Rectangles of a cluster's jobs. `unplaced` holds the reason for each job without a rectangle.
 
-    `proven`: no other placement in rectangles uses more GPUs.
+    If `proven`, no other tiling uses more GPUs.
     """
 
     cluster: RailCluster
@@ -157,7 +157,7 @@ class Tiling:
     @property
     def used_gpus(self) -> int:
         """Number of GPUs in rectangles."""
-        return sum(one.domains * one.rails for one in self.rectangles)
+        return sum(rect.domains * rect.rails for rect in self.rectangles)
 
     @property
     def utilisation(self) -> float:
@@ -168,9 +168,10 @@ class Tiling:
 def tile(
     cluster: RailCluster, jobs: Sequence[RailJob], *, exact_jobs: int = EXACT_JOBS, max_steps: int = MAX_STEPS
 ) -> Tiling:
-    """Return a tiling that uses as many GPUs as possible: proven for up to `exact_jobs` jobs, if `max_steps` suffice.
+    """Return a tiling that uses as many GPUs as possible. It is proven if the search ends within `max_steps`.
 
-    Clusters of more than `EXACT_GPUS` are not searched. Raises `WorkloadError` for two jobs of the same name.
+    The search handles up to `exact_jobs` jobs and `EXACT_GPUS` GPUs. Raises `WorkloadError` for two jobs of the same
+    name.
 
     >>> jobs = [
     ...     RailJob("train", 24, tensor=4),
@@ -191,7 +192,7 @@ def tile(
         repeated = next(name for name in names if names.count(name) > 1)
         raise WorkloadError(f"two jobs are named {repeated!r}: give one another name")
     rectangles, proven = cut_greedily(cluster, jobs), False
-    used = sum(one.domains * one.rails for one in rectangles)
+    used = sum(rect.domains * rect.rails for rect in rectangles)
     possible = [job for job in jobs if job.shapes(cluster)]
     if used == min(cluster.gpus, sum(job.gpus for job in possible)):
         proven = True
@@ -202,44 +203,44 @@ def tile(
 
 
 def cut_greedily(cluster: RailCluster, jobs: Sequence[RailJob]) -> tuple[Rectangle, ...]:
-    """Return rectangles, the largest job first; a cut of the smallest free rectangle that fits leaves two free ones."""
+    """Place the largest job first, each in the smallest free rectangle that fits, and return the rectangles."""
     free = [(0, 0, cluster.domains, cluster.rails)]
     rectangles = []
     for job in sorted(jobs, key=lambda job: -job.gpus):
         fits = (
-            (place, shape)
-            for place, (_, _, domains, rails) in enumerate(free)
+            (index, shape)
+            for index, (_, _, domains, rails) in enumerate(free)
             for shape in job.shapes(cluster)
             if shape[0] <= domains and shape[1] <= rails
         )
         fit = next(fits, None)
         if fit is not None:
-            place, (domains, rails) = fit
-            at_domain, at_rail, all_domains, all_rails = free.pop(place)
+            index, (domains, rails) = fit
+            at_domain, at_rail, all_domains, all_rails = free.pop(index)
             rectangles.append(Rectangle(job, at_domain, at_rail, domains, rails))
-            below, beside = all_domains - domains, all_rails - rails
-            # The cut leaves the larger of the two possible largest rests in one piece.
-            if below * all_rails >= all_domains * beside:
-                rests = [
-                    (at_domain + domains, at_rail, below, all_rails),
-                    (at_domain, at_rail + rails, domains, beside),
+            left_domains, left_rails = all_domains - domains, all_rails - rails
+            # Of the two possible cuts, choose the one that leaves the largest single piece.
+            if left_domains * all_rails >= all_domains * left_rails:
+                remainders = [
+                    (at_domain + domains, at_rail, left_domains, all_rails),
+                    (at_domain, at_rail + rails, domains, left_rails),
                 ]
             else:
-                rests = [
-                    (at_domain, at_rail + rails, all_domains, beside),
-                    (at_domain + domains, at_rail, below, rails),
+                remainders = [
+                    (at_domain, at_rail + rails, all_domains, left_rails),
+                    (at_domain + domains, at_rail, left_domains, rails),
                 ]
-            free += [rest for rest in rests if rest[2] and rest[3]]
-            free.sort(key=lambda rest: rest[2] * rest[3])
+            free += [remainder for remainder in remainders if remainder[2] and remainder[3]]
+            free.sort(key=lambda remainder: remainder[2] * remainder[3])
     return tuple(rectangles)
 
 
 class _Search:
-    """Branch and bound over the jobs, largest first: each takes a place among the earlier ones, or none.
+    """Branch and bound over the jobs, largest first. Each job gets a rectangle that is still free, or none.
 
-    Rectangles may be pushed towards domain 0 and rail 0, so a first domain is 0 or a sum of domains of other jobs, and
-    a first rail a sum of rails (Herz, 1972). A branch ends when all remaining jobs together, or all free GPUs, cannot
-    make it better than the best tiling so far.
+    Rectangles can always be pushed towards domain 0 and rail 0. So it suffices to try first domains that are sums of
+    domains of other jobs, and first rails that are sums of rails (Herz, 1972). A branch ends when neither all remaining
+    jobs nor all free GPUs could make it better than the best tiling so far.
     """
 
     def __init__(
@@ -247,23 +248,25 @@ class _Search:
     ) -> None:
         self._cluster, self._max_steps = cluster, max_steps
         self._jobs = sorted(
-            (job for job in jobs if job.shapes(cluster)), key=lambda job: (-job.gpus, _kind(job))
+            (job for job in jobs if job.shapes(cluster)), key=lambda job: (-job.gpus, _make_job_key(job))
         )
-        self._left = [sum(job.gpus for job in self._jobs[place:]) for place in range(len(self._jobs) + 1)]
-        self._spots = [self._find_spots(place) for place in range(len(self._jobs))]
-        self._best, self._best_gpus = best, sum(one.domains * one.rails for one in best)
+        self._remaining_gpus = [
+            sum(job.gpus for job in self._jobs[index:]) for index in range(len(self._jobs) + 1)
+        ]
+        self._spots = [self._find_spots(index) for index in range(len(self._jobs))]
+        self._best, self._best_gpus = best, sum(rect.domains * rect.rails for rect in best)
         self.steps = 0
 
     def run(self) -> tuple[Rectangle, ...]:
-        self._place(0, 0, 0, (), -1)
+        self._search_places(0, 0, 0, (), -1)
         return self._best
 
-    def _find_spots(self, place: int) -> list[tuple[Rectangle, int]]:
-        """Return the rectangles where a job may be, each with a bit for every GPU of it."""
-        job, cluster = self._jobs[place], self._cluster
-        others = [other.shapes(cluster) for number, other in enumerate(self._jobs) if number != place]
+    def _find_spots(self, index: int) -> list[tuple[Rectangle, int]]:
+        """Return the possible rectangles of a job, each with a bit mask of its GPUs."""
+        job, cluster = self._jobs[index], self._cluster
+        others = [other.shapes(cluster) for number, other in enumerate(self._jobs) if number != index]
         sums = (
-            _sums([{shape[axis] for shape in shapes} for shapes in others], limit)
+            _list_sums([{shape[axis] for shape in shapes} for shapes in others], limit)
             for axis, limit in enumerate((cluster.domains, cluster.rails))
         )
         first_domains, first_rails = sums
@@ -279,17 +282,19 @@ class _Search:
             ]
         return spots
 
-    def _place(self, place: int, occupied: int, used: int, chosen: tuple[Rectangle, ...], last: int) -> None:
-        """Try all places of the jobs from `place` on; `last` is the spot of the job before, -1: it has none."""
+    def _search_places(
+        self, index: int, occupied: int, used: int, chosen: tuple[Rectangle, ...], last: int
+    ) -> None:
+        """Try all rectangles of the jobs from `index` on. `last` is the spot of the previous job, or -1 for none."""
         if used > self._best_gpus:
             self._best, self._best_gpus = chosen, used
-        most = min(used + self._left[place], self._cluster.gpus)
-        if place == len(self._jobs) or most <= self._best_gpus:
+        max_gpus = min(used + self._remaining_gpus[index], self._cluster.gpus)
+        if index == len(self._jobs) or max_gpus <= self._best_gpus:
             return
-        job = self._jobs[place]
-        # Equal jobs are interchangeable: each is behind the one before, and has no place if that has none.
-        is_repeated = place > 0 and _kind(self._jobs[place - 1]) == _kind(job)
-        spots = self._spots[place]
+        job = self._jobs[index]
+        # Equal jobs are interchangeable: each takes a later spot than the previous one, and none if that has none.
+        is_repeated = index > 0 and _make_job_key(self._jobs[index - 1]) == _make_job_key(job)
+        spots = self._spots[index]
         begin = 0 if not is_repeated else last + 1 if last >= 0 else len(spots)
         for number in range(begin, len(spots)):
             rectangle, bits = spots[number]
@@ -298,18 +303,18 @@ class _Search:
                 return
             if occupied & bits:
                 continue
-            self._place(place + 1, occupied | bits, used + job.gpus, (*chosen, rectangle), number)
-        self._place(place + 1, occupied, used, chosen, -1)
+            self._search_places(index + 1, occupied | bits, used + job.gpus, (*chosen, rectangle), number)
+        self._search_places(index + 1, occupied, used, chosen, -1)
 
 
-def _kind(job: RailJob) -> tuple[int, int, Shape, bool]:
+def _make_job_key(job: RailJob) -> tuple[int, int, Shape, bool]:
     return job.gpus, job.tensor, job.shape or (0, 0), job.serves
 
 
-def _sums(choices: Sequence[set[int]], limit: int) -> list[int]:
-    """Return the sums below `limit` of at most one value from each set.
+def _list_sums(choices: Sequence[set[int]], limit: int) -> list[int]:
+    """Return the sums below `limit` of at most one value from each set, ascending.
 
-    >>> _sums([{2, 3}, {4}], 7)
+    >>> _list_sums([{2, 3}, {4}], 7)
     [0, 2, 3, 4, 6]
     """
     sums = {0}
@@ -321,8 +326,8 @@ def _sums(choices: Sequence[set[int]], limit: int) -> list[int]:
 def _explain(
     cluster: RailCluster, jobs: Sequence[RailJob], rectangles: Sequence[Rectangle]
 ) -> dict[str, str]:
-    placed = {one.job.name for one in rectangles}
-    free = cluster.gpus - sum(one.domains * one.rails for one in rectangles)
+    placed = {rect.job.name for rect in rectangles}
+    free = cluster.gpus - sum(rect.domains * rect.rails for rect in rectangles)
     return {job.name: _explain_one(cluster, job, free) for job in jobs if job.name not in placed}
 
 

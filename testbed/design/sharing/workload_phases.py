@@ -1,4 +1,4 @@
-"""Phases of a job from a workload: the bursts on the fullest link of an iteration simulated on a ring of hosts."""
+"""Phases of a job from a workload: bursts on the fullest link of an iteration, simulated on a ring of hosts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from testbed.design.workloads.choice import WorkloadChoice
 from testbed.errors import WorkloadError
 
 MAX_BURSTS = 8
-"""Maximum number of bursts of a job: the closest ones are joined, at their mean rate."""
-SHORT = 0.01
-"""A gap between two bursts that is at most this fraction of the period does not separate them."""
+"""Maximum number of bursts of a job. If there are more, the closest bursts are joined at their mean rate."""
+MAX_JOINED_GAP = 0.01
+"""Bursts are also joined if the gap between them is at most this fraction of the period."""
 Spans = list[tuple[float, float, float]]
-"""Begin and end in seconds, and bits, of each time in which a link carries data."""
+"""Begin and end in seconds, and bits, of each time span in which a link carries data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """Period of a job and its bursts."""
+    """Period and bursts of a job."""
 
     period_ms: float
     bursts: tuple[Burst, ...]
@@ -34,7 +34,7 @@ class Phases:
 def phases_of_workload(
     choice: WorkloadChoice, servers: int, rate_gbps: float, strategy: str = "default"
 ) -> Phases:
-    """Return the phases of a workload on servers in a ring of links of this rate.
+    """Return the phases of a workload on a ring of servers, with links of `rate_gbps`.
 
     Raises `WorkloadError` for a single server, which sends nothing, and all errors of `open_job`.
     """
@@ -52,12 +52,12 @@ def phases_of_workload(
     for link, begin_s, end_s, rate_bps in rows:
         bits = float(rate_bps * (end_s - begin_s))
         spans.setdefault(int(link), []).append((float(begin_s), float(end_s), bits))
-    fullest = max(spans.values(), key=lambda own: sum(bits for _, _, bits in own), default=[])
+    fullest = max(spans.values(), key=lambda link_spans: sum(bits for _, _, bits in link_spans), default=[])
     return Phases(execution.iteration_s * 1e3, bursts_of(fullest, execution.iteration_s, rate_gbps))
 
 
 def bursts_of(spans: Spans, period_s: float, rate_gbps: float) -> tuple[Burst, ...]:
-    """Return bursts that carry the bits of a link's spans, at their mean rates, at most `MAX_BURSTS`.
+    """Return at most `MAX_BURSTS` bursts that carry the bits of a link's spans, at their mean rates.
 
     >>> bursts_of([(0.0, 0.1, 1e9), (0.1, 0.2, 5e8), (0.5, 0.6, 1e9)], 1.0, 10.0)
     (Burst(start_ms=0.0, length_ms=200.0, gbps=7.5), Burst(start_ms=500.0, length_ms=100.0, gbps=10.0))
@@ -65,11 +65,11 @@ def bursts_of(spans: Spans, period_s: float, rate_gbps: float) -> tuple[Burst, .
     joined = list(spans)
     while len(joined) > 1:
         gaps = [after[0] - before[1] for before, after in pairwise(joined)]
-        least = min(range(len(gaps)), key=gaps.__getitem__)
-        if gaps[least] > SHORT * period_s and len(joined) <= MAX_BURSTS:
+        narrowest = min(range(len(gaps)), key=gaps.__getitem__)
+        if gaps[narrowest] > MAX_JOINED_GAP * period_s and len(joined) <= MAX_BURSTS:
             break
-        (begin_s, _, bits), (_, end_s, more) = joined[least : least + 2]
-        joined[least : least + 2] = [(begin_s, end_s, bits + more)]
+        (begin_s, _, bits), (_, end_s, more_bits) = joined[narrowest : narrowest + 2]
+        joined[narrowest : narrowest + 2] = [(begin_s, end_s, bits + more_bits)]
     return tuple(
         Burst(
             round(begin_s * 1e3, 6),

@@ -1,1 +1,1 @@
-"""Topologies: strides, rings, demands, and the search for a topology that suits a demand."""
+"""Topologies: strides, rings, demands, and the search for a topology for a demand."""

@@ -1,11 +1,11 @@
-"""Circulant topologies for AllReduce demands, with links across the graph for NICs left over.
+"""Circulant topologies for AllReduce demands, with shortcuts for remaining NICs.
 
-TopologyFinder (TopoOpt, NSDI 2023) for AllReduce demands: each group gets rings in proportion to its bytes,
-rings are strides on Z_n, and the union of the strides is the topology.
+This is TopologyFinder (TopoOpt, NSDI 2023) for AllReduce demands. Each group gets rings in proportion to its bytes.
+Rings are strides on Z_n, and the union of the strides is the topology.
 
-NICs left over get links across the graph. Antipodal links of a ring at best halve its distances. A random matching
-reduces them to the logarithm of the number of nodes (Bollobas and Chung, 1988); the best of several random ones is
-taken.
+Remaining NICs get links across the graph. Antipodal links of a ring at best halve its distances. A random matching
+reduces distances to the logarithm of the number of nodes (Bollobas and Chung, 1988), so the best of several random
+matchings is used.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = ["AllReduceDemand", "as_json", "check_possible", "circulant_edges", "f
 Shares = Literal["averages", "published"]
 
 MAX_LINKS = 1024
-"""Maximum NICs of a node, far above any real one: a typing error is refused before it costs memory."""
+"""Maximum NICs per node, far above any real node: a typo is refused before it costs memory."""
 MAX_NICS = 8_000_000
-"""Maximum NICs of all nodes together: a gigabyte of links."""
+"""Maximum NICs of all nodes together: their links take a gigabyte of memory."""
 Edge = tuple[int, int]
-MUCH_NEARER = 0.8
-"""Shortcuts are taken if mean hops fall below this fraction, so that small graphs stay regular."""
+MAX_SHORTCUT_RATIO = 0.8
+"""Shortcuts replace antipodal links only if mean hops fall below this fraction, so that small graphs stay regular."""
 
 
 def find_topology(
@@ -55,18 +55,19 @@ def find_topology(
 ) -> Topology:
     """Return a connected topology of `nodes` nodes with `degree` NICs each.
 
-    Duplex (the default): every stride p is cabled both ways, +p and -p; an odd degree adds the
-    antipodal matching n/2, or another matching if it shortens distances much; a job with groups of
-    two keeps the antipodal one. NICs in excess of the number of other nodes get parallel links.
-    Simplex: strides are one-way rings and a NIC's transmitter and receiver may face different nodes.
+    - Duplex (the default): every stride p has links in both directions, +p and -p. An odd degree adds the antipodal
+      matching n/2, or a random matching if it shortens distances much and no group has two nodes.
+    - Simplex: strides are one-way rings. A NIC's transmitter and receiver may face different nodes.
 
-    Without demands, one AllReduce over all nodes is assumed. With demands, rings are shared in proportion
-    to the bytes that members send, the group of all nodes first, so that the graph is connected.
-    `method` chooses among the strides of one group after the other. A stride repeats only when all usable ones are
-    taken; the antipodal stride of groups of two is doubled for an even degree. `shares` is the rule by which groups
-    share rings; `primes` prefers strides that are 1 or a prime number of steps of their group, as far as they suffice.
+    NICs in excess of the number of other nodes get parallel links.
 
-    Raises `TopologyError` when no such topology exists or a group does not divide the nodes.
+    Rings are shared among the demands in proportion to the bytes that members send (default: one AllReduce over all
+    nodes). The group of all nodes comes first, so that the graph is connected. `method` chooses among the strides of
+    each group, and `shares` is the rule by which groups share rings. A stride repeats only if all usable strides are
+    used. The antipodal stride of groups of two is doubled for an even degree. `primes` prefers strides that are 1 or a
+    prime number of steps of their group, as far as they suffice.
+
+    Raises `TopologyError` if no such topology exists or a group does not divide the nodes.
 
     >>> find_topology(12, 4).strides
     (1, 5)
@@ -80,19 +81,19 @@ def find_topology(
         weights[demand.group] = weights.get(demand.group, 0.0) + demand.bytes_sent
     weights = dict(sorted(weights.items(), key=lambda item: (-item[1], -item[0])))
     search = _Search(nodes, degree, simplex, method, shares, primes)
-    strides = _strides(search, weights)
+    strides = _choose_strides(search, weights)
     if math.gcd(nodes, *strides) != 1:
-        whole = _Search(nodes, degree, simplex, method, "averages", primes)
-        strides = _strides(whole, {nodes: 0.0} | weights)
+        connected_search = _Search(nodes, degree, simplex, method, "averages", primes)
+        strides = _choose_strides(connected_search, {nodes: 0.0} | weights)
     edges = circulant_edges(nodes, direct_strides(nodes, strides, simplex=simplex))
     regular = Topology(nodes, degree, simplex, strides, edges)
     return regular if simplex or degree % 2 == 0 or 2 in weights else with_shortcuts(regular)
 
 
 def with_shortcuts(topology: Topology) -> Topology:
-    """Return a duplex circulant of odd degree with its antipodal matching replaced if another is much shorter.
+    """Return a duplex circulant with its antipodal matching replaced, if another matching shortens distances much.
 
-    The topology is returned unchanged if it has no single antipodal stride, or its other strides do not connect all
+    Return the topology unchanged if it has no single antipodal stride, or if its other strides do not connect all
     nodes.
     """
     nodes, half = topology.nodes, topology.nodes // 2
@@ -103,7 +104,7 @@ def with_shortcuts(topology: Topology) -> Topology:
         return topology
     rings = circulant_edges(nodes, direct_strides(nodes, strides, simplex=False))
     links = shortcuts(nodes, rings, range(nodes))
-    if mean_distance(nodes, rings, links) >= MUCH_NEARER * mean_distance(nodes, topology.edges, ()):
+    if mean_distance(nodes, rings, links) >= MAX_SHORTCUT_RATIO * mean_distance(nodes, topology.edges, ()):
         return topology
     edges = tuple(sorted((*rings, *links, *((other, one) for one, other in links))))
     return Topology(nodes, topology.degree, simplex=False, strides=strides, edges=edges)
@@ -134,15 +135,15 @@ def check_possible(nodes: int, degree: int, *, simplex: bool) -> None:
 
 
 def circulant_edges(nodes: int, steps: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Return the sorted directed edges (i, i+step) of every node and one-way stride."""
+    """Return the sorted directed edges (i, i+step) of every node i and one-way stride."""
     return tuple(sorted((node, (node + step) % nodes) for step in steps for node in range(nodes)))
 
 
 def as_json(topology: Topology) -> dict[str, Any]:
-    """Return the topology as `testbed topology --json` prints it; `mean_hops` to six decimals.
+    """Return the JSON document of `testbed topology --json`; `mean_hops` is rounded to six decimals.
 
-    `hops_sampled_from` is the number of nodes that hops were counted from, present if that was a sample: see
-    `hops_from_sources`. Raises `TopologyError` if some node cannot be reached.
+    `hops_sampled_from` is present if hops were counted from a sample of nodes, and gives its size, see
+    `hops_from_sources`. Raises `TopologyError` if a node cannot be reached.
     """
     distances = measure_distances(topology)
     document = {
@@ -168,12 +169,12 @@ class _Search(NamedTuple):
     primes: bool
 
     def select(self, count: int, pool: Sequence[int], given: Sequence[int]) -> tuple[int, ...]:
-        """Return the best `count` strides of a pool in addition to those given."""
+        """Return the best `count` strides of a pool, in addition to the strides `given`."""
         return select_permutations(self.nodes, count, pool, self.method, simplex=self.simplex, given=given)
 
 
-def _strides(search: _Search, weights: Mapping[int, float]) -> tuple[int, ...]:
-    """Return strides that use exactly `degree` NICs per node: for the groups first, then rings over all nodes."""
+def _choose_strides(search: _Search, weights: Mapping[int, float]) -> tuple[int, ...]:
+    """Return strides that use exactly `degree` NICs per node, first for the groups, then for rings over all nodes."""
     nodes, simplex = search.nodes, search.simplex
     strides: list[int] = [] if simplex or search.degree % 2 == 0 else [nodes // 2]
     rings = search.degree if simplex else search.degree // 2
@@ -182,54 +183,54 @@ def _strides(search: _Search, weights: Mapping[int, float]) -> tuple[int, ...]:
     shares = share_rings(rings, nodes, weights, room, search.shares)
     for group, share in shares.items():
         chosen = search.select(share, pools[group], strides)
-        strides += [copy for stride in chosen for copy in _one_ring(nodes, stride, simplex=simplex)]
-    strides += _fill(search, rings - sum(shares.values()), strides)
+        strides += [copy for stride in chosen for copy in _list_ring_strides(nodes, stride, simplex=simplex)]
+    strides += _fill_strides(search, rings - sum(shares.values()), strides)
     nics = len(direct_strides(nodes, strides, simplex=simplex))
     return tuple(sorted([*strides, *_yield_parallel_strides(search, search.degree - nics)]))
 
 
 def _yield_parallel_strides(search: _Search, nics: int) -> Iterator[int]:
-    """Yield strides in turn, as parallel links, for `nics` NICs left after every stride is used."""
+    """Yield repeated strides, which give parallel links, until they use `nics` NICs."""
     nodes, simplex = search.nodes, search.simplex
-    turns = cycle(range(1, nodes if simplex else nodes // 2 + 1))
+    stride_cycle = cycle(range(1, nodes if simplex else nodes // 2 + 1))
     while nics > 0:
-        copies = _one_ring(nodes, next(turns), simplex=simplex)
+        copies = _list_ring_strides(nodes, next(stride_cycle), simplex=simplex)
         yield from copies
         nics -= len(direct_strides(nodes, copies, simplex=simplex))
 
 
-def _find_candidates(search: _Search, group: int, taken: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a group that are not taken; duplex strides in the half range."""
+def _find_candidates(search: _Search, group: int, used_strides: Sequence[int]) -> tuple[int, ...]:
+    """Return the unused strides of a group, up to n/2 if duplex."""
     strides = totient_perms(search.nodes, group)
     if not search.simplex:
         strides = half_range(search.nodes, strides)
     if search.primes:
         strides = prime_steps(search.nodes, group, strides)
-    return tuple(stride for stride in strides if stride not in taken)
+    return tuple(stride for stride in strides if stride not in used_strides)
 
 
-def _one_ring(nodes: int, stride: int, *, simplex: bool) -> tuple[int, ...]:
+def _list_ring_strides(nodes: int, stride: int, *, simplex: bool) -> tuple[int, ...]:
     """Return the strides of one ring. A duplex ring uses two NICs per node, so the antipodal stride comes twice."""
     return (stride, stride) if not simplex and 2 * stride == nodes else (stride,)
 
 
-def _fill(search: _Search, spare: int, taken: Sequence[int]) -> list[int]:
-    """Return strides for NICs that no group can use: rings over all nodes first, then any unused stride."""
-    everything = range(1, search.nodes if search.simplex else (search.nodes + 1) // 2)
-    unused = [stride for stride in everything if stride not in taken]
+def _fill_strides(search: _Search, spare_rings: int, used_strides: Sequence[int]) -> list[int]:
+    """Return strides for rings that no group can use: first strides over all nodes, then any unused stride."""
+    all_strides = range(1, search.nodes if search.simplex else (search.nodes + 1) // 2)
+    unused = [stride for stride in all_strides if stride not in used_strides]
     pools = (
         [stride for stride in unused if math.gcd(stride, search.nodes) == 1],
         [stride for stride in unused if math.gcd(stride, search.nodes) != 1],
     )
     strides: list[int] = []
     for pool in pools:
-        count = min(spare - len(strides), len(pool))
-        strides += search.select(count, pool, (*taken, *strides))
+        count = min(spare_rings - len(strides), len(pool))
+        strides += search.select(count, pool, (*used_strides, *strides))
     return strides
 
 
 def parse_demands(texts: Iterable[str]) -> tuple[AllReduceDemand, ...]:
-    """Return the demands of texts like "12:1e9" (nodes and bytes). Raises `TopologyError` for any other text."""
+    """Return demands from texts like "12:1e9" (nodes and bytes). Raises `TopologyError` for any other text."""
     demands = []
     for text in texts:
         group, _, size = text.partition(":")
@@ -241,44 +242,44 @@ def parse_demands(texts: Iterable[str]) -> tuple[AllReduceDemand, ...]:
     return tuple(demands)
 
 
-def shortcuts(nodes: int, edges: Sequence[Edge], alone: Sequence[int]) -> tuple[Edge, ...]:
-    """Return a matching of the nodes `alone` (an even number) as duplex links, the best of several random ones.
+def shortcuts(nodes: int, edges: Sequence[Edge], unmatched: Sequence[int]) -> tuple[Edge, ...]:
+    """Return the best of several random matchings of the nodes `unmatched` (an even number), as duplex links.
 
-    The best gives the least mean distance. `edges` are directed and connect all nodes. The same arguments give the
-    same links.
+    The best matching has the least mean distance. `edges` are directed and connect all nodes. The result is
+    deterministic.
     """
-    chance, matchings = np.random.default_rng(nodes), []
+    rng, matchings = np.random.default_rng(nodes), []
     for _ in range(max(2, min(200, 4_000_000 // nodes**2))):
-        ends = chance.permutation(np.asarray(alone, dtype=np.int64)).reshape(2, -1)
+        ends = rng.permutation(np.asarray(unmatched, dtype=np.int64)).reshape(2, -1)
         links = tuple(sorted((int(min(pair)), int(max(pair))) for pair in ends.T))
         matchings.append((mean_distance(nodes, edges, links), links))
     return min(matchings)[1]
 
 
 def mean_distance(nodes: int, edges: Sequence[Edge], links: Sequence[Edge]) -> float:
-    """Return the mean hops between nodes, a node and itself included, over the edges and the duplex links.
+    """Return the mean hops over directed edges and duplex links; the mean includes 0 hops from a node to itself.
 
-    From a sample of nodes if there are many, see `hops_from_sources`.
+    If there are many nodes, it counts from a sample, see `hops_from_sources`.
     """
-    both = [*edges, *links, *((other, one) for one, other in links)]
-    _, hops = hops_from_sources(nodes, both)
+    both_directions = [*edges, *links, *((other, one) for one, other in links)]
+    _, hops = hops_from_sources(nodes, both_directions)
     return float(hops.mean(dtype=np.float64))
 
 
 def split_degree(demand: Demand, degree: int, *, simplex: bool, wanted: int | None = None) -> tuple[int, int]:
-    """Return NICs of a node for rings and for matchings: d_A = max(1, ceil(d * A / (A + M))) and d - d_A.
+    """Return the NICs of a node for rings and for matchings: d_A = max(1, ceil(d * A / (A + M))) and d - d_A.
 
-    A are the bytes of all AllReduces, M those between pairs. Duplex rings take two NICs, so d_A is
-    rounded up to an even number, or to all of an odd degree. `wanted` overrides the number of NICs for
-    matchings. Without any demand all NICs are for rings. Raises `TopologyError` if `wanted` leaves
-    too few for a ring, which must keep the graph connected.
+    A is the number of bytes of all AllReduces, M the number of bytes between pairs. A duplex ring takes two NICs, so
+    d_A is rounded up to an even number, or to all of an odd degree. Without demand, all NICs are for rings. `wanted`
+    overrides the number of NICs for matchings. Raises `TopologyError` if it leaves too few NICs for a ring, which keeps
+    the graph connected.
     """
     if wanted is not None:
         rings = degree - wanted
-        least = 1 if simplex or degree == 1 else 2
-        if wanted < 0 or rings < least or (not simplex and wanted and rings % 2):
+        min_ring_nics = 1 if simplex or degree == 1 else 2
+        if wanted < 0 or rings < min_ring_nics or (not simplex and wanted and rings % 2):
             raise TopologyError(
-                f"{wanted} of {degree} NICs for matchings leave {rings} for rings, which need at least {least} "
+                f"{wanted} of {degree} NICs for matchings leave {rings} for rings, which need at least {min_ring_nics} "
                 f"to keep the graph connected{'' if simplex else ' and, duplex, two each'}; choose another "
                 "number"
             )
@@ -295,13 +296,14 @@ def split_degree(demand: Demand, degree: int, *, simplex: bool, wanted: int | No
 def share_rings(
     rings: int, nodes: int, weights: Mapping[int, float], room: Mapping[int, int], rule: Shares = "averages"
 ) -> dict[int, int]:
-    """Return the number of rings of each group, `rings` in all; `room` is the maximum that each group can use.
+    """Return the number of rings of each group, at most `rings` in total and `room[group]` per group.
 
-    `published`: the heaviest group takes ceil(d * its share), then the next one from the rest. That starves
-    the second group if few rings are shared. `averages` gives out one ring at a time, to the group with
-    most bytes per ring including the new one: also proportional to the bytes (highest averages, D'Hondt), and
-    it starves only groups not worth a ring. The group of all nodes gets its ring first. Raises
-    `TopologyError` for another rule.
+    - `published`: the heaviest group takes ceil(d * its share), then the next group takes from the rest. If there are
+      few rings, the second group gets none.
+    - `averages`: each ring goes to the group with the most bytes per ring, counting the new ring (highest averages,
+      D'Hondt). Only groups with few bytes get none. The group of all nodes gets the first ring.
+
+    Raises `TopologyError` for another rule.
     """
     if rule == "published":
         return _split_as_published(rings, weights, room)

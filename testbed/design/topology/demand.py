@@ -1,6 +1,6 @@
-"""Demand of a job in an iteration: AllReduce in groups, and bytes between pairs of nodes.
+"""Demand of a job in an iteration: AllReduces in groups, and bytes between pairs of nodes.
 
-The constructors check everything, so that the search may trust the numbers.
+The functions that build a demand check everything, so that searches can trust the numbers.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from testbed.errors import DemandError, TopologyError
 
 @dataclass(frozen=True, slots=True)
 class AllReduceDemand:
-    """AllReduce of `size_bytes` inside each group of k = `group` nodes {s, s + n/k, s + 2n/k, ...}."""
+    """AllReduce of `size_bytes` within each group of k = `group` nodes {s, s + n/k, s + 2n/k, ...}."""
 
     group: int
     size_bytes: int
 
     @property
     def bytes_sent(self) -> float:
-        """Bytes every member sends in a ring AllReduce: 2(k-1)/k times the size."""
+        """Bytes that every member sends in a ring AllReduce: 2(k-1)/k times the size."""
         return 2 * (self.group - 1) / self.group * self.size_bytes
 
 
@@ -32,8 +32,8 @@ class AllReduceDemand:
 class Demand:
     """The traffic of one iteration among `nodes` nodes.
 
-    `source`, `target` and `size_bytes` have one entry per pair (model-parallel, one way, each pair once, sorted).
-    Use `demand_of` or `demand_of_matrix`, which check. A single node has no demand that needs a link.
+    `source`, `target` and `size_bytes` have one entry per one-way pair, sorted. Use `demand_of` or `demand_of_matrix`
+    to build a checked demand.
     """
 
     nodes: int
@@ -58,10 +58,11 @@ def demand_of(
     allreduce: Iterable[AllReduceDemand] = (),
     pairs: Iterable[tuple[int, int, float]] = (),
 ) -> Demand:
-    """Return a demand from AllReduce groups and triples (source, target, bytes); equal pairs are added up.
+    """Return a demand from AllReduces and triples (source, target, bytes).
 
-    Raises `DemandError` for a size that is negative or not a number, a node that does not exist, and
-    a group that does not divide the nodes; bytes of a node to itself need no link and are dropped.
+    Bytes of equal pairs are summed. Bytes from a node to itself and groups of one node need no link and are dropped.
+    Raises `DemandError` for a size that is negative or not a number, a node that does not exist, and a group that does
+    not divide the nodes.
     """
     triples = list(pairs)
     source = np.array([pair[0] for pair in triples], dtype=np.int64)
@@ -70,7 +71,10 @@ def demand_of(
 
 
 def demand_of_matrix(matrix: ArrayLike, allreduce: Iterable[AllReduceDemand] = ()) -> Demand:
-    """Return a demand from a square matrix: entry (s, t) is the bytes from s to t. Raises as `demand_of`."""
+    """Return a demand from a square matrix: entry (s, t) holds the bytes from s to t.
+
+    Raises `DemandError` for a matrix that is not square, and as `demand_of` does.
+    """
     table = np.asarray(matrix, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] != table.shape[1] or not table.size:
         raise DemandError(f"a demand matrix of shape {table.shape}: give one row and one column per node")
@@ -82,22 +86,23 @@ def demand_of_matrix(matrix: ArrayLike, allreduce: Iterable[AllReduceDemand] = (
 
 
 def sum_by_hosts(demand: Demand, domain: int) -> Demand:
-    """Return the demand among hosts that have `domain` consecutive nodes of the demand each.
+    """Return the demand among hosts, each of which holds `domain` consecutive nodes of the demand.
 
-    The groups of an AllReduce with members in the same hosts add up; each sums inside its hosts first. By hand: 8 nodes
-    in hosts of 2 and groups of 4, which are {0, 2, 4, 6} and {1, 3, 5, 7}, are two sums over all 4 hosts:
+    An AllReduce first sums within each host. Groups with members in the same hosts add up. For example, 8 nodes in
+    hosts of 2 have two groups of 4, {0, 2, 4, 6} and {1, 3, 5, 7}, which make two sums over all 4 hosts:
 
     >>> sum_by_hosts(demand_of(8, [AllReduceDemand(4, 100)], [(0, 1, 5), (1, 2, 7)]), 2).allreduce
     (AllReduceDemand(group=4, size_bytes=200),)
     """
     hosts = demand.nodes // domain
     groups = []
-    for one in demand.allreduce:
-        apart = demand.nodes // one.group
-        spans_all = apart % domain != 0
+    for allreduce_demand in demand.allreduce:
+        group_count = demand.nodes // allreduce_demand.group
+        spans_all = group_count % domain != 0
         groups.append(
             AllReduceDemand(
-                hosts if spans_all else one.group, one.size_bytes * (apart if spans_all else domain)
+                hosts if spans_all else allreduce_demand.group,
+                allreduce_demand.size_bytes * (group_count if spans_all else domain),
             )
         )
     return demand_of_arrays(
@@ -112,7 +117,7 @@ def demand_of_arrays(
     target: ArrayLike,
     size_bytes: ArrayLike,
 ) -> Demand:
-    """Return a demand from three arrays of equal length. Raises as `demand_of`."""
+    """Return a demand from three arrays of equal length. Raises `DemandError` as `demand_of` does."""
     if nodes < 1:
         raise DemandError(f"{nodes} nodes: a job needs at least 1")
     froms, tos = np.asarray(source, dtype=np.int64), np.asarray(target, dtype=np.int64)
@@ -134,14 +139,14 @@ def demand_of_arrays(
     groups = tuple(demand for demand in allreduce if demand.group != 1)
     for demand in groups:
         check_group(nodes, demand)
-    key, place = np.unique(froms * nodes + tos, return_inverse=True)
-    summed = np.bincount(place, weights=sizes, minlength=len(key))
+    key, pair_index = np.unique(froms * nodes + tos, return_inverse=True)
+    summed = np.bincount(pair_index, weights=sizes, minlength=len(key))
     needs_link = (summed > 0) & (key // nodes != key % nodes)
     return Demand(nodes, groups, key[needs_link] // nodes, key[needs_link] % nodes, summed[needs_link])
 
 
 def check_group(nodes: int, demand: AllReduceDemand) -> None:
-    """Raise `DemandError` unless evenly spaced groups of that size exist and the bytes are finite and not negative."""
+    """Raise `DemandError` unless the groups evenly divide the nodes and the bytes are finite and not negative."""
     if demand.group > nodes:
         raise DemandError(
             f"a group of {demand.group} nodes in a job of {nodes}: a group cannot be larger than the job"

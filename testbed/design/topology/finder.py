@@ -1,7 +1,7 @@
 """TopologyFinder (TopoOpt, NSDI 2023) for any demand: rings for AllReduce, matchings for pairs.
 
-Degrees are split by bytes. Strides serve the groups. The remaining NICs go, one matching after the other, to the
-pairs that send most; a pair that got a link counts for less in the next matching.
+The NICs of a node are split between rings and pairs in proportion to their bytes. Each NIC for pairs is one round: a
+matching links the pairs that send most. A pair with a link has a lower weight in the next round.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from testbed.errors import TopologyError
 Discount = Literal["halved", "harmonic"]
 Pairs = tuple[tuple[int, int], ...]
 
-#: Nodes up to which dense demands are matched exactly; beyond it `match_priced` matches them.
+#: Up to this number of nodes, dense demands are matched exactly. Beyond, `match_priced` approximates.
 EXACT_NODES = 256
-#: Pairs per node up to which demands count as sparse, and are matched exactly at any size.
+#: Demands with at most this number of pairs per node are sparse, and matched exactly at any size.
 SPARSE_PAIRS = 16
 
 
@@ -40,9 +40,9 @@ SPARSE_PAIRS = 16
 class Finding:
     """A topology and its parts.
 
-    `ring_degree` and `matching_degree` are NICs of a node. `matchings` holds, for each NIC given to pairs, the pairs
-    with demand that got a link; `fillers` the links that join the other nodes, so that no NIC is dark.
-    `links_of[(s, t)]` counts links bought for a pair; duplex pairs have the smaller node first.
+    `ring_degree` and `matching_degree` are the NICs per node for rings and for pairs. For each NIC for pairs,
+    `matchings` holds the pairs with demand that got a link, and `fillers` the links that join the other nodes, so that
+    no NIC is dark. Duplex pairs have the smaller node first.
     """
 
     topology: Topology
@@ -53,11 +53,11 @@ class Finding:
 
     @property
     def links_of(self) -> Mapping[tuple[int, int], int]:
-        """Links bought for each pair with demand."""
+        """Number of links bought for each pair with demand."""
         return Counter(pair for matching in self.matchings for pair in matching)
 
     def strides_of(self, group: int) -> tuple[int, ...]:
-        """Return the strides of the topology that serve groups of this size; empty if no ring serves them."""
+        """Return the strides of the topology whose rings are groups of this size."""
         usable = totient_perms(self.topology.nodes, group)
         return tuple(stride for stride in self.topology.strides if stride in usable)
 
@@ -75,11 +75,9 @@ def find(
 ) -> Finding:
     """Return a connected topology for a demand.
 
-    `discount` is the weight of a pair after its c-th link: 1/2^c (`halved`, published) or 1/(c+1)
-    (`harmonic`, the released code). `matching_degree` overrides the split by bytes. The other options
-    are those of `find_topology`. One node needs no link and gets none.
-
-    Raises `TopologyError` when no topology of this size exists.
+    `discount` is the weight of a pair after its c-th link: 1/2^c (`halved`, as published) or 1/(c+1) (`harmonic`, as in
+    the released code). `matching_degree` overrides the split by bytes. See `find_topology` for the other options.
+    A single node gets no link. Raises `TopologyError` if no topology of this size exists.
     """
     if discount not in {"halved", "harmonic"}:
         raise TopologyError(f"unknown discount {discount!r}: choose 'halved' or 'harmonic'")
@@ -91,12 +89,12 @@ def find(
     base = find_topology(
         nodes, rings, simplex=simplex, method=method, demands=demand.allreduce, shares=shares, primes=primes
     )
-    # Links that an odd degree of rings has besides its strides; if there are any, no NIC is left for pairs.
+    # An odd degree of rings may have links besides its strides. Then no NIC is left for pairs.
     steps = direct_strides(base.nodes, base.strides, simplex=base.simplex)
-    more = Counter(base.edges) - Counter(circulant_edges(base.nodes, steps))
-    across = tuple(sorted(edge for edge in more.elements() if edge[0] < edge[1]))
-    if across:
-        return Finding(replace(base, degree=degree), rings - 1, spare + 1, ((),), (across,))
+    shortcut_edges = Counter(base.edges) - Counter(circulant_edges(base.nodes, steps))
+    shortcut_links = tuple(sorted(edge for edge in shortcut_edges.elements() if edge[0] < edge[1]))
+    if shortcut_links:
+        return Finding(replace(base, degree=degree), rings - 1, spare + 1, ((),), (shortcut_links,))
     matchings, fillers = _buy_links(demand, spare, simplex=simplex, discount=discount)
     extra = [pair for part in (*matchings, *fillers) for pair in part]
     both_ways = extra if simplex else extra + [(target, source) for source, target in extra]
@@ -108,16 +106,16 @@ def find(
 def _buy_links(
     demand: Demand, rounds: int, *, simplex: bool, discount: Discount
 ) -> tuple[list[Pairs], list[Pairs]]:
-    """Return the pairs that get a link in each round, and the links between the other nodes.
+    """Return the pairs that get a link in each round, and the filler links between the other nodes.
 
-    Each round is the heaviest matching of the discounted demand.
+    Each round takes the heaviest matching of the discounted demand.
     """
     source, target, weight = demand.source, demand.target, demand.size_bytes
-    if not simplex:  # both directions of a pair are added, smaller node first
+    if not simplex:  # sum both directions of a pair, smaller node first
         low, high = np.minimum(source, target), np.maximum(source, target)
-        key, place = np.unique(low * demand.nodes + high, return_inverse=True)
+        key, index = np.unique(low * demand.nodes + high, return_inverse=True)
         source, target = key // demand.nodes, key % demand.nodes
-        weight = np.bincount(place, weight, len(key)).astype(np.float64)
+        weight = np.bincount(index, weight, len(key)).astype(np.float64)
     links = np.zeros(len(weight))
     matchings: list[Pairs] = []
     fillers: list[Pairs] = []
@@ -128,8 +126,8 @@ def _buy_links(
         bought = partner[source] == target
         links += bought
         matchings.append(tuple(zip(source[bought].tolist(), target[bought].tolist(), strict=True)))
-        filled, spare = _fill(demand.nodes, matchings[-1], dark, simplex=simplex)
-        fillers.append(filled)
+        filler_links, spare = _fill_matching(demand.nodes, matchings[-1], dark, simplex=simplex)
+        fillers.append(filler_links)
         dark = spare
     return matchings, fillers
 
@@ -142,7 +140,7 @@ def _find_partners(
     *,
     simplex: bool,
 ) -> NDArray[np.int64]:
-    """Return the partner of each node, shape (n,), -1 for none."""
+    """Return the partner of each node, or -1, shape (n,)."""
     if simplex:
         return assign_edges(nodes, source, target, weight)
     if nodes <= EXACT_NODES or len(weight) <= SPARSE_PAIRS * nodes:
@@ -152,28 +150,30 @@ def _find_partners(
     return match_priced(table).mate
 
 
-def _fill(nodes: int, bought: Pairs, dark: list[int], *, simplex: bool) -> tuple[Pairs, list[int]]:
+def _fill_matching(nodes: int, bought: Pairs, dark: list[int], *, simplex: bool) -> tuple[Pairs, list[int]]:
     """Return links between distant nodes that a matching left out, and the nodes that stay without a link.
 
-    An odd number of nodes leaves one out of every duplex matching: it waits in `dark` for the next.
+    With an odd number of nodes, every duplex matching leaves one out, which then waits in `dark` for another.
     """
     if simplex:
-        # Senders without a receiver to receivers without a sender, rotated until no node faces itself.
+        # Join senders without a receiver to receivers without a sender, rotated so that fewest nodes face themselves.
         senders = np.setdiff1d(np.arange(nodes), [source for source, _ in bought])
         receivers = np.setdiff1d(np.arange(nodes), [target for _, target in bought])
         count = len(senders)
-        turns = [np.roll(receivers, count // 2 + turn) for turn in range(count)]
-        best = min(turns, key=lambda rotated: int((rotated == senders).sum()), default=receivers)
-        apart = best != senders
-        return tuple(zip(senders[apart].tolist(), best[apart].tolist(), strict=True)), []
-    used = {end for pair in bought for end in pair}
-    alone = [node for node in range(nodes) if node not in used]
-    if len(alone) % 2:  # a node that waits already must not be left out twice
-        alone.append(alone.pop(next((at for at, node in enumerate(alone) if node not in dark), 0)))
-    half = len(alone) // 2
-    filled = list(zip(alone[:half], alone[half : 2 * half], strict=True))
-    waiting = dark + alone[2 * half :]
-    if len(waiting) == 2 and waiting[0] != waiting[1]:
-        filled.append((min(waiting), max(waiting)))
-        waiting = []
-    return tuple(filled), waiting
+        rotations = [np.roll(receivers, count // 2 + shift) for shift in range(count)]
+        best = min(rotations, key=lambda rotated: int((rotated == senders).sum()), default=receivers)
+        differs = best != senders
+        return tuple(zip(senders[differs].tolist(), best[differs].tolist(), strict=True)), []
+    linked = {end for pair in bought for end in pair}
+    unmatched = [node for node in range(nodes) if node not in linked]
+    if len(unmatched) % 2:  # a node that already waits must not be left out twice
+        unmatched.append(
+            unmatched.pop(next((at for at, node in enumerate(unmatched) if node not in dark), 0))
+        )
+    half = len(unmatched) // 2
+    filler_links = list(zip(unmatched[:half], unmatched[half : 2 * half], strict=True))
+    still_dark = dark + unmatched[2 * half :]
+    if len(still_dark) == 2 and still_dark[0] != still_dark[1]:
+        filler_links.append((min(still_dark), max(still_dark)))
+        still_dark = []
+    return tuple(filler_links), still_dark

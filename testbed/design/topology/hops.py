@@ -1,6 +1,6 @@
 """Hop counts between all nodes of a graph, their mean, and the diameter.
 
-Sets of nodes are stored as bits of 64-bit words, so that a graph of 4096 nodes takes about a second.
+Sets of nodes are bits of 64-bit words, so a graph of 4096 nodes takes about a second.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from testbed.errors import TopologyError
 
 Edge = tuple[int, int]
 
-_WORD = 64
+_WORD_BITS = 64
 MAX_EXACT_NODES = 4096
-"""Largest number of nodes for which hops are counted from every node; larger graphs use a sample of `SAMPLED` nodes."""
-SAMPLED = 64
+"""Up to this number of nodes, hops are counted from every node. Larger graphs use a sample of `SAMPLED_NODES`."""
+SAMPLED_NODES = 64
 
 
 def target_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int64]:
-    """Return the targets of each node's links in order, shape (n, most links); -1 where a node has fewer.
+    """Return the targets of each node's links in order, shape (n, maximum links); -1 where a node has fewer links.
 
     >>> target_table(3, [(0, 1), (0, 2), (1, 0)]).tolist()
     [[1, 2], [0, -1], [-1, -1]]
@@ -37,7 +37,7 @@ def target_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int64]:
 
 
 def hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
-    """Return hops from node s (row) to node t (column), shape (n, n); -1 where there is no path.
+    """Return the hops from each node (row) to each node (column), shape (n, n); -1 where there is no path.
 
     >>> hop_table(3, [(0, 1), (1, 2), (2, 0)]).tolist()
     [[0, 1, 2], [2, 0, 1], [1, 2, 0]]
@@ -58,22 +58,22 @@ def hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
 
 
 def hops_from_sources(nodes: int, edges: Sequence[Edge]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the nodes that hops are counted from, shape (s,), and their rows of the hop table, shape (s, n).
+    """Return the nodes from which hops are counted, shape (s,), and their rows of the hop table, shape (s, n).
 
-    In a circulant all nodes are alike, so node 0 suffices. Other graphs use all nodes if there are at most
-    `MAX_EXACT_NODES`, else a fixed sample of `SAMPLED` nodes.
+    In a circulant all nodes are alike, so node 0 suffices. Other graphs use all nodes, or a fixed sample of
+    `SAMPLED_NODES` if there are more than `MAX_EXACT_NODES`.
     """
     if find_strides(nodes, edges) is not None:
         sources = np.zeros(1, dtype=np.int64)
     elif nodes <= MAX_EXACT_NODES:
         return np.arange(nodes), hop_table(nodes, edges).astype(np.int32)
     else:
-        sources = np.sort(np.random.default_rng(nodes).choice(nodes, SAMPLED, replace=False))
+        sources = np.sort(np.random.default_rng(nodes).choice(nodes, SAMPLED_NODES, replace=False))
     return sources, hops_from(sources, nodes, edges)
 
 
 def hops_from(sources: NDArray[np.int64], nodes: int, edges: Sequence[Edge]) -> NDArray[np.int32]:
-    """Return hops from up to 64 nodes (rows) to all (columns); -1 where there is no path.
+    """Return the hops from up to 64 nodes (rows) to all nodes (columns); -1 where there is no path.
 
     >>> hops_from(np.array([1]), 3, [(0, 1), (1, 2), (2, 0)]).tolist()
     [[2, 0, 1]]
@@ -81,57 +81,57 @@ def hops_from(sources: NDArray[np.int64], nodes: int, edges: Sequence[Edge]) -> 
     onward = target_table(nodes, edges)
     bits = np.left_shift(np.uint64(1), np.arange(len(sources), dtype=np.uint64))
     hops = np.full((len(sources), nodes), -1, dtype=np.int32)
-    # As bits: the sources that have reached each node, and those that reach it with the next hop.
-    arrived, coming = np.zeros((2, nodes), dtype=np.uint64)
-    front, new, count = sources, bits, 0
-    while len(front):
-        arrived[front] |= new
+    # Bit masks per node: the sources that have reached it, and the sources that reach it with the next hop.
+    arrived, arriving = np.zeros((2, nodes), dtype=np.uint64)
+    frontier, new, count = sources, bits, 0
+    while len(frontier):
+        arrived[frontier] |= new
         row, column = np.nonzero(new & bits[:, np.newaxis])
-        hops[row, front[column]] = count
-        targets = onward[front]
-        np.bitwise_or.at(coming, targets[targets >= 0], np.repeat(new, (targets >= 0).sum(axis=1)))
-        front = np.unique(targets[targets >= 0])
-        new = coming[front] & ~arrived[front]
-        coming[front] = 0
-        front, new, count = front[new != 0], new[new != 0], count + 1
+        hops[row, frontier[column]] = count
+        targets = onward[frontier]
+        np.bitwise_or.at(arriving, targets[targets >= 0], np.repeat(new, (targets >= 0).sum(axis=1)))
+        frontier = np.unique(targets[targets >= 0])
+        new = arriving[frontier] & ~arrived[frontier]
+        arriving[frontier] = 0
+        frontier, new, count = frontier[new != 0], new[new != 0], count + 1
     return hops
 
 
 def find_strides(nodes: int, edges: Sequence[Edge]) -> tuple[int, ...] | None:
-    """Return the one-way strides of a circulant, in which all nodes are alike, or None for other graphs."""
+    """Return the one-way strides of a circulant, or None for other graphs."""
     table = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     strides = (table[:, 1] - table[:, 0]) % nodes
     order = np.lexsort((strides, table[:, 0]))
     if len(table) == 0 or len(table) % nodes:
         return None
     by_node = strides[order].reshape(nodes, -1)
-    each = table[order, 0].reshape(nodes, -1) == np.arange(nodes)[:, np.newaxis]
-    return tuple(by_node[0].tolist()) if each.all() and (by_node == by_node[0]).all() else None
+    is_regular = table[order, 0].reshape(nodes, -1) == np.arange(nodes)[:, np.newaxis]
+    return tuple(by_node[0].tolist()) if is_regular.all() and (by_node == by_node[0]).all() else None
 
 
 def _spread_reach(nodes: int, edges: Sequence[Edge]) -> Iterator[NDArray[np.uint64]]:
-    """Yield for 0, 1, 2, ... hops a table whose row s holds, as bits, the nodes within that distance of s."""
+    """Yield a table for 0, 1, 2, ... hops: the bits of row s are the nodes within this distance of s."""
     onward = target_table(nodes, edges)
-    words = -(-nodes // _WORD)
+    words = -(-nodes // _WORD_BITS)
     # Row n stays empty: slot -1 of a node with fewer links points to it.
     reached = np.zeros((nodes + 1, words), dtype=np.uint64)
     index = np.arange(nodes)
-    reached[index, index // _WORD] = np.left_shift(np.uint64(1), (index % _WORD).astype(np.uint64))
+    reached[index, index // _WORD_BITS] = np.left_shift(np.uint64(1), (index % _WORD_BITS).astype(np.uint64))
     while True:
         yield reached[:nodes]
-        grown = reached.copy()
+        next_reached = reached.copy()
         for slot in range(onward.shape[1]):
-            grown[:nodes] |= reached[onward[:, slot]]
-        if (grown == reached).all():
+            next_reached[:nodes] |= reached[onward[:, slot]]
+        if (next_reached == reached).all():
             return
-        reached = grown
+        reached = next_reached
 
 
 class Distances(NamedTuple):
     """Diameter and mean hops of a topology.
 
-    `sampled_from` is the number of nodes that hops were counted from, None if the result is exact. The diameter of a
-    sample may be smaller than the true one.
+    `sampled_from` is the number of nodes from which hops were counted, or None for an exact result. The diameter of a
+    sample may be smaller than the true diameter.
     """
 
     diameter: int
@@ -140,12 +140,12 @@ class Distances(NamedTuple):
 
 
 def distances(topology: Topology) -> NDArray[np.int64]:
-    """Return hops from node s (row) to node t (column), shape (n, n); -1 where there is no path."""
+    """Return the hops from each node (row) to each node (column), shape (n, n); -1 where there is no path."""
     return hop_table(topology.nodes, topology.edges).astype(np.int64)
 
 
 def measure_distances(topology: Topology) -> Distances:
-    """Return diameter and mean hops, exact or from a sample of nodes: see `hops_from_sources`.
+    """Return the diameter and mean hops, exact or from a sample of nodes, see `hops_from_sources`.
 
     Raises `TopologyError` if the topology is not connected.
     """
@@ -165,7 +165,7 @@ def measure_distances(topology: Topology) -> Distances:
 
 
 def diameter(topology: Topology) -> int:
-    """Return the hops between the two nodes that are farthest apart, as `measure_distances` does."""
+    """Return the hops between the two most distant nodes, as `measure_distances` does."""
     return measure_distances(topology).diameter
 
 

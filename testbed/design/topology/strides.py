@@ -1,10 +1,10 @@
 """Ring permutations: the strides that a group can use, the choice among them, and how far they reach.
 
-A ring of stride p visits s, s+p, s+2p, ... modulo the number of nodes. A graph made of such rings is a
-circulant: it looks the same from every node, so everything about it follows from node 0.
-The rules are those of TopoOpt (NSDI 2023): TotientPerms, SelectPermutations and CoinChangeMod.
+A ring of stride p visits s, s+p, s+2p, ... modulo the number of nodes. A graph that consists of such rings is a
+circulant: it looks the same from every node, so it suffices to consider node 0. The rules are TotientPerms,
+SelectPermutations and CoinChangeMod of TopoOpt (NSDI 2023).
 
-A ring order is the order in which the nodes of a collective pass data on; each stride has one.
+A ring order is the order in which the nodes of a collective pass data on. Each stride has its ring order.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from testbed.errors import TopologyError
 
 Method = Literal["geometric", "exhaustive"]
 
-#: Sets of strides that `exhaustive` compares at most (about 10 microseconds each).
+#: Maximum number of sets of strides that `exhaustive` compares (about 10 microseconds each).
 EXHAUSTIVE_LIMIT = 250_000
 
-#: Number of times that each sequence is chosen again on the load of all others.
+#: Rounds. Each round chooses every sequence again, given the load of all other sequences.
 _ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Reach:
-    """Reach of a circulant from node 0; smaller is better, compared field by field.
+    """Reach of a circulant from node 0. Values compare field by field; smaller is better.
 
-    `unreached` nodes have no path at all; `total_hops` is the sum of distances to the reached ones.
+    `unreached` counts nodes without a path. `total_hops` is the sum of distances to all other nodes.
     """
 
     unreached: int
@@ -40,10 +40,10 @@ class Reach:
 
 
 def totient_perms(nodes: int, group: int | None = None) -> tuple[int, ...]:
-    """Return strides whose rings visit exactly a group of `group` nodes {s, s + n/k, s + 2n/k, ...}.
+    """Return the strides whose rings visit exactly a group of k = `group` nodes {s, s + n/k, s + 2n/k, ...}.
 
-    TotientPerms: p = j * n/k for 1 <= j < k with gcd(j, k) = 1, which are phi(k) strides.
-    Without `group`, the group is all nodes. Raises `TopologyError` when k does not divide n.
+    By TotientPerms, these are the phi(k) strides p = j * n/k with 1 <= j < k and gcd(j, k) = 1. Without `group`, the
+    group is all nodes. Raises `TopologyError` if k does not divide n or is less than 2.
 
     >>> totient_perms(12)
     (1, 5, 7, 11)
@@ -61,7 +61,7 @@ def totient_perms(nodes: int, group: int | None = None) -> tuple[int, ...]:
 
 
 def half_range(nodes: int, strides: Iterable[int]) -> tuple[int, ...]:
-    """Return the strides without their direction: the smaller of p and n-p, each once, ascending.
+    """Return the strides without direction: the smaller of p and n-p, each once, ascending.
 
     >>> half_range(12, (1, 5, 7, 11))
     (1, 5)
@@ -70,7 +70,7 @@ def half_range(nodes: int, strides: Iterable[int]) -> tuple[int, ...]:
 
 
 def prime_steps(nodes: int, group: int, strides: Iterable[int]) -> tuple[int, ...]:
-    """Return the strides of a group that are 1 or a prime number of its steps n/k, as the paper does at scale.
+    """Return the strides of a group that are 1 or a prime number of steps n/k, as in the paper at large scale.
 
     >>> prime_steps(12, 12, (1, 5, 7, 11)), prime_steps(32, 32, range(1, 16, 2))
     ((1, 5, 7, 11), (1, 3, 5, 7, 11, 13))
@@ -84,9 +84,9 @@ def _is_prime(number: int) -> bool:
 
 
 def direct_strides(nodes: int, strides: Iterable[int], *, simplex: bool) -> tuple[int, ...]:
-    """Return the one-way strides of a topology, in its order: p, and when duplex n-p after it.
+    """Return the one-way strides of a topology, in its order: each p, and if duplex, then n-p.
 
-    The antipodal stride n/2 is its own opposite and appears once for each time it is given.
+    The antipodal stride n/2 is its own opposite, so it is not repeated.
 
     >>> direct_strides(12, (1, 5, 6), simplex=False)
     (1, 11, 5, 7, 6)
@@ -101,7 +101,7 @@ def direct_strides(nodes: int, strides: Iterable[int], *, simplex: bool) -> tupl
 
 
 def hop_levels(nodes: int, steps: Iterable[int]) -> tuple[int, ...]:
-    """Return the nodes first reached after 0, 1, 2, ... hops from node 0, each level a set of bits (bit i: node i).
+    """Return the nodes that are first reached after 0, 1, 2, ... hops from node 0, each level as a bit mask.
 
     >>> [level.bit_count() for level in hop_levels(12, (1, 5, 7, 11))]
     [1, 4, 5, 2]
@@ -121,7 +121,7 @@ def hop_levels(nodes: int, steps: Iterable[int]) -> tuple[int, ...]:
 
 
 def measure_reach(nodes: int, steps: Iterable[int]) -> Reach:
-    """Return how far the circulant with one-way strides `steps` reaches.
+    """Return the reach of the circulant with one-way strides `steps`.
 
     >>> measure_reach(12, (1, 5, 7, 11))
     Reach(unreached=0, diameter=3, total_hops=20)
@@ -141,11 +141,12 @@ def select_permutations(
 ) -> tuple[int, ...]:
     """Return `count` different strides chosen from `candidates`, ascending.
 
-    `geometric` follows the published rule: strides nearest to 1, x, x^2, ... with x = n^(1/count).
-    `exhaustive` takes the set that, together with the strides `given`, has the smallest diameter,
-    then the smallest mean distance, then the lowest lexicographic order; it is exact and raises
-    `TopologyError` beyond `EXHAUSTIVE_LIMIT` sets. Duplex candidates stand for both directions and
-    must be at most n/2. Raises `TopologyError` also for too few candidates and an unknown method.
+    - `geometric` follows the published rule: strides nearest to 1, x, x^2, ... with x = n^(1/count).
+    - `exhaustive` is exact. It minimises the diameter together with the strides `given`, then the mean distance, then
+      the lexicographic order.
+
+    Duplex candidates stand for both directions and must be at most n/2. Raises `TopologyError` for too few candidates,
+    an unknown method, and more than `EXHAUSTIVE_LIMIT` sets for `exhaustive`.
     """
     if count > len(candidates):
         raise TopologyError(
@@ -160,11 +161,11 @@ def select_permutations(
 
 
 def _select_geometric(nodes: int, count: int, candidates: Sequence[int]) -> tuple[int, ...]:
-    """Return for each of 1, x, x^2, ... the nearest stride that is not taken yet, the smaller of two equally near.
+    """Return the nearest unused stride for each of 1, x, x^2, ...; ties go to the smaller stride.
 
-    Powers are computed by repeated multiplication, as published. If x^i is exactly between two strides, rounding
-    of that product decides, the same on every IEEE machine: at n = 1024 the target 32 falls to 31 for
-    8 one-way rings and to 33 for 4 duplex ones, as in the published tables.
+    Powers are computed by repeated multiplication, as published. If x^i is exactly between two strides, the rounding of
+    this product decides, the same on every IEEE machine. For example, at n = 1024 the target 32 becomes 31 for 8
+    one-way rings and 33 for 4 duplex rings, as in the published tables.
     """
     ratio = nodes ** (1 / max(count, 1))
     remaining = sorted(candidates)
@@ -181,15 +182,15 @@ def _select_geometric(nodes: int, count: int, candidates: Sequence[int]) -> tupl
 def _select_exhaustive(
     nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, given: Sequence[int]
 ) -> tuple[int, ...]:
-    """Return the best set by (reach, lexicographic order) over all sets that could be best."""
-    always, free = _settle_by_symmetry(nodes, count, sorted(candidates), simplex=simplex, given=given)
-    sets = math.comb(len(free), count - len(always))
+    """Return the best set by (reach, lexicographic order)."""
+    fixed, free = _fix_by_symmetry(nodes, count, sorted(candidates), simplex=simplex, given=given)
+    sets = math.comb(len(free), count - len(fixed))
     if sets > EXHAUSTIVE_LIMIT:
         raise TopologyError(
             f"{sets} sets of strides ({count} of {len(candidates)}, {nodes} nodes) are too many for an exhaustive "
             f"search (limit {EXHAUSTIVE_LIMIT}): use method 'geometric' or a smaller degree"
         )
-    choices = (always + rest for rest in combinations(free, count - len(always)))
+    choices = (fixed + rest for rest in combinations(free, count - len(fixed)))
     return min(
         choices,
         key=lambda choice: (
@@ -199,29 +200,28 @@ def _select_exhaustive(
     )
 
 
-def _settle_by_symmetry(
+def _fix_by_symmetry(
     nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, given: Sequence[int]
 ) -> tuple[tuple[int, ...], Sequence[int]]:
-    """Return the strides that some best set contains, and those to choose the rest from.
+    """Return strides that the best set contains, and the candidates for the other strides.
 
-    If all totatives are candidates and nothing is given, multiplying a set by the inverse of one
-    of its members renames the nodes and keeps all distances; the new set contains 1. So the
-    lexicographically first of the best sets contains 1.
+    Suppose that all totatives are candidates and nothing is given. Multiplying a set by the inverse of one of its
+    members renames the nodes and keeps all distances, and the new set contains 1. So the lexicographically first of the
+    best sets contains 1.
     """
     totatives = totient_perms(nodes)
-    whole = totatives if simplex else half_range(nodes, totatives)
-    if given or count == 0 or tuple(candidates) != whole:
+    all_strides = totatives if simplex else half_range(nodes, totatives)
+    if given or count == 0 or tuple(candidates) != all_strides:
         return (), candidates
     return (candidates[0],), candidates[1:]
 
 
 def coin_change(nodes: int, coins: Iterable[int]) -> Mapping[int, tuple[int, ...]]:
-    """Return for each distance 1..n-1 a shortest sequence of strides that covers it (CoinChangeMod).
+    """Return a shortest sequence of strides for each distance 1..n-1 (CoinChangeMod).
 
-    Sequences are consistent hop by hop: after the first stride of m follows the sequence of the rest
-    of m, so a node forwards by destination alone. Among shortest sequences the one whose strides
-    carry least is taken, then the smaller first stride, so the result is deterministic.
-    Raises `TopologyError` when some distance cannot be covered.
+    Sequences are consistent: after its first stride, a sequence continues with the sequence of the remaining distance,
+    so nodes can forward by destination. Among shortest sequences, the least loaded strides win, then the smaller
+    strides, so the result is deterministic. Raises `TopologyError` if a distance cannot be covered.
 
     >>> coin_change(12, (1, 5, 7, 11))[4]
     (5, 11)
@@ -254,7 +254,7 @@ def _add_load(sequence: Iterable[int], load: dict[int, int], sign: int) -> None:
 
 
 def hop_distances(nodes: int, steps: Iterable[int]) -> list[int]:
-    """Return hops from node 0 to each node of a circulant, -1 where there is no path."""
+    """Return the hops from node 0 to each node of a circulant; -1 where there is no path."""
     hops = [-1] * nodes
     for count, level in enumerate(hop_levels(nodes, steps)):
         for node in range(nodes):
@@ -264,10 +264,10 @@ def hop_distances(nodes: int, steps: Iterable[int]) -> list[int]:
 
 
 def ring_order(nodes: int, stride: int, start: int = 0) -> RingOrder:
-    """Return the ring of a stride that contains `start`, at position 0.
+    """Return the ring of stride p that begins with `start`: `order[k]` is start + k*p mod n.
 
-    `order[k]` is start + k*p mod n; of a ring over all nodes from 0, node i is at position i * p^-1 mod n.
-    When p and n share a divisor g, the ring holds the n/g nodes of one group.
+    If g is the greatest common divisor of p and n, the ring holds the n/g nodes of one group. In a ring over all nodes
+    from 0, node i is at position i * p^-1 mod n.
 
     >>> ring_order(12, 5).order
     (0, 5, 10, 3, 8, 1, 6, 11, 4, 9, 2, 7)
@@ -279,13 +279,12 @@ def ring_order(nodes: int, stride: int, start: int = 0) -> RingOrder:
 
 
 def rings_of(topology: Topology, group: int | None = None) -> tuple[RingOrder, ...]:
-    """Return one ring per direction and stride, for the group of all nodes or for every group of that size.
+    """Return one ring per direction and stride, over all nodes or over every group of `group` nodes.
 
-    n=12 duplex with strides 1 and 5 has the rings 1, 5, 7, 11. Groups of k nodes get n/k rings per
-    stride, ordered by stride and then by first member. Parallel links give the same ring again.
-    If no stride of the topology serves the group, its rings are those of stride n/k (and back, if
-    duplex): their neighbours are not joined directly and data takes the routes.
-    Raises `TopologyError` when the group does not divide the nodes.
+    For example, 12 duplex nodes with strides 1 and 5 have the rings 1, 5, 7, 11. Groups of k nodes get n/k rings per
+    stride, ordered by stride and then by first member. Parallel links give the same ring again. If no stride of the
+    topology fits the group, the rings have stride n/k (both directions if duplex). Their neighbours are not linked, so
+    data takes the routes. Raises `TopologyError` if the group does not divide the nodes.
     """
     nodes = topology.nodes
     usable = totient_perms(nodes, group)

@@ -1,8 +1,8 @@
 """Checkpoints of a training job: the bytes that each server writes, and their transfers to storage hosts.
 
 A checkpoint holds parameters and optimiser state, but no gradients: the next iteration computes them again. Half
-precision with Adam has 14 bytes a parameter: 2 of the weight, 4 each of its master copy and two moments. Single
-precision with plain gradient descent has 4. Every byte is written once: replicas hold equal data and divide it.
+precision with Adam has 14 bytes per parameter: 2 for the weight, and 4 each for its master copy and two moments. Single
+precision with plain gradient descent has 4. Every byte is written once: replicas hold the same data and divide it.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from testbed.design.workloads.sharding import Strategy, cut
 from testbed.errors import WorkloadError
 
 Mode = Literal["blocking", "overlapped"]
-"""`blocking`: the write begins when the iteration has ended. `overlapped`: it begins with the iteration."""
+"""A `blocking` write begins when the iteration has ended, an `overlapped` write begins with the iteration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Storage hosts of a cluster: `count` hosts with the `nics` of a server each, numbered after all servers."""
+    """Storage hosts of a cluster: `count` hosts with as many NICs as a server (`nics`), numbered after all servers."""
 
     count: int
     nics: int = 1
 
     @property
     def nodes(self) -> int:
-        """Number of nodes of all storage hosts: one per NIC."""
+        """Total number of nodes of the storage hosts, one per NIC."""
         return self.count * self.nics
 
 
 def saved_bytes(operator: Operator) -> int:
     """Return the bytes of an operator in a checkpoint: parameters, and state without gradients.
 
-    With ZeRO, `gradient_bytes` is network traffic, which may exceed the gradients in memory; so it is limited.
+    With ZeRO, `gradient_bytes` is network traffic, which may exceed the gradients in memory, so it is limited.
     """
     gradient = min(operator.gradient_bytes, operator.parameter_bytes, operator.state_bytes)
     return operator.parameter_bytes + operator.state_bytes - gradient
@@ -47,8 +47,8 @@ def saved_bytes(operator: Operator) -> int:
 def divide_checkpoint(workload: Workload, strategy: Strategy, nodes: int) -> tuple[int, ...]:
     """Return the bytes that each server writes.
 
-    A server holds its shard of an operator, of which each replica writes an equal part. Returns only zeros for a
-    workload without training, which has nothing to save.
+    The servers of an operator write equal parts of its bytes. All values are 0 for a workload without training, which
+    has nothing to save.
     """
     shares = np.zeros(nodes, dtype=np.int64)
     if workload.training:
@@ -59,21 +59,21 @@ def divide_checkpoint(workload: Workload, strategy: Strategy, nodes: int) -> tup
 
 
 def divide_evenly(size_bytes: int, nodes: int) -> tuple[int, ...]:
-    """Return equal parts of a checkpoint of `size_bytes`, in whole bytes."""
+    """Return equal parts of `size_bytes` for the nodes, in whole bytes."""
     return tuple(np.diff(cut(size_bytes, nodes)).tolist())
 
 
 def add_storage(graph: TaskGraph, storage: Storage) -> TaskGraph:
-    """Return the graph in a cluster that also has storage hosts, which compute nothing."""
+    """Return the graph in a cluster with additional storage hosts, which compute nothing."""
     return replace(graph, nodes=graph.nodes + storage.nodes)
 
 
 def add_checkpoint(graph: TaskGraph, shares: tuple[int, ...], storage: Storage, mode: Mode) -> TaskGraph:
-    """Return the graph with storage hosts and the write of a checkpoint, `shares[i]` bytes from node i.
+    """Return the graph with storage hosts and the write of a checkpoint: `shares[i]` bytes from node i.
 
-    Each node divides its bytes over all storage hosts. NIC i of a server sends to NIC i of a storage host, so that in a
-    rail network the write stays on one rail. Raises `WorkloadError` unless there is one share per node, and a byte to
-    write.
+    Each node divides its bytes over all storage hosts. NIC i of a server sends to NIC i of a storage host, so that each
+    write stays on one rail in a rail network. Raises `WorkloadError` unless there is one share per node, and if there
+    is nothing to write.
     """
     if len(shares) != graph.nodes:
         raise WorkloadError(
@@ -99,17 +99,17 @@ def add_checkpoint(graph: TaskGraph, shares: tuple[int, ...], storage: Storage, 
         before += [leaves, np.full(writes.size, barrier)]
         after += [np.full(leaves.size, barrier), writes]
 
-    def column(values: NDArray[np.int64], blank: int) -> NDArray[np.int64]:
-        return np.concatenate([np.full(barriers, blank, dtype=np.int64), values])
+    def extend_column(values: NDArray[np.int64], barrier_value: int) -> NDArray[np.int64]:
+        return np.concatenate([np.full(barriers, barrier_value, dtype=np.int64), values])
 
     return replace(
         add_storage(graph, storage),
         kind=np.concatenate([graph.kind, kind]),
         device=np.concatenate([graph.device, unset]),
         time_s=np.concatenate([graph.time_s, np.zeros(kind.size)]),
-        size_bytes=np.concatenate([graph.size_bytes, column(size_bytes, 0)]),
-        source=np.concatenate([graph.source, column(source, -1)]),
-        target=np.concatenate([graph.target, column(target, -1)]),
+        size_bytes=np.concatenate([graph.size_bytes, extend_column(size_bytes, 0)]),
+        source=np.concatenate([graph.source, extend_column(source, -1)]),
+        target=np.concatenate([graph.target, extend_column(target, -1)]),
         group=np.concatenate([graph.group, unset]),
         before=np.concatenate(before),
         after=np.concatenate(after),

@@ -1,12 +1,13 @@
 """Choice of a workload: a model of the catalogue or a file, its settings, and its devices.
 
-Two options save memory in training. ZeRO (Rajbhandari et al., 2020) divides equal data of the replicas among them: from
-stage 1 the optimiser state, from 2 also gradients, from 3 also parameters. Stages 1 and 2 send the bytes of an
-AllReduce, as a ReduceScatter and an AllGather; stage 3 gathers the parameters for both passes: half as much again.
+Two options save memory in training. ZeRO (Rajbhandari et al., 2020) divides data that replicas have in common: from
+stage 1 the optimiser state, from stage 2 also gradients, from stage 3 also parameters. Stages 1 and 2 send as many
+bytes as an AllReduce, in a ReduceScatter and an AllGather. Stage 3 gathers the parameters for both passes, and sends
+1.5 times as many bytes.
 
-Recomputation (Chen et al., 2016) divides the operators into segments, about the square root of their number, and keeps
-only the last outputs of each. The others are computed again, one segment at a time, with their sums among shards.
-Tables and experts keep their outputs, and messages from other servers are not sent again.
+Recomputation (Chen et al., 2016) divides the operators into segments, about the square root of their number. It keeps
+only the last output of each segment. Other outputs are computed again, one segment at a time, with their sums among
+shards. Tables and experts keep their outputs, and messages from other servers are not sent again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 from testbed.design.workloads.catalogue import MODELS, parameters_of, workload
 from testbed.design.workloads.catalogue.models import settings_of
 from testbed.design.workloads.gates import expert_shares
-from testbed.design.workloads.mig import PCIE_BYTES_PER_S, device_named, instances_of
+from testbed.design.workloads.mig import PCIE_BYTES_PER_S, count_instances, find_device
 from testbed.design.workloads.model import READ_BY_ROWS, Operator, Workload
 from testbed.design.workloads.profile import read_profile
 from testbed.design.workloads.roofline import Cluster
@@ -27,7 +28,7 @@ from testbed.errors import WorkloadError
 
 FILE_SUFFIXES = (".onnx",)
 TORCH = "torch:"
-"""Prefix of the name of a torch module; `MODULE:FACTORY` follows."""
+"""Prefix of the name of a torch module, before `MODULE:FACTORY`."""
 DEFAULT_DEVICE = "a100"
 
 STAGES = (0, 1, 2, 3)
@@ -36,11 +37,13 @@ MAX_SKEW = 8.0
 
 @dataclass(frozen=True, slots=True)
 class WorkloadChoice:
-    """All that is needed to build a workload again. Settings are texts, as on a command line; "" means the default.
+    """Everything needed to build a workload again. Settings are texts, as on a command line; "" means the default.
 
-    `name` may be an ONNX file, or `torch:MODULE:FACTORY`. `profile` is a file of measured computing times. `device` may
-    be an instance of a device, `a100/2`: servers are then logical ones, see `mig`. `zero` and `recompute` save memory
-    in training, see the module. `skew` makes some experts more popular, see `with_skew`.
+    - `name`: a model of the catalogue, an ONNX file, or `torch:MODULE:FACTORY`.
+    - `device`: may be an instance of a device such as `a100/2`. Servers are then logical servers, see `mig`.
+    - `profile`: a file of measured computing times.
+    - `zero`, `recompute`: save memory in training, see the module.
+    - `skew`: makes some experts more popular, see `with_skew`.
     """
 
     name: str
@@ -53,7 +56,7 @@ class WorkloadChoice:
     skew: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Return the choice as a JSON document, in which unused memory savings are omitted."""
+        """Return the choice as a JSON document, without unused memory savings and skew."""
         saved = {"zero": self.zero, "recompute": self.recompute, "skew": self.skew}
         return {
             "name": self.name,
@@ -66,41 +69,41 @@ class WorkloadChoice:
 
     @property
     def is_file(self) -> bool:
-        """True if the model is in an ONNX file or in a torch module."""
+        """Whether the model is in an ONNX file or a torch module."""
         return self.name.endswith(FILE_SUFFIXES) or self.name.startswith(TORCH)
 
     @property
     def has_servers(self) -> bool:
-        """True for a model; a task graph or a folder of traces does not say what its nodes are."""
+        """Whether the choice is a model. The servers of a task graph or a folder of traces are fixed."""
         return self.is_file or self.name in MODELS
 
     def workload(self, nodes: int) -> Workload:
-        """Return the workload on `nodes` servers. Raises `WorkloadError`, `OSError`."""
+        """Return the workload on `nodes` servers. Raises `WorkloadError` and `OSError`."""
         if self.is_file:
-            chosen = self._from_file(nodes)
+            chosen = self._import_file(nodes)
         else:
             settings = settings_of(self.name, self.settings)
             chosen = workload(self.name, nodes, preset=self.preset or None, **settings)
         return with_skew(with_savings(chosen, zero=self.zero, recompute=self.recompute), self.skew)
 
     def cluster(self, nodes: int) -> Cluster:
-        """Return the servers with the chosen device. Raises `WorkloadError` for an unknown device, `OSError`."""
+        """Return the servers with the chosen device. Raises `WorkloadError` for an unknown device, and `OSError`."""
         name = self.device or DEFAULT_DEVICE
-        device, instances = device_named(name), instances_of(name)
+        device, instances = find_device(name), count_instances(name)
         profile = read_profile(self.profile) if self.profile else None
         cluster = Cluster(nodes, device, self.devices_per_server, profile=profile)
         return replace(cluster, local_bytes_per_s=PCIE_BYTES_PER_S / instances) if instances > 1 else cluster
 
-    def _from_file(self, nodes: int) -> Workload:
-        """Return the workload of a file or module: settings are batch sizes, `training`, and ONNX dimensions."""
+    def _import_file(self, nodes: int) -> Workload:
+        """Return the workload of a file or module. Settings are batch sizes, `training`, and ONNX dimensions."""
         from testbed.design.workloads.imports import import_onnx
         from testbed.design.workloads.imports.torch_module import import_factory
 
         if self.preset:
             raise WorkloadError(f"{self.name} is a file, which has no presets: leave out --preset")
-        sizes = self._sizes()
-        each, devices = sizes.pop("batch_per_device", 32), sizes.pop("devices_per_server", 4)
-        batch = sizes.pop("batch", 0) or each * devices * nodes
+        sizes = self._parse_sizes()
+        samples_per_device, devices = sizes.pop("batch_per_device", 32), sizes.pop("devices_per_server", 4)
+        batch = sizes.pop("batch", 0) or samples_per_device * devices * nodes
         training = bool(sizes.pop("training", 1))
         if self.name.startswith(TORCH):
             if sizes:
@@ -110,7 +113,7 @@ class WorkloadChoice:
             return import_factory(self.name.removeprefix(TORCH), batch=batch, training=training).workload
         return import_onnx(self.name, batch=batch, training=training, dimensions=sizes).workload
 
-    def _sizes(self) -> dict[str, int]:
+    def _parse_sizes(self) -> dict[str, int]:
         wrong = [name for name, text in self.settings.items() if not text.isdecimal()]
         if wrong:
             raise WorkloadError(f"--set {wrong[0]}={self.settings[wrong[0]]}: give an integer")
@@ -120,13 +123,13 @@ class WorkloadChoice:
     def devices_per_server(self) -> int:
         """Number of devices of a server. Raises `WorkloadError` for an unknown model or setting."""
         if self.is_file:
-            return self._sizes().get("devices_per_server", 4)
+            return self._parse_sizes().get("devices_per_server", 4)
         settings = settings_of(self.name, self.settings)
         return parameters_of(self.name, self.preset or None, **settings).devices_per_server
 
 
 def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
-    """Return settings like `["batch=64", "top=1024-1"]` as texts by name. Raises `WorkloadError` for other forms.
+    """Return the settings in texts like "batch=64", by name. Raises `WorkloadError` for other texts.
 
     >>> parse_settings(["batch=64", "top=1024-1"])
     {'batch': '64', 'top': '1024-1'}
@@ -141,31 +144,34 @@ def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def with_skew(workload: Workload, skew: float) -> Workload:
-    """Return the workload with popular experts, see `gates.expert_shares`; they differ from layer to layer. 0 is even.
+    """Return the workload with other popular experts in each layer, see `gates.expert_shares`.
 
-    Raises `WorkloadError` for a skew out of range, and for a workload without experts.
+    A skew of 0 means that all are equally popular. Raises `WorkloadError` for a skew out of range, and for a workload
+    without experts.
     """
     if not 0 <= skew <= MAX_SKEW:
         raise WorkloadError(f"a skew of {skew}: give 0 to {MAX_SKEW:g}")
     if not skew:
         return workload
-    places = [
-        place for place, one in enumerate(workload.operators) if "expert" in one.ways and one.most_shards
+    expert_ops = [
+        op_index
+        for op_index, candidate in enumerate(workload.operators)
+        if "expert" in candidate.ways and candidate.most_shards
     ]
-    if not places:
+    if not expert_ops:
         raise WorkloadError(f"{workload.name} has no experts: leave out --skew")
     operators = list(workload.operators)
-    for place in places:
-        experts, routed = operators[place].most_shards or 1, operators[place].routed
-        shares = expert_shares(experts, routed, skew, layer=place) / routed
-        operators[place] = replace(operators[place], popularity=tuple(shares.tolist()))
+    for op_index in expert_ops:
+        experts, routed = operators[op_index].most_shards or 1, operators[op_index].routed
+        shares = expert_shares(experts, routed, skew, layer=op_index) / routed
+        operators[op_index] = replace(operators[op_index], popularity=tuple(shares.tolist()))
     return replace(workload, operators=tuple(operators))
 
 
 def with_savings(workload: Workload, *, zero: int = 0, recompute: bool = False) -> Workload:
-    """Return the workload with a stage of ZeRO and recomputation.
+    """Return the workload with a stage of ZeRO and with recomputation.
 
-    Raises `WorkloadError` for an unknown stage, and for a saving in a workload without training.
+    Raises `WorkloadError` for an unknown stage, and if either is set for a workload without training.
     """
     if zero not in STAGES:
         raise WorkloadError(f"ZeRO has no stage {zero}: choose from {', '.join(map(str, STAGES))}")
@@ -173,14 +179,14 @@ def with_savings(workload: Workload, *, zero: int = 0, recompute: bool = False) 
         return workload
     if not workload.training:
         raise WorkloadError(f"{workload.name} is an inference workload: leave out --zero and --recompute")
-    operators = [_divide(operator, zero) for operator in workload.operators]
+    operators = [_divide_over_replicas(operator, zero) for operator in workload.operators]
     if recompute:
-        operators = _segment(operators)
+        operators = _assign_segments(operators)
     return replace(workload, operators=tuple(operators))
 
 
-def _divide(operator: Operator, zero: int) -> Operator:
-    """Return an operator whose state, gradients and parameters are divided over replicas, as far as the stage says."""
+def _divide_over_replicas(operator: Operator, zero: int) -> Operator:
+    """Return an operator with its state, gradients and parameters divided over replicas, depending on the stage."""
     if not operator.gradient_bytes:
         return operator
     gradient = min(operator.gradient_bytes, operator.state_bytes)
@@ -189,21 +195,21 @@ def _divide(operator: Operator, zero: int) -> Operator:
     return replace(operator, divided_bytes=sum(parts[:zero]), gradient_bytes=sent)
 
 
-def _segment(operators: list[Operator]) -> list[Operator]:
-    """Return the operators in segments of about equal output bytes; the outputs of each segment's last are kept."""
-    recomputed = [place for place, operator in enumerate(operators) if _is_cheap(operator)]
+def _assign_segments(operators: list[Operator]) -> list[Operator]:
+    """Return the operators in segments of about equal output bytes. The last operator of each keeps its output."""
+    recomputed = [op_index for op_index, operator in enumerate(operators) if _is_cheap(operator)]
     total, passed_bytes, segments = (
-        sum(operators[place].output_bytes for place in recomputed),
+        sum(operators[op_index].output_bytes for op_index in recomputed),
         0,
         isqrt(len(recomputed)),
     )
     segmented = list(operators)
-    for place in recomputed:
+    for op_index in recomputed:
         segment = 1 + passed_bytes * segments // max(total, 1)
-        passed_bytes += operators[place].output_bytes
-        if passed_bytes * segments // max(total, 1) < segment and place != recomputed[-1]:
-            reduced = operators[place].backward_reduce_bytes + operators[place].forward_reduce_bytes
-            segmented[place] = replace(operators[place], segment=segment, backward_reduce_bytes=reduced)
+        passed_bytes += operators[op_index].output_bytes
+        if passed_bytes * segments // max(total, 1) < segment and op_index != recomputed[-1]:
+            reduced = operators[op_index].backward_reduce_bytes + operators[op_index].forward_reduce_bytes
+            segmented[op_index] = replace(operators[op_index], segment=segment, backward_reduce_bytes=reduced)
     return segmented
 
 

@@ -1,4 +1,4 @@
-"""Traffic that the gates of a mixture of experts send: even, or skewed by layer."""
+"""Traffic to the experts of a mixture, as its gates route it: even, or skewed in each layer."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ def expert_traffic(
     by_member: bool = False,
     token_bytes: float = 1.0,
 ) -> Floats:
-    """Return what the members of an expert-parallel group send to each other in one layer, shape (members, members).
+    """Return the traffic between the members of an expert-parallel group in one layer, shape (members, members).
 
-    Each member holds `tokens` tokens and sends each to `routed` different experts; the diagonal is what stays. Experts
-    are on the members in equal or almost equal blocks. The result counts tokens, or bytes with `token_bytes` per token.
-    The rows add up to `tokens * routed * token_bytes`; the transposed matrix is the way back.
+    Each member holds `tokens` tokens and sends each token to `routed` different experts. The diagonal holds the tokens
+    that stay on their member. Experts are spread over the members in equal or almost equal blocks. The result counts
+    tokens, or bytes if `token_bytes` is given. Each row sums to `tokens * routed * token_bytes`. The way back is the
+    transposed matrix.
 
-    Experts get shares of the tokens by `skew`: 0 is even, and the k-th most popular expert weighs `k ** -skew` (Zipf).
-    Which expert is popular differs from layer to layer, by `seed`, and with `by_member` also from member to member, as
-    if each had data of its own kind. No expert gets a token twice.
+    `skew` determines the shares of the experts: 0 is even, otherwise the k-th most popular expert has the weight
+    `k ** -skew` (Zipf). The popular experts depend on `layer` and `seed`, and with `by_member` also on the member, as
+    if each member had its own kind of data. No expert gets a token twice.
 
     Raise `WorkloadError` if a number is not positive, if `routed` or `members` is more than `experts`, and for a
     negative skew.
 
-    Two members with two experts each, two of four experts per token: half of the copies stay.
+    For example, two members have two experts each, and each token goes to two of the four experts. Half of the copies
+    stay:
 
     >>> expert_traffic(10, experts=4, routed=2, members=2).tolist()
     [[10.0, 10.0], [10.0, 10.0]]
@@ -61,15 +63,19 @@ def expert_traffic(
 def expert_shares(
     experts: int, routed: int, skew: float, *, layer: int = 0, seed: int = 0, member: int = 0
 ) -> Floats:
-    """Return the fraction of a member's tokens that each expert of a layer gets: at most 1 each, `routed` in total."""
+    """Return the fraction of a member's tokens that each expert of a layer gets, at most 1. They sum to `routed`."""
     weights = np.arange(1, experts + 1, dtype=np.float64) ** -skew
     shares = np.zeros(experts)
-    full = 0
-    while True:  # what an expert cannot take goes to the less popular ones
-        shares[:full] = 1.0
-        shares[full:] = weights[full:] * (routed - full) / weights[full:].sum() if full < experts else 0.0
+    saturated = 0
+    while True:  # an expert gets at most all tokens: its excess goes to less popular experts
+        shares[:saturated] = 1.0
+        shares[saturated:] = (
+            weights[saturated:] * (routed - saturated) / weights[saturated:].sum()
+            if saturated < experts
+            else 0.0
+        )
         excess = int(np.count_nonzero(shares > 1 + 1e-12))
         if not excess:
             break
-        full += excess
+        saturated += excess
     return np.random.default_rng((seed, layer, member)).permutation(shares)

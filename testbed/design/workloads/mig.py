@@ -1,8 +1,8 @@
-"""Devices by name, and instances of devices: one server as several logical ones, each with an instance of every device.
+"""Devices by name, and instances of devices. A server can be several logical servers, each with an instance per device.
 
-NVIDIA's Multi-Instance GPU cuts an A100 into equal instances that share nothing. The device has 7 slices of arithmetic
-and 8 of memory, so some numbers of instances leave slices unused (NVIDIA, Multi-Instance GPU user guide, profiles of
-the A100-SXM4-40GB):
+NVIDIA's Multi-Instance GPU (MIG) cuts an A100 into equal instances that share nothing. The device has 7 slices of
+arithmetic and 8 of memory, so some numbers of instances leave slices unused (NVIDIA, Multi-Instance GPU user guide,
+profiles of the A100-SXM4-40GB):
 
 | instances | profile | arithmetic | memory and its bandwidth |
 |---|---|---|---|
@@ -11,7 +11,7 @@ the A100-SXM4-40GB):
 | 4 | 1g.10gb | 1/7 | 1/4 |
 | 5 to 7 | 1g.5gb | 1/7 | 1/8 |
 
-Instances of different devices cannot use NVLink: the devices of a logical server exchange data over its share of PCIe.
+Instances of different devices cannot use NVLink. The devices of a logical server exchange data over its share of PCIe.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from testbed.errors import WorkloadError
 
 MAX_INSTANCES = 7
 PCIE_BYTES_PER_S = 31.5e9
-"""Rate of a device's PCIe link, each way: sixteen lanes of the fourth generation."""
-_ARITHMETIC, _MEMORY = 7, 8
+"""Rate of a device's PCIe link, each way: 16 lanes of the fourth generation."""
+_ARITHMETIC_SLICES, _MEMORY_SLICES = 7, 8
 
 
 def name_instance(device: str, instances: int) -> str:
@@ -36,10 +36,10 @@ def name_instance(device: str, instances: int) -> str:
     return f"{device}/{instances}" if instances > 1 else device
 
 
-def instances_of(name: str) -> int:
+def count_instances(name: str) -> int:
     """Return the number of instances in a device's name. Raises `WorkloadError` for an invalid number.
 
-    >>> instances_of("a100-80gb/7"), instances_of("a100")
+    >>> count_instances("a100-80gb/7"), count_instances("a100")
     (7, 1)
     """
     _, slash, text = name.partition("/")
@@ -50,21 +50,24 @@ def instances_of(name: str) -> int:
     return int(text)
 
 
-def device_named(name: str) -> Device:
-    """Return a device, or an instance of it. Raises `WorkloadError` for an unknown one.
+def find_device(name: str) -> Device:
+    """Return a device or an instance of a device. Raises `WorkloadError` for an unknown name.
 
-    Three sevenths of 156 TFLOP/s:
+    One of two instances has three sevenths of 156 TFLOP/s:
 
-    >>> round(device_named("a100/2").peak_flops / 1e12, 2), device_named("a100/2").memory_bytes
+    >>> round(find_device("a100/2").peak_flops / 1e12, 2), find_device("a100/2").memory_bytes
     (66.86, 20000000000)
     """
-    whole, instances = name.partition("/")[0], instances_of(name)
-    if whole not in DEVICES:
+    device_name, instances = name.partition("/")[0], count_instances(name)
+    if device_name not in DEVICES:
         raise WorkloadError(f"unknown device {name!r}; known: {', '.join(DEVICES)}")
-    device = DEVICES[whole]
+    device = DEVICES[device_name]
     if instances == 1:
         return device
-    arithmetic, memory = _ARITHMETIC // instances / _ARITHMETIC, _MEMORY // instances / _MEMORY
+    arithmetic, memory = (
+        _ARITHMETIC_SLICES // instances / _ARITHMETIC_SLICES,
+        _MEMORY_SLICES // instances / _MEMORY_SLICES,
+    )
     return replace(
         device,
         name=name_instance(device.name, instances),
@@ -77,9 +80,10 @@ def device_named(name: str) -> Device:
 def logical_servers(
     nodes: int, degree: int, instances: int, *, may_share: bool = False
 ) -> tuple[int, int, float]:
-    """Return the number of logical servers, the links of each, and its fraction of a link's rate.
+    """Return the number of logical servers, their links, and the fraction of a link's rate that each gets.
 
-    Servers on a switch may share a link (`may_share`). Raises `WorkloadError` for links that cannot be divided.
+    With `may_share`, logical servers can share a link; this needs a switch. Raises `WorkloadError` if the links cannot
+    be divided.
 
     >>> logical_servers(12, 4, 2), logical_servers(12, 1, 2, may_share=True)
     ((24, 2, 1.0), (24, 1, 0.5))

@@ -1,7 +1,7 @@
 """Workloads, independent of servers: operators of a training job or a served model, and the edges between them.
 
-An operator is the unit that a strategy shards: a layer, a block of a transformer, an embedding table. All sizes are
-per sample unless stated otherwise; a sample is the unit of the batch: an image, a sequence, a click.
+An operator is the unit that a strategy shards: a layer, a block of a transformer, an embedding table. Sizes are per
+sample unless stated otherwise. A sample is the unit of the batch: an image, a sequence, a click.
 """
 
 from __future__ import annotations
@@ -15,49 +15,48 @@ from typing import Any, Literal, get_args
 from testbed.errors import WorkloadError
 
 Way = Literal["data", "tensor", "place", "expert"]
-"""Way of sharding an operator: see `sharding.Sharding`."""
+"""Way of sharding an operator, see the module `sharding`."""
 
 Edge = tuple[int, int]
-"""Producer and consumer, by place among the operators."""
+"""Producer and consumer, by index among the operators."""
 
-LARGEST = 1 << 50
+MAX_BYTES = 1 << 50
 """Maximum bytes of parameters, or of an iteration's traffic, so that their sums are exact in floating point."""
 
 READ_BY_ROWS = ("table", "embedding")
-"""Kinds of operators of which a pass reads some rows of the parameters, not all."""
+"""Kinds of operators whose passes read only some rows of the parameters."""
 
 CUT_BY_HEADS = "cache"
-"""Kind of operators that hold keys and values: each shard holds, and passes on, only those of its heads."""
+"""Kind of operators that hold keys and values. Each shard holds and passes on only the keys and values of its heads."""
 
 SIDES = ("prefill", "decode")
-"""Sides of a served model, which read prompts and write answers: names of operators begin with one, `prefill.mlp0`."""
+"""Sides of a served model: `prefill` reads prompts, `decode` writes answers. Operators are named `prefill.mlp0`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
     """An operator of a workload.
 
-    - `kind` is a label, except "table", "embedding" and "cache". Of tables and embeddings only the rows that samples
-      name are read and updated, and `moved_bytes` counts them; of other operators each pass reads all parameters.
-    - `forward_flops` and `backward_flops` are floating-point operations (a multiply and an add are two).
-    - `moved_bytes` are read and written in device memory by the forward pass, besides parameters.
-    - `output_bytes` are the bytes that the next operators read.
-    - `parameter_bytes` are per operator, not per sample. AllReduce among replicas sums `gradient_bytes` of them (0 for
-      tables that are updated row by row in place).
-    - `forward_reduce_bytes` and `backward_reduce_bytes` are summed by AllReduce among the shards of a tensor-parallel
-      operator (an AllGather counts half).
-    - `state_bytes` are kept besides the parameters on every replica: gradients, optimiser state.
-    - `routed` is the number of experts of a sample. All sizes per sample count all of them, except `output_bytes`,
-      which travel once to each expert and back. `popularity` is the part of them that each expert gets; empty: the
-      same for all.
-    - `shared_bytes` are parameters of another operator that each pass also reads: the words that a tied head shares
-      with the embedding.
-    - `ways` are the allowed ways of sharding, the default first; `most_shards` is the maximum number of pieces (heads,
-      experts, columns), None without a limit. Groups of an `evenly_spaced` operator are never side by side, because the
-      location of its data fixes them.
-    - `divided_bytes` of parameters and state are cut over replicas.
-    - Outputs of an operator with a `segment` are computed again for the backward pass, one segment at a time; 0 keeps
-      them. See `choice`.
+    - `kind`: a label, except for "table", "embedding" and "cache". Passes read and update only the rows of tables and
+      embeddings that samples need, which `moved_bytes` counts. A pass of any other operator reads all parameters.
+    - `forward_flops`, `backward_flops`: floating-point operations (a multiply and an add are two).
+    - `moved_bytes`: bytes that the forward pass reads and writes in device memory, without parameters.
+    - `output_bytes`: bytes that the next operators read.
+    - `parameter_bytes`: bytes per operator, not per sample.
+    - `gradient_bytes`: bytes that an AllReduce among replicas sums (0 for tables that are updated row by row in place).
+    - `forward_reduce_bytes`, `backward_reduce_bytes`: bytes that an AllReduce among the shards of a tensor-parallel
+      operator sums (an AllGather counts half).
+    - `state_bytes`: bytes on every replica besides the parameters: gradients, optimiser state.
+    - `routed`: number of experts per sample. Sizes per sample are sums over these experts, except `output_bytes`, which
+      travel to each expert and back.
+    - `popularity`: fraction of the samples that each expert gets; empty if all get the same.
+    - `shared_bytes`: parameters of another operator that each pass also reads, such as the word vectors that a tied
+      head shares with the embedding.
+    - `ways`: the allowed ways of sharding, the default first.
+    - `most_shards`: maximum number of shards (heads, experts, columns), or None.
+    - `evenly_spaced`: whether the shards of a replica must be on evenly spaced servers, because their data is there.
+    - `divided_bytes`: bytes of parameters and state that are divided over replicas.
+    - `segment`: if not 0, outputs are computed again for the backward pass, one segment at a time, see `choice`.
     """
 
     name: str
@@ -82,22 +81,22 @@ class Operator:
 
     @property
     def side(self) -> str:
-        """The operator's side, one of `SIDES`, or ""."""
+        """Side of the operator, one of `SIDES`, or ""."""
         first = self.name.partition(".")[0]
         return first if first in SIDES else ""
 
     @property
     def shard_limit(self) -> float:
-        """`most_shards` as a number; infinite without a limit."""
+        """`most_shards` as a number, infinity without a limit."""
         return float("inf") if self.most_shards is None else self.most_shards
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Operators in order of execution, and edges (producer, consumer) by place in that order.
+    """Operators in order of execution, and edges (producer, consumer) by index in this order.
 
     `batch` is the number of samples of one iteration over all servers. `training` is False for serving, which has no
-    backward pass and no gradients. `origin` is the source of the parameters. Raises `WorkloadError` if it is not valid.
+    backward pass and no gradients. `origin` names the source of the sizes. Raises `WorkloadError` for invalid values.
     """
 
     name: str
@@ -130,16 +129,16 @@ class Workload:
         for operator in self.operators:
             sent += operator.output_bytes * operator.routed
             sent += operator.forward_reduce_bytes + operator.backward_reduce_bytes
-        if self.batch * sent > LARGEST:
+        if self.batch * sent > MAX_BYTES:
             raise WorkloadError(
                 f"{self.name}: a batch of {self.batch} samples that each pass on {sent} bytes exceeds "
-                f"{LARGEST} bytes per iteration: give a smaller batch"
+                f"{MAX_BYTES} bytes per iteration: give a smaller batch"
             )
 
     @property
     def places(self) -> Mapping[str, int]:
-        """Place of each operator by its name."""
-        return {operator.name: place for place, operator in enumerate(self.operators)}
+        """Index of each operator, by name."""
+        return {operator.name: op_index for op_index, operator in enumerate(self.operators)}
 
     @property
     def parameter_bytes(self) -> int:
@@ -147,43 +146,45 @@ class Workload:
         return sum(operator.parameter_bytes for operator in self.operators)
 
     def is_sliced(self, edge: Edge) -> bool:
-        """Return whether both ends of an edge work only on slices: caches of keys and values."""
-        return all(self.operators[place].kind == CUT_BY_HEADS for place in edge)
+        """Return whether both ends of an edge work only on slices, as caches of keys and values do."""
+        return all(self.operators[op_index].kind == CUT_BY_HEADS for op_index in edge)
 
     def edge_bytes(self, edge: Edge) -> int:
         """Return the bytes per sample on an edge: the producer's output.
 
         A cache receives the keys and values that it keeps, which attention computes besides its output.
         """
-        producer, consumer = (self.operators[place] for place in edge)
+        producer, consumer = (self.operators[op_index] for op_index in edge)
         is_filled = consumer.kind == CUT_BY_HEADS != producer.kind
         return consumer.output_bytes if is_filled else producer.output_bytes
 
 
 def is_whole(value: Any) -> bool:
-    """Return whether a value is an integer, Python's or numpy's, but not a boolean."""
+    """Return whether a value is an integer of Python or numpy, but not a boolean."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-_RATES = ("forward_flops", "backward_flops", "moved_bytes")
+_FRACTIONAL_FIELDS = ("forward_flops", "backward_flops", "moved_bytes")
 """Fields that may be fractions: averages per sample."""
-_SIZES = tuple(
-    name for name in Operator.__dataclass_fields__ if name.endswith("_bytes") and name not in _RATES
+_INTEGER_FIELDS = tuple(
+    name
+    for name in Operator.__dataclass_fields__
+    if name.endswith("_bytes") and name not in _FRACTIONAL_FIELDS
 )
 
 
 def _check_operator(operator: Operator, workload: str) -> None:
-    """Raise `WorkloadError` unless sizes are in range, a sample goes to 1 expert or more, and its ways are known."""
-    sizes = [(name, 0) for name in (*_RATES, *_SIZES)] + [("routed", 1)]
+    """Raise `WorkloadError` unless all sizes are in range, `routed` is at least 1, and all ways are known."""
+    sizes = [(name, 0) for name in (*_FRACTIONAL_FIELDS, *_INTEGER_FIELDS)] + [("routed", 1)]
     if operator.most_shards is not None:
         sizes.append(("most_shards", 1))
-    for name, least in sizes:
+    for name, minimum in sizes:
         value = getattr(operator, name)
-        if name in _RATES:
-            fits, requirement = least <= value <= float_info.max, f"a finite number of {least} or more"
+        if name in _FRACTIONAL_FIELDS:
+            fits, requirement = minimum <= value <= float_info.max, f"a finite number of {minimum} or more"
         else:
-            fits = is_whole(value) and least <= value <= LARGEST
-            requirement = f"a whole number from {least} to {LARGEST}"
+            fits = is_whole(value) and minimum <= value <= MAX_BYTES
+            requirement = f"a whole number from {minimum} to {MAX_BYTES}"
         if not fits:
             raise WorkloadError(f"{workload}: {operator.name}: {name} is {value}: give {requirement}")
     unknown = set(operator.ways) - set(get_args(Way))

@@ -1,4 +1,4 @@
-"""Profiles: measured times in place of the roofline, in a JSON file of seconds by operator name.
+"""Profiles: measured times that replace the roofline, in a JSON file of seconds by operator name.
 
     {"lightbed-profile": 1,
      "device": "4 x A100-SXM4-40GB, PyTorch 2.4, TF32",
@@ -6,9 +6,9 @@
        "top0": {"samples": [32, 64, 128], "forward_s": [2.1e-4, 3.9e-4, 7.7e-4], "backward_s": [4e-4, 8e-4, 1.5e-3]},
        "loss":  {"forward_s_per_sample": 1e-7, "backward_s_per_sample": 1e-7}}}
 
-Times are those of one server that computes the whole operator for a number of samples. Between two sizes they are
-interpolated; below the smallest they are constant, beyond the largest proportional. Operators that the file does not
-name use the roofline. One of k shards takes 1/k of the time. `backward_s` may be omitted for serving.
+Times are for one server that computes the whole operator for a number of samples. They are interpolated between two
+numbers, constant below the smallest, and proportional beyond the largest. Operators that are not in the file use the
+roofline. One of k shards takes 1/k of the time. `backward_s` may be omitted for serving.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from testbed.design.workloads.model import Workload
 from testbed.design.workloads.sharding import trainable
 from testbed.errors import WorkloadError
 
-_VERSION = "lightbed-profile"
+_VERSION_KEY = "lightbed-profile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class Measured:
     def seconds(self, samples: float) -> tuple[float, float]:
         """Return the forward and backward seconds for `samples` samples, interpolated as the module describes.
 
-        A backward pass that was not measured takes 0 s; `check_profile` refuses such a profile for training.
+        A backward pass without measurement takes 0 s; `check_profile` refuses such a profile for training.
         """
-        beyond = max(samples / self.samples[-1], 1.0)
+        scale = max(samples / self.samples[-1], 1.0)
         forward_s, backward_s = (
-            float(np.interp(samples, self.samples, measured)) * beyond if measured else 0.0
+            float(np.interp(samples, self.samples, measured)) * scale if measured else 0.0
             for measured in (self.forward_s, self.backward_s)
         )
         return forward_s, backward_s
@@ -54,7 +54,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """Measured operators by name; two profiles are equal only when they are the same object."""
+    """Measured operators by name. Profiles are equal only if they are the same object."""
 
     device: str
     operators: Mapping[str, Measured]
@@ -72,10 +72,10 @@ def read_profile(path: str | Path) -> Profile:
 
 
 def profile_of(document: Any, *, name: str = "profile") -> Profile:
-    """Return the profile in a parsed document. Raises `WorkloadError`."""
-    if not isinstance(document, dict) or document.get(_VERSION) != 1:
+    """Return the profile in a parsed JSON document. Raises `WorkloadError` if it is invalid."""
+    if not isinstance(document, dict) or document.get(_VERSION_KEY) != 1:
         raise WorkloadError(
-            f'{name}: not a profile of version 1: it must begin with {{"{_VERSION}": 1, ...}}'
+            f'{name}: not a profile of version 1: it must begin with {{"{_VERSION_KEY}": 1, ...}}'
         )
     operators = document.get("operators")
     if not isinstance(operators, dict):
@@ -90,14 +90,18 @@ def check_profile(workload: Workload, profile: Profile | None) -> None:
     """Raise `WorkloadError` if a profile names unknown operators, or lacks a backward pass that training needs."""
     if profile is None:
         return
-    learns, places = trainable(workload), workload.places
+    has_backward, places = trainable(workload), workload.places
     source = f"profile of {profile.device or 'times'}"
     for name, measured in profile.operators.items():
         if name not in places:
-            near = get_close_matches(name, places, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(list(places)[:6])} ..."
+            close_matches = get_close_matches(name, places, 1)
+            hint = (
+                f"did you mean {close_matches[0]!r}?"
+                if close_matches
+                else f"it has {', '.join(list(places)[:6])} ..."
+            )
             raise WorkloadError(f"{source}: {workload.name} has no operator {name!r}; {hint}")
-        if measured.backward_s is None and learns[places[name]]:
+        if measured.backward_s is None and has_backward[places[name]]:
             raise WorkloadError(
                 f"{source}: {name} has no backward pass, which training needs: measure backward_s, too"
             )
@@ -107,16 +111,16 @@ def _parse_measured(entry: Any, name: str) -> Measured:
     if not isinstance(entry, dict):
         raise WorkloadError(f"{name}: give an object with samples, forward_s and backward_s")
     if "samples" not in entry:
-        # A line through the origin: beyond a single tiny size times are proportional.
-        tiny = 1e-9
-        (forward,) = _numbers([entry.get("forward_s_per_sample")], f"{name}: forward_s_per_sample")
+        # Times beyond the largest number of samples are proportional, so a single tiny number gives a line through 0.
+        tiny_sample_count = 1e-9
+        (forward,) = _parse_numbers([entry.get("forward_s_per_sample")], f"{name}: forward_s_per_sample")
         if "backward_s_per_sample" not in entry:
-            return Measured((tiny,), (forward * tiny,), None)
-        (backward,) = _numbers([entry["backward_s_per_sample"]], f"{name}: backward_s_per_sample")
-        return Measured((tiny,), (forward * tiny,), (backward * tiny,))
-    samples = _numbers(entry["samples"], f"{name}: samples")
-    forward_s = _numbers(entry.get("forward_s"), f"{name}: forward_s")
-    backward_s = _numbers(entry["backward_s"], f"{name}: backward_s") if "backward_s" in entry else None
+            return Measured((tiny_sample_count,), (forward * tiny_sample_count,), None)
+        (backward,) = _parse_numbers([entry["backward_s_per_sample"]], f"{name}: backward_s_per_sample")
+        return Measured((tiny_sample_count,), (forward * tiny_sample_count,), (backward * tiny_sample_count,))
+    samples = _parse_numbers(entry["samples"], f"{name}: samples")
+    forward_s = _parse_numbers(entry.get("forward_s"), f"{name}: forward_s")
+    backward_s = _parse_numbers(entry["backward_s"], f"{name}: backward_s") if "backward_s" in entry else None
     columns = (samples, forward_s) if backward_s is None else (samples, forward_s, backward_s)
     if not samples or len({len(numbers) for numbers in columns}) > 1:
         raise WorkloadError(
@@ -127,7 +131,7 @@ def _parse_measured(entry: Any, name: str) -> Measured:
     return Measured(samples, forward_s, backward_s)
 
 
-def _numbers(values: Any, name: str) -> tuple[float, ...]:
+def _parse_numbers(values: Any, name: str) -> tuple[float, ...]:
     if not isinstance(values, list):
         raise WorkloadError(f"{name}: a list of numbers is missing")
     for value in values:

@@ -1,8 +1,8 @@
-"""Computing times of a server, by a roofline, and its memory.
+"""Computing times of a server by a roofline, and its memory.
 
-A pass over an operator takes the longer of arithmetic and memory time, plus a fixed overhead (Williams,
-Waterman and Patterson, 2009). A server counts as one device with the total arithmetic, bandwidth and memory of its
-devices. The exchange among its devices is charged once, before each AllReduce that leaves the server.
+A pass over an operator takes the arithmetic time or the memory time, whichever is longer, plus a fixed overhead
+(Williams, Waterman and Patterson, 2009). A server counts as one device with the total arithmetic, bandwidth and memory
+of its devices. The sum among its devices is added before each AllReduce that leaves the server.
 
 | constant | value | source |
 |---|---|---|
@@ -11,7 +11,7 @@ devices. The exchange among its devices is charged once, before each AllReduce t
 | memory | 40 GB at 1,555 GB/s; 80 GB at 2,039 GB/s | data sheet, SXM4 |
 | attained arithmetic | 0.5 | large models reach 44 to 52 % of the peak (Narayanan et al., 2021, table 1) |
 | attained bandwidth | 0.8 | assumed: copies reach about 0.9, gathers less |
-| overhead | 10 us a pass | assumed: two kernels or three at some 4 us of launch each |
+| overhead | 10 us per pass | assumed: two or three kernels with a launch time of about 4 us each |
 | NVLink | 300 GB/s each way | data sheet, third generation: 600 GB/s both ways together |
 """
 
@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One accelerator: peak rates, the attained fractions of them, and the overhead of a pass."""
+    """One accelerator: its peak rates, the attained fractions of these, and the overhead of a pass."""
 
     name: str
     peak_flops: float
@@ -56,7 +56,7 @@ class Device:
     def pass_seconds(self, flops: float, moved_bytes: float, devices: int) -> float:
         """Return the seconds of one pass that is split over `devices` devices.
 
-        156 GFLOP at half of 156 TFLOP/s take 2 ms, and 10 us of overhead:
+        156 GFLOP at half of 156 TFLOP/s take 2 ms, plus 10 us of overhead:
 
         >>> round(A100.pass_seconds(156e9, 0, devices=1) * 1e3, 3)
         2.01
@@ -76,7 +76,7 @@ DEVICES = {device.name.lower(): device for device in (A100, A100_80GB, A100_80GB
 class Cluster:
     """Cluster of `nodes` equal servers with `devices_per_server` devices, linked at `local_bytes_per_s` each way.
 
-    With a `domain` above 1 the nodes are GPUs, and so many with consecutive numbers form a domain of high bandwidth.
+    If `domain` is above 1, nodes are GPUs, and this number of consecutive GPUs form a high-bandwidth domain.
     """
 
     nodes: int
@@ -101,7 +101,7 @@ class Cluster:
         return self.nodes * self.devices_per_server
 
     def split(self) -> Cluster:
-        """Return the cluster with each device as a node of its own, and the devices of a server as a domain."""
+        """Return the cluster with each device as its own node, and the devices of a server as a domain."""
         return replace(self, nodes=self.gpus, devices_per_server=1, domain=self.devices_per_server)
 
     @property
@@ -110,7 +110,7 @@ class Cluster:
         return self.device.memory_bytes * self.devices_per_server
 
     def local_reduce_seconds(self, size_bytes: int) -> float:
-        """Return the seconds to sum `size_bytes` among k devices of a server: 2(k-1)/k of them over the local links."""
+        """Return the seconds to sum `size_bytes` among the k devices of a server, which send 2(k-1)/k of it locally."""
         k = self.devices_per_server
         return 2 * (k - 1) / k * size_bytes / self.local_bytes_per_s
 
@@ -121,24 +121,28 @@ def operator_seconds(
 ) -> tuple[float, float]:
     """Return the forward and backward seconds of one server for its shard of `samples` samples.
 
-    No samples, and an operator without work, take 0 s. The backward pass moves twice the bytes: activations and
-    their gradients, parameters and their gradients. It includes recomputation, see `choice`.
+    The backward pass moves twice the bytes, because of gradients, and includes recomputation, see `choice`. Without
+    samples or work, both are 0.
     """
     if not samples:
         return 0.0, 0.0
-    forward_s, backward_s = _pass_seconds(operator, samples, shards, cluster)
+    forward_s, backward_s = _compute_pass_seconds(operator, samples, shards, cluster)
     return forward_s, backward_s + (forward_s if operator.segment else 0.0)
 
 
-def _pass_seconds(operator: Operator, samples: float, shards: int, cluster: Cluster) -> tuple[float, float]:
+def _compute_pass_seconds(
+    operator: Operator, samples: float, shards: int, cluster: Cluster
+) -> tuple[float, float]:
     """Return the forward and backward seconds without recomputation, from the profile or the roofline."""
     if cluster.profile is not None and operator.name in cluster.profile.operators:
         forward_s, backward_s = cluster.profile.operators[operator.name].seconds(samples)
         return forward_s / shards, backward_s / shards
     if not (operator.forward_flops or operator.moved_bytes or operator.parameter_bytes):
         return 0.0, 0.0
-    streamed = operator.shared_bytes + (0 if operator.kind in READ_BY_ROWS else operator.parameter_bytes)
-    moved_bytes = (streamed + operator.moved_bytes * samples) / shards
+    parameter_reads = operator.shared_bytes + (
+        0 if operator.kind in READ_BY_ROWS else operator.parameter_bytes
+    )
+    moved_bytes = (parameter_reads + operator.moved_bytes * samples) / shards
     device, devices = cluster.device, cluster.devices_per_server
     forward_s = device.pass_seconds(operator.forward_flops * samples / shards, moved_bytes, devices)
     backward_s = device.pass_seconds(operator.backward_flops * samples / shards, 2 * moved_bytes, devices)
@@ -146,11 +150,11 @@ def _pass_seconds(operator: Operator, samples: float, shards: int, cluster: Clus
 
 
 def memory_use(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floats:
-    """Return the bytes on each server, shape (nodes,): parameters, state, and outputs kept for the backward pass.
+    """Return the bytes on each server, shape (nodes,): parameters, state, and outputs for the backward pass.
 
     Serving keeps no outputs except caches of keys and values.
     """
-    return peak_bytes(workload, _memories(workload, strategy, cluster), strategy.microbatches)
+    return peak_bytes(workload, _list_memory(workload, strategy, cluster), strategy.microbatches)
 
 
 def peak_bytes(workload: Workload, rows: Floats, microbatches: int) -> Floats:
@@ -166,7 +170,7 @@ def peak_bytes(workload: Workload, rows: Floats, microbatches: int) -> Floats:
     return use + np.max(recomputed, axis=0) / microbatches if recomputed else use
 
 
-def _memories(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floats:
+def _list_memory(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floats:
     """Return `operator_memory` of all operators, shape (operators, 2, nodes)."""
     rows = [
         operator_memory(operator, sharding, workload.batch, cluster.nodes, training=workload.training)
@@ -179,25 +183,25 @@ def _memories(workload: Workload, strategy: Strategy, cluster: Cluster) -> Float
 def operator_memory(
     operator: Operator, sharding: Sharding, batch: int, nodes: int, *, training: bool = True
 ) -> Floats:
-    """Return the bytes of one operator on each server, shape (2, nodes); do not write to it.
+    """Return the bytes of one operator on each server, shape (2, nodes). Do not write to the array.
 
-    The first row is permanent, the second are outputs that are recomputed.
+    The first row holds permanent bytes, the second row outputs that are recomputed.
     """
     servers, samples = np.array(sharding.servers), row_samples(sharding, batch)
     cuts_outputs = sharding.way in ("place", "expert") or operator.kind == CUT_BY_HEADS
     outputs = operator.output_bytes * operator.routed * samples / (sharding.shards if cuts_outputs else 1)
     keeps_outputs = training or operator.kind == CUT_BY_HEADS
-    whole = operator.parameter_bytes + operator.state_bytes - operator.divided_bytes
+    undivided_bytes = operator.parameter_bytes + operator.state_bytes - operator.divided_bytes
     use = np.zeros((2, nodes))
-    use[0, servers] = (whole + operator.divided_bytes / sharding.replicas) / sharding.shards
+    use[0, servers] = (undivided_bytes + operator.divided_bytes / sharding.replicas) / sharding.shards
     use[1 if operator.segment else 0, servers] += keeps_outputs * outputs
     use.flags.writeable = False
     return use
 
 
 def check_memory(workload: Workload, strategy: Strategy, cluster: Cluster) -> None:
-    """Raise `OutOfMemory`, with the fullest server and its largest operators, if a strategy does not fit in memory."""
-    rows = _memories(workload, strategy, cluster)
+    """Raise `OutOfMemory`, with the fullest server and its largest operators, if a strategy does not fit."""
+    rows = _list_memory(workload, strategy, cluster)
     use, by_operator = peak_bytes(workload, rows, strategy.microbatches), rows[:, 0]
     fullest = int(use.argmax())
     if use[fullest] <= cluster.memory_bytes:

@@ -1,23 +1,22 @@
-"""Shardings (grids of servers, replicas by shards), strategies (one sharding per operator), and their traffic.
+"""Shardings (grids of servers: replicas by shards), strategies (one sharding per operator), and their traffic.
 
 | way | grid (replicas, shards) | parameters | samples | communication |
 |---|---|---|---|---|
 | data | (n, 1) | whole on each | split over replicas | gradients: AllReduce over replicas |
 | tensor | (r, k) | 1/k on each | split over replicas | activations among shards; gradients over replicas |
-| place | (1, k) | 1/k on each | all, a slice of the output each | output to the servers that need it, gradients back |
+| place | (1, k) | 1/k on each | all; each has a slice of the output | output to servers that need it, gradients back |
 | expert | (r, k) | 1/k on each | split over all r*k servers | all-to-all among shards, there and back |
 
-Samples go to replicas in the order of the grid; for expert parallel operators, to servers in the order of their
-numbers. A pipeline is a strategy whose operators have grids over different servers; microbatches then overlap.
+Samples go to replicas in the order of the grid, or to the servers of an expert-parallel operator in the order of their
+numbers. A pipeline is a strategy whose operators have grids over different servers, so that microbatches overlap.
 
-The data between an operator and the next one, if that is sharded differently, are its resharding. Servers hold an
-operator's output: each replica for its range of samples; each shard of a tensor-parallel operator as a copy; each
-shard of a placed operator as a slice, for all samples. The next operator needs whole outputs for the samples it
-computes. Gradients return the same way, except that any shard of a tensor-parallel operator can send a copy in both
-directions, and that each shard of a placed operator sends its part of a sum. Samples and bytes are cut at whole
-numbers, so nothing is lost or counted twice.
+A resharding is the messages between two operators with different shardings. Each replica holds the output for its range
+of samples. Each shard of a tensor-parallel operator holds a copy of it, each shard of a placed operator a slice. The
+next operator needs whole outputs for the samples that it computes. Gradients return the same way, but each shard of a
+placed operator sends its part of a sum. In both directions, any shard of a tensor-parallel operator can send a copy.
+Samples and bytes are cut at whole numbers, so nothing is lost or counted twice.
 
-Steps are operators that run as one task; gradients are summed in buckets.
+A step is a group of operators that run as one task. Gradients are summed in buckets.
 """
 
 from __future__ import annotations
@@ -39,20 +38,20 @@ Group = tuple[int, ...]
 Grid = tuple[Group, ...]
 
 Integers = NDArray[np.int64]
-_REMEMBERED = 2048
+_CACHE_SIZE = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """Sharding of an operator: `grid[r][s]` is the server of shard s of replica r. Hashable, as a key of caches."""
+    """Sharding of an operator: `grid[r][s]` is the server of shard s of replica r."""
 
     way: Way
     grid: Grid
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Shardings are keys of all caches of costs; hashing 128 tuples each time would take longer than the sums.
-        # Only integers are hashed: the hash of a string differs between processes, and shardings are sent to others.
+        # Shardings are keys of all cost caches: hashing 128 tuples each time would take longer than computing costs.
+        # Hash only integers: shardings are sent to other processes, where a string would have another hash.
         object.__setattr__(self, "_hash", hash(self.grid))
 
     def __hash__(self) -> int:
@@ -81,9 +80,9 @@ class Strategy:
     shardings: tuple[Sharding, ...]
     microbatches: int = 1
 
-    def with_sharding(self, place: int, sharding: Sharding) -> Strategy:
+    def with_sharding(self, op_index: int, sharding: Sharding) -> Strategy:
         """Return the strategy with the sharding of one operator replaced."""
-        changed = (*self.shardings[:place], sharding, *self.shardings[place + 1 :])
+        changed = (*self.shardings[:op_index], sharding, *self.shardings[op_index + 1 :])
         return Strategy(changed, self.microbatches)
 
 
@@ -93,14 +92,14 @@ def data_sharding(servers: Sequence[int]) -> Sharding:
 
 
 def place_sharding(servers: Sequence[int]) -> Sharding:
-    """Return the sharding with a single copy, a slice of it on each server."""
+    """Return the sharding with a single copy, and a slice of it on each server."""
     return Sharding("place", (tuple(servers),))
 
 
 def space_sharding(way: Way, nodes: int, shards: int) -> Sharding:
-    """Return replicas on k = `shards` evenly spaced servers {s, s + n/k, ...}, which rings of stride n/k join.
+    """Return replicas on k = `shards` evenly spaced servers {s, s + n/k, ...}, which a ring of stride n/k joins.
 
-    Raises `StrategyError` unless the shards divide the servers.
+    Raises `StrategyError` unless the number of shards divides the number of servers.
     """
     if shards < 1 or nodes < 1 or nodes % shards:
         raise StrategyError(
@@ -112,9 +111,9 @@ def space_sharding(way: Way, nodes: int, shards: int) -> Sharding:
 
 
 def block_sharding(way: Way, nodes: int, shards: int) -> Sharding:
-    """Return replicas on `shards` consecutive servers {s, s + 1, ...}; copies of a shard are then evenly spaced.
+    """Return replicas on `shards` consecutive servers {s, s + 1, ...}. The copies of each shard are evenly spaced.
 
-    Raises `StrategyError` unless the shards divide the servers.
+    Raises `StrategyError` unless the number of shards divides the number of servers.
 
     >>> block_sharding("tensor", 6, 3).grid
     ((0, 1, 2), (3, 4, 5))
@@ -124,7 +123,7 @@ def block_sharding(way: Way, nodes: int, shards: int) -> Sharding:
 
 
 class Resharding(NamedTuple):
-    """Messages as rows (source server, target server, bytes), including those within a server; do not write to them."""
+    """Messages as rows (source server, target server, bytes), including rows within a server. Do not write to them."""
 
     source: Integers
     target: Integers
@@ -141,42 +140,43 @@ def cut(total: int, pieces: int) -> Integers:
 
 
 def row_samples(sharding: Sharding, batch: int) -> Integers:
-    """Return the samples that the replica of each server computes, in the order of `sharding.servers`."""
+    """Return the number of samples that the replica of each server computes, in the order of `sharding.servers`."""
     return np.repeat(np.diff(cut(batch, sharding.replicas)), sharding.shards)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def forward_resharding(
     producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
 ) -> Resharding:
     """Return the messages of an operator's outputs, `output_bytes` per sample, to the next operator.
 
-    With `sliced`, shards on both sides work only on their slices, like those of a cache of keys and values.
+    With `sliced`, shards on both sides work only on their slices, as for a cache of keys and values.
     """
-    available = _features(producer, output_bytes, sliced=sliced or producer.way == "place")
-    needed = _features(consumer, output_bytes, sliced=sliced)
+    available = _list_byte_bounds(producer, output_bytes, sliced=sliced or producer.way == "place")
+    needed = _list_byte_bounds(consumer, output_bytes, sliced=sliced)
     return _match_sides(_Side(producer, *available), _Side(consumer, *needed), batch, copies=not sliced)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def backward_resharding(
     producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
 ) -> Resharding:
-    """Return the messages of the gradients, from consumer to producer."""
-    available = _features(consumer, output_bytes, sliced=sliced)
-    needed = _features(producer, output_bytes, sliced=sliced or producer.way == "place")
+    """Return the messages of the gradients of an operator's outputs, from the consumer to the producer."""
+    available = _list_byte_bounds(consumer, output_bytes, sliced=sliced)
+    needed = _list_byte_bounds(producer, output_bytes, sliced=sliced or producer.way == "place")
     return _match_sides(_Side(consumer, *available), _Side(producer, *needed), batch, copies=not sliced)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def dispatch_resharding(
     sharding: Sharding, batch: int, sample_bytes: int, popularity: tuple[float, ...] = ()
 ) -> Resharding:
-    """Return the messages to experts: each server sends its samples to the shards of its replica, as `shard_shares`.
+    """Return the messages to experts: each server sends its samples to the shards of its replica.
 
-    `sample_bytes` counts a sample once per expert. Results return along the reversed rows.
+    Shards get equal parts, or with `popularity` the parts of `shard_shares`. `sample_bytes` counts a sample once per
+    expert. Results return along the reversed rows.
     """
-    first, last = _sample_bounds(sharding, batch)
+    first, last = _list_sample_bounds(sharding, batch)
     grid = np.array(sharding.grid)
     k = sharding.shards
     totals = (last - first) * sample_bytes
@@ -192,7 +192,7 @@ def dispatch_resharding(
 
 
 def shard_shares(popularity: tuple[float, ...], shards: int) -> NDArray[np.float64]:
-    """Return the part of all samples that each shard gets, (shards,); a shard holds consecutive experts.
+    """Return the fraction of all samples that each shard gets, shape (shards,). A shard holds consecutive experts.
 
     >>> shard_shares((0.4, 0.1, 0.3, 0.2), 2).tolist()
     [0.5, 0.5]
@@ -207,10 +207,10 @@ def reverse_resharding(resharding: Resharding) -> Resharding:
     return Resharding(resharding.target, resharding.source, resharding.size_bytes)
 
 
-def _sample_bounds(sharding: Sharding, batch: int) -> tuple[Integers, Integers]:
-    """Return for each server the first sample whose output it holds, and the one after the last."""
+def _list_sample_bounds(sharding: Sharding, batch: int) -> tuple[Integers, Integers]:
+    """Return, for each server, the first sample whose output it holds, and the end of its range."""
     if sharding.way == "expert":
-        # By number of the server, so that a server holds the same samples with groups of any size.
+        # In the order of server numbers, so that a server holds the same samples with groups of any size.
         bounds, rank = cut(batch, len(sharding.servers)), np.argsort(np.argsort(sharding.servers))
         return bounds[rank], bounds[rank + 1]
     bounds = cut(batch, sharding.replicas)
@@ -218,24 +218,26 @@ def _sample_bounds(sharding: Sharding, batch: int) -> tuple[Integers, Integers]:
 
 
 class _Side(NamedTuple):
-    """Sender or receiver: the range of bytes of a sample's output that each of its servers holds or needs."""
+    """Sender or receiver, and the range of a sample's output bytes that each of its servers holds or needs."""
 
     sharding: Sharding
     first: Integers
     last: Integers
 
 
-def _features(sharding: Sharding, output_bytes: int, *, sliced: bool) -> tuple[Integers, Integers]:
-    """Return for each server its first byte of a sample's output, and the one after the last."""
+def _list_byte_bounds(sharding: Sharding, output_bytes: int, *, sliced: bool) -> tuple[Integers, Integers]:
+    """Return, for each server, its first byte of a sample's output, and the end of its range."""
     ends = cut(output_bytes, sharding.shards) if sliced else np.array([0, output_bytes])
     repeats = sharding.replicas * sharding.shards // (ends.size - 1)
     return np.tile(ends[:-1], repeats), np.tile(ends[1:], repeats)
 
 
 def _match_sides(sender: _Side, receiver: _Side, batch: int, *, copies: bool) -> Resharding:
-    samples = _overlap(_sample_bounds(sender.sharding, batch), _sample_bounds(receiver.sharding, batch))
-    features = _overlap((sender.first, sender.last), (receiver.first, receiver.last))
-    # Receivers wait also for outputs of 0 bytes, but not for slices that do not overlap theirs.
+    samples = _compute_overlaps(
+        _list_sample_bounds(sender.sharding, batch), _list_sample_bounds(receiver.sharding, batch)
+    )
+    features = _compute_overlaps((sender.first, sender.last), (receiver.first, receiver.last))
+    # Receivers also wait for outputs of 0 bytes, but not for slices that do not overlap their own.
     has_message = (samples > 0) & ((features > 0) | (sender.last.max() == 0))
     if sender.sharding.way == "tensor" and copies:
         has_message &= _choose_copies(sender.sharding, receiver.sharding)
@@ -246,37 +248,41 @@ def _match_sides(sender: _Side, receiver: _Side, batch: int, *, copies: bool) ->
     )
 
 
-def _overlap(these: tuple[Integers, Integers], those: tuple[Integers, Integers]) -> Integers:
-    """Return the overlap of each of these ranges with each of those, negative if they are apart."""
-    overlap: Integers = np.minimum.outer(these[1], those[1]) - np.maximum.outer(these[0], those[0])
+def _compute_overlaps(
+    first_ranges: tuple[Integers, Integers], second_ranges: tuple[Integers, Integers]
+) -> Integers:
+    """Return the overlap of each of the first ranges with each of the second ranges, negative if they are apart."""
+    overlap: Integers = np.minimum.outer(first_ranges[1], second_ranges[1]) - np.maximum.outer(
+        first_ranges[0], second_ranges[0]
+    )
     return overlap
 
 
 def _choose_copies(sender: Sharding, receiver: Sharding) -> NDArray[np.bool_]:
-    """Return a mask (senders, receivers) of the copy that each receiver takes: its own, or otherwise copies in turn."""
+    """Return a mask (senders, receivers) of the copy for each receiver: its own, otherwise the copies take turns."""
     grid, targets = np.array(sender.grid), np.array(receiver.servers)
-    own = grid[:, :, None] == targets
-    turn = np.arange(targets.size) % sender.shards
-    chosen = np.where(own.any(axis=1), own.argmax(axis=1), turn)
+    holds_copy = grid[:, :, None] == targets
+    in_turn = np.arange(targets.size) % sender.shards
+    chosen = np.where(holds_copy.any(axis=1), holds_copy.argmax(axis=1), in_turn)
     copies: NDArray[np.bool_] = np.arange(sender.shards)[None, :, None] == chosen[:, None, :]
     return copies.reshape(-1, targets.size)
 
 
 def microbatch_samples(batch: int, microbatches: int) -> list[int]:
-    """Return the samples of each microbatch; they differ by at most one."""
+    """Return the number of samples of each microbatch. The numbers differ by at most one."""
     return [int(samples) for samples in np.diff(cut(batch, microbatches))]
 
 
 def trainable(workload: Workload) -> tuple[bool, ...]:
-    """Return for each operator whether it has a backward pass: it has parameters, or is fed by one with a pass."""
+    """Return, for each operator, whether it has a backward pass: if it, or an operator before it, has parameters."""
     needed = [max(operator.parameter_bytes, operator.gradient_bytes) > 0 for operator in workload.operators]
     for producer, consumer in sorted(workload.edges, key=lambda edge: edge[1]):
         needed[consumer] |= needed[producer]
-    return tuple(each and workload.training for each in needed)
+    return tuple(has_gradients and workload.training for has_gradients in needed)
 
 
 def replica_groups(sharding: Sharding) -> Grid:
-    """Return for each shard the servers with a copy of it, which sum its gradients."""
+    """Return, for each shard, the servers with a copy of it, which sum its gradients."""
     return tuple(zip(*sharding.grid, strict=True))
 
 
@@ -289,7 +295,7 @@ def shard_bytes(operator: Operator, sharding: Sharding) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Operators whose gradients are summed together, in one AllReduce per shard, with its bytes and servers."""
+    """Operators whose gradients are summed together. Each shard has an AllReduce, with its bytes and servers."""
 
     operators: tuple[int, ...]
     size_bytes: tuple[int, ...]
@@ -299,72 +305,81 @@ class Bucket:
 def gradient_buckets(workload: Workload, strategy: Strategy, bucket_bytes: float | None) -> list[Bucket]:
     """Return the buckets in the order in which the backward pass completes them.
 
-    Operators with the same groups share a bucket of up to `bucket_bytes`; with None each operator has its own. An
-    operator larger than that has its own bucket.
+    Operators with the same groups share a bucket of up to `bucket_bytes`. A larger operator has its own bucket, and so
+    has every operator if `bucket_bytes` is None.
     """
     limit = 0.0 if bucket_bytes is None else bucket_bytes
     open_buckets: dict[Grid, Bucket] = {}
     buckets = []
-    for place in reversed(range(len(workload.operators))):
-        sharding = strategy.shardings[place]
-        sizes, groups = shard_bytes(workload.operators[place], sharding), replica_groups(sharding)
+    for op_index in reversed(range(len(workload.operators))):
+        sharding = strategy.shardings[op_index]
+        sizes, groups = shard_bytes(workload.operators[op_index], sharding), replica_groups(sharding)
         if not any(sizes):
             continue
         bucket = open_buckets.pop(groups, None)
         if bucket is not None and max(bucket.size_bytes) + max(sizes) > limit:
             buckets.append(bucket)
             bucket = None
-        open_buckets[groups] = _join(bucket, place, sizes, groups)
+        open_buckets[groups] = _add_to_bucket(bucket, op_index, sizes, groups)
     return buckets + list(open_buckets.values())
 
 
-def _join(bucket: Bucket | None, place: int, sizes: tuple[int, ...], groups: Grid) -> Bucket:
+def _add_to_bucket(bucket: Bucket | None, op_index: int, sizes: tuple[int, ...], groups: Grid) -> Bucket:
     if bucket is None:
-        return Bucket((place,), sizes, groups)
-    total = tuple(held + more for held, more in zip(bucket.size_bytes, sizes, strict=True))
-    return Bucket((*bucket.operators, place), total, groups)
+        return Bucket((op_index,), sizes, groups)
+    total = tuple(
+        old_bytes + added_bytes for old_bytes, added_bytes in zip(bucket.size_bytes, sizes, strict=True)
+    )
+    return Bucket((*bucket.operators, op_index), total, groups)
 
 
 def fuse_steps(
     workload: Workload, strategy: Strategy, buckets: Sequence[Bucket]
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the operators in steps: neighbours with one sharding of which each feeds only the next run as one task.
+    """Return the operators in steps, each of which runs as one task.
 
-    Nothing is sent between them, and their gradients wait for each other anyway (one bucket, or none), so one task
-    replaces several; times differ only if another ready task would have run in between.
+    A step holds consecutive operators with the same sharding, each of which is the only producer and consumer of its
+    neighbour. Nothing is sent between them, and at most one bucket holds their gradients. Times differ only if another
+    ready task would have run in between.
     """
-    bucket_of = {place: number for number, bucket in enumerate(buckets) for place in bucket.operators}
+    bucket_of = {
+        op_index: bucket_number
+        for bucket_number, bucket in enumerate(buckets)
+        for op_index in bucket.operators
+    }
     edges = set(workload.edges)
-    fed_by = [producer for producer, _ in workload.edges]
-    feeds = [consumer for _, consumer in workload.edges]
+    producers = [producer for producer, _ in workload.edges]
+    consumers = [consumer for _, consumer in workload.edges]
 
-    def is_joined(first: int) -> bool:
+    def can_fuse(first: int) -> bool:
         second = first + 1
         sharding = strategy.shardings[first]
-        alone = (first, second) in edges and fed_by.count(first) == 1 and feeds.count(second) == 1
-        together = {bucket_of[place] for place in (first, second) if place in bucket_of}
+        is_only_edge = (
+            (first, second) in edges and producers.count(first) == 1 and consumers.count(second) == 1
+        )
+        shared_buckets = {bucket_of[op_index] for op_index in (first, second) if op_index in bucket_of}
         return (
-            alone
+            is_only_edge
             and sharding == strategy.shardings[second]
             and sharding.way in ("data", "tensor")
-            and not _sums_between(workload.operators[first], workload.operators[second], sharding)
-            and len(together) <= 1
+            and not _has_sum_between(workload.operators[first], workload.operators[second], sharding)
+            and len(shared_buckets) <= 1
         )
 
     steps: list[tuple[int, ...]] = []
-    for place in range(len(workload.operators)):
-        if steps and is_joined(place - 1):
-            steps[-1] = (*steps[-1], place)
+    for op_index in range(len(workload.operators)):
+        if steps and can_fuse(op_index - 1):
+            steps[-1] = (*steps[-1], op_index)
         else:
-            steps.append((place,))
+            steps.append((op_index,))
     return tuple(steps)
 
 
 def single_steps(workload: Workload) -> tuple[tuple[int, ...], ...]:
-    """Return steps of one operator each."""
-    return tuple((place,) for place in range(len(workload.operators)))
+    """Return a step for each operator."""
+    return tuple((op_index,) for op_index in range(len(workload.operators)))
 
 
-def _sums_between(first: Operator, second: Operator, sharding: Sharding) -> bool:
-    """Return whether shards sum activations between two operators, forward or backward."""
+def _has_sum_between(first: Operator, second: Operator, sharding: Sharding) -> bool:
+    """Return whether the shards sum activations between two operators, in either pass."""
     return sharding.shards > 1 and bool(first.forward_reduce_bytes or second.backward_reduce_bytes)

@@ -1,4 +1,4 @@
-"""Strategies: defaults, pipelines, and strategies by name; legal shardings; and checks of strategies."""
+"""Strategies: defaults, pipelines, strategies by name, legal shardings, and checks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FORMS = {
 def data_parallel(workload: Workload, nodes: int) -> Strategy:
     """Return the strategy with a copy of every operator on every server.
 
-    Raises `StrategyError` for an operator that cannot be copied, and without servers.
+    Raises `StrategyError` for an operator that cannot be copied, and for less than one server.
     """
     check_copies(workload)
     check_nodes(workload, nodes)
@@ -43,7 +43,7 @@ def data_parallel(workload: Workload, nodes: int) -> Strategy:
 
 
 def check_copies(workload: Workload) -> None:
-    """Raise `StrategyError` if some operator cannot be copied."""
+    """Raise `StrategyError` if an operator cannot be copied."""
     for operator in workload.operators:
         if "data" not in operator.ways:
             raise StrategyError(
@@ -61,39 +61,39 @@ def check_nodes(workload: Workload, nodes: int) -> None:
 def default_strategy(workload: Workload, nodes: int) -> Strategy:
     """Return the strategy in which every operator has the first of its ways.
 
-    Copies go to all servers; tables are placed, the largest first, on the server with least memory used; tensor and
-    expert parallel operators are cut over all servers, or as many as they allow. Raises `StrategyError` without
-    servers.
+    Copies go to all servers. Tables are placed, the largest first, on the server with the least memory used. Tensor-
+    and expert-parallel operators are cut over all servers, or as many as they allow. Raises `StrategyError` for less
+    than one server.
     """
     check_nodes(workload, nodes)
     load = np.zeros(nodes)
     shardings: dict[int, Sharding] = {}
     by_size = sorted(enumerate(workload.operators), key=lambda item: (-item[1].parameter_bytes, item[0]))
-    for place, operator in by_size:
-        shardings[place] = _default_sharding(operator, nodes, int(load.argmin()))
-        if shardings[place].way == "place":
-            load[list(shardings[place].servers)] += operator.parameter_bytes + operator.state_bytes
-    return Strategy(tuple(shardings[place] for place in range(len(workload.operators))))
+    for op_index, operator in by_size:
+        shardings[op_index] = _make_default_sharding(operator, nodes, int(load.argmin()))
+        if shardings[op_index].way == "place":
+            load[list(shardings[op_index].servers)] += operator.parameter_bytes + operator.state_bytes
+    return Strategy(tuple(shardings[op_index] for op_index in range(len(workload.operators))))
 
 
 def fitting_strategy(workload: Workload, cluster: Cluster) -> Strategy:
-    """Return `default_strategy` if memory holds it; otherwise operators are cut over as few servers as suffice.
+    """Return `default_strategy` if it fits into memory, otherwise cut operators over as few servers as possible.
 
-    A served model with both sides gets `disaggregate` if that fits. If nothing fits the result is the default strategy,
-    for which `roofline.check_memory` then reports the largest operators.
+    A served model with both sides gets `disaggregate` if that fits. If nothing fits, return the default strategy, for
+    which `roofline.check_memory` then reports the largest operators.
     """
     if cluster.nodes > 1 and {operator.side for operator in workload.operators} == set(SIDES):
-        apart = disaggregate(workload, cluster)
-        if _fits(workload, apart, cluster):
-            return apart
+        separate_sides = disaggregate(workload, cluster)
+        if _fits_in_memory(workload, separate_sides, cluster):
+            return separate_sides
     return _fit_together(workload, cluster)
 
 
 def disaggregate(workload: Workload, cluster: Cluster, prefill_nodes: int | None = None) -> Strategy:
-    """Return a strategy in which the first `prefill_nodes` servers (default: half) read prompts, the others decode.
+    """Return a strategy in which the first `prefill_nodes` servers (default: half) read prompts and the others decode.
 
-    Each side is spread over its servers as `fitting_strategy` does for a workload without sides; keys and values pass
-    between them. Raises `StrategyError` for a workload without both sides, and for a side without servers.
+    Each side is spread over its servers as in `fitting_strategy` for a workload without sides. Keys and values pass
+    between the sides. Raises `StrategyError` for a workload without both sides, and for a side without servers.
     """
     count = cluster.nodes // 2 if prefill_nodes is None else prefill_nodes
     if {operator.side for operator in workload.operators} != set(SIDES):
@@ -106,34 +106,40 @@ def disaggregate(workload: Workload, cluster: Cluster, prefill_nodes: int | None
         )
     shardings: dict[int, Sharding] = {}
     for side, servers in zip(SIDES, (range(count), range(count, cluster.nodes)), strict=True):
-        places = [place for place, operator in enumerate(workload.operators) if operator.side == side]
-        part = replace(workload, operators=tuple(workload.operators[place] for place in places), edges=())
-        spread = _fit_together(part, replace(cluster, nodes=len(servers)))
+        op_indices = [
+            op_index for op_index, operator in enumerate(workload.operators) if operator.side == side
+        ]
+        side_workload = replace(
+            workload, operators=tuple(workload.operators[op_index] for op_index in op_indices), edges=()
+        )
+        spread = _fit_together(side_workload, replace(cluster, nodes=len(servers)))
         shardings |= {
-            place: Sharding(
+            op_index: Sharding(
                 sharding.way, tuple(tuple(servers[server] for server in row) for row in sharding.grid)
             )
-            for place, sharding in zip(places, spread.shardings, strict=True)
+            for op_index, sharding in zip(op_indices, spread.shardings, strict=True)
         }
-    return Strategy(tuple(shardings[place] for place in range(len(workload.operators))))
+    return Strategy(tuple(shardings[op_index] for op_index in range(len(workload.operators))))
 
 
-def _fits(workload: Workload, strategy: Strategy, cluster: Cluster) -> bool:
+def _fits_in_memory(workload: Workload, strategy: Strategy, cluster: Cluster) -> bool:
     return bool(memory_use(workload, strategy, cluster).max() <= cluster.memory_bytes)
 
 
 def _fit_together(workload: Workload, cluster: Cluster) -> Strategy:
     default = default_strategy(workload, cluster.nodes)
     sizes = [size for size in range(2, cluster.nodes + 1) if cluster.nodes % size == 0]
-    cuts = (_cut(workload, default, cluster, size) for size in sizes)
-    candidates = chain((default,), cuts, _pipelines_of_domains(workload, cluster))
-    return next((strategy for strategy in candidates if _fits(workload, strategy, cluster)), default)
+    cuts = (_shard_copies(workload, default, cluster, size) for size in sizes)
+    candidates = chain((default,), cuts, _make_domain_pipelines(workload, cluster))
+    return next(
+        (strategy for strategy in candidates if _fits_in_memory(workload, strategy, cluster)), default
+    )
 
 
-def _pipelines_of_domains(workload: Workload, cluster: Cluster) -> Iterator[Strategy]:
-    """Yield hybrid strategies whose tensor-parallel groups are domains, if there are any, with more and more stages.
+def _make_domain_pipelines(workload: Workload, cluster: Cluster) -> Iterator[Strategy]:
+    """Yield hybrid strategies with domains as tensor-parallel groups, in ascending order of stages.
 
-    There are as many microbatches as stages, or as many as there are samples.
+    They have as many microbatches as stages, but at most one per sample. Without domains, there are none.
     """
     domains = cluster.nodes // cluster.domain
     for stages in range(2, min(domains, len(workload.operators)) + 1) if cluster.domain > 1 else ():
@@ -142,18 +148,18 @@ def _pipelines_of_domains(workload: Workload, cluster: Cluster) -> Iterator[Stra
             yield hybrid_parallel(workload, cluster.nodes, cluster.domain, stages, microbatches)
 
 
-def _cut(workload: Workload, default: Strategy, cluster: Cluster, shards: int) -> Strategy:
-    """Return the strategy with copies replaced by groups of up to `shards` shards; sharded operators stay unchanged.
+def _shard_copies(workload: Workload, default: Strategy, cluster: Cluster, shards: int) -> Strategy:
+    """Return the strategy with copies replaced by groups of up to `shards` shards. Sharded operators stay unchanged.
 
-    Groups that fit into a domain of high bandwidth are consecutive, so that each is inside one. Operators that can only
-    be placed are spread over all servers if these are one group.
+    Groups whose size divides a high-bandwidth domain are consecutive, so that each is within one domain. Operators that
+    can only be placed are spread over all servers if `shards` is the number of servers.
     """
     nodes = cluster.nodes
 
     def sharding(operator: Operator, current: Sharding) -> Sharding:
         ways = [way for way in ("tensor", "expert") if way in operator.ways]
         if current.way == "data" and ways:
-            size = _max_shards(operator, shards)
+            size = _find_max_shards(operator, shards)
             is_inside = cluster.domain % size == 0 and not operator.evenly_spaced
             return (block_sharding if is_inside else space_sharding)(ways[0], nodes, size)
         spread = current.way in ("data", "place") and "place" in operator.ways and shards == nodes
@@ -163,17 +169,17 @@ def _cut(workload: Workload, default: Strategy, cluster: Cluster, shards: int) -
     return Strategy(tuple(sharding(operator, current) for operator, current in pairs), default.microbatches)
 
 
-def _default_sharding(operator: Operator, nodes: int, emptiest: int) -> Sharding:
+def _make_default_sharding(operator: Operator, nodes: int, emptiest: int) -> Sharding:
     way = operator.ways[0]
     if way == "place":
         return place_sharding((emptiest,))
     if way == "data":
         return data_sharding(range(nodes))
-    return space_sharding(way, nodes, _max_shards(operator, nodes))
+    return space_sharding(way, nodes, _find_max_shards(operator, nodes))
 
 
-def _max_shards(operator: Operator, wanted: int) -> int:
-    """Return the largest divisor of `wanted` that the operator allows as its number of shards."""
+def _find_max_shards(operator: Operator, wanted: int) -> int:
+    """Return the largest divisor of `wanted` that the operator allows as number of shards."""
     return max(size for size in range(1, wanted + 1) if wanted % size == 0 and size <= operator.shard_limit)
 
 
@@ -181,9 +187,10 @@ def _max_shards(operator: Operator, wanted: int) -> int:
 def legal_shardings(operator: Operator, nodes: int) -> tuple[Sharding, ...]:
     """Return all shardings that a search may try.
 
-    These are: copies on all servers; tensor and expert parallel in groups of every size that divides the servers and
-    that the operator allows, evenly spaced or, unless it forbids that, consecutive; placed on any one server, or cut
-    over all.
+    - `data`: copies on all servers.
+    - `tensor`, `expert`: groups of every size that divides the servers and that the operator allows, evenly spaced or,
+      unless the operator forbids that, consecutive.
+    - `place`: on any single server, or cut over all servers.
     """
     shardings: list[Sharding] = []
     sizes = [size for size in range(min(2, nodes), nodes + 1) if nodes % size == 0]
@@ -225,7 +232,7 @@ def check_strategy(workload: Workload, strategy: Strategy, nodes: int) -> None:
 
 @lru_cache(maxsize=1 << 14)
 def sharding_fault(sharding: Sharding, nodes: int) -> str:
-    """Return what is wrong with the grid of a sharding, or ""."""
+    """Return the fault of a sharding's grid, or ""."""
     if not sharding.grid or not sharding.grid[0] or len({len(row) for row in sharding.grid}) > 1:
         return "its grid must have at least one replica, and all replicas equally many shards"
     servers = sharding.servers
@@ -247,9 +254,9 @@ def _list_ways(operator: Operator) -> str:
 def pipeline_parallel(workload: Workload, nodes: int, stages: int, microbatches: int) -> Strategy:
     """Return a pipeline: consecutive stages of nearly equal work, each copied to every `stages`-th server.
 
-    Stage s runs on {s, s + stages, ...}: its gradients are summed along a stride, and the next stage is on the next
-    server. The work of the largest stage is minimal. Raises `StrategyError` if the stages do not divide the servers
-    or are more than the operators, and for an operator that cannot be copied.
+    Stage s runs on {s, s + stages, ...}. So its gradients are summed along a stride, and the next stage is on the next
+    server. The work of the largest stage is minimal. Raises `StrategyError` if the number of stages does not divide the
+    servers or exceeds the operators, and for an operator that cannot be copied.
     """
     check_copies(workload)
     count = len(workload.operators)
@@ -259,7 +266,7 @@ def pipeline_parallel(workload: Workload, nodes: int, stages: int, microbatches:
             "divide the servers, and each needs an operator"
         )
     work = [operator.forward_flops + operator.backward_flops for operator in workload.operators]
-    ends = _even_cuts(work, stages)
+    ends = _find_even_cuts(work, stages)
     shardings = [
         data_sharding(range(stage, nodes, stages))
         for stage in range(stages)
@@ -271,10 +278,11 @@ def pipeline_parallel(workload: Workload, nodes: int, stages: int, microbatches:
 def hybrid_parallel(workload: Workload, nodes: int, shards: int, stages: int, microbatches: int) -> Strategy:
     """Return a pipeline whose stages are cut into tensor-parallel groups, with copies of the groups in each stage.
 
-    Groups of `shards` are consecutive nodes, so they lie in a domain of high bandwidth whose size they divide; then
-    follow the copies of a stage, then the stages (Narayanan et al., 2021). Experts are spread over the nodes of a
-    stage, tables are placed on the one with least memory used, and what cannot be cut is copied. Raises
-    `StrategyError` if groups and stages do not divide the nodes, or the stages are more than the operators.
+    Nodes are numbered first within a group of `shards`, then over the copies of a stage, then over the stages
+    (Narayanan et al., 2021). So a group is within a domain if its size divides the size of the domain. Experts are
+    spread over the nodes of a stage. Tables are placed on the node with the least memory used. Operators that cannot be
+    cut are copied. Raises `StrategyError` if groups and stages do not divide the nodes, or the number of stages exceeds
+    the operators.
     """
     count = len(workload.operators)
     if min(shards, stages) < 1 or nodes % (shards * stages) or stages > count:
@@ -283,42 +291,44 @@ def hybrid_parallel(workload: Workload, nodes: int, shards: int, stages: int, mi
             "groups and stages must divide the nodes, and each stage needs an operator"
         )
     work = [operator.forward_flops + operator.backward_flops for operator in workload.operators]
-    ends, each = _even_cuts(work, stages), nodes // stages
+    ends, stage_nodes = _find_even_cuts(work, stages), nodes // stages
     shardings = []
     for stage in range(stages):
-        load = np.zeros(each)
+        load = np.zeros(stage_nodes)
         for operator in workload.operators[ends[stage] : ends[stage + 1]]:
-            sharding = _stage_sharding(operator, each, shards, int(load.argmin()))
+            sharding = _make_stage_sharding(operator, stage_nodes, shards, int(load.argmin()))
             if sharding.way == "place":
                 load[list(sharding.servers)] += operator.parameter_bytes + operator.state_bytes
-            first = stage * each
+            first = stage * stage_nodes
             grid = tuple(tuple(first + server for server in row) for row in sharding.grid)
             shardings.append(Sharding(sharding.way, grid))
     return Strategy(tuple(shardings), microbatches)
 
 
-def _stage_sharding(operator: Operator, nodes: int, shards: int, emptiest: int) -> Sharding:
+def _make_stage_sharding(operator: Operator, nodes: int, shards: int, emptiest: int) -> Sharding:
     """Return the sharding of an operator in a stage of `nodes` nodes, numbered from 0."""
     if "tensor" in operator.ways and shards > 1:
-        return block_sharding("tensor", nodes, _max_shards(operator, shards))
+        return block_sharding("tensor", nodes, _find_max_shards(operator, shards))
     if operator.ways[0] == "expert":
-        return block_sharding("expert", nodes, _max_shards(operator, nodes))
-    return _default_sharding(operator, nodes, emptiest)
+        return block_sharding("expert", nodes, _find_max_shards(operator, nodes))
+    return _make_default_sharding(operator, nodes, emptiest)
 
 
-def _even_cuts(weights: Sequence[float], pieces: int) -> list[int]:
+def _find_even_cuts(weights: Sequence[float], pieces: int) -> list[int]:
     """Return the borders of non-empty pieces of a sequence that minimise the weight of the heaviest piece.
 
-    >>> _even_cuts([1, 1, 1, 3, 1, 1], 3)
+    >>> _find_even_cuts([1, 1, 1, 3, 1, 1], 3)
     [0, 3, 4, 6]
     """
     total = np.concatenate([[0.0], np.cumsum(weights)])
-    last = np.where(np.tri(total.size, k=-1).T > 0, total - total[:, None], np.inf)  # [j, i]: from j up to i
-    heaviest, choices = last[0], []
+    piece_weights = np.where(
+        np.tri(total.size, k=-1).T > 0, total - total[:, None], np.inf
+    )  # [j, i]: from j up to i
+    heaviest, choices = piece_weights[0], []
     for _ in range(pieces - 1):
-        either = np.maximum(heaviest[:, None], last)
-        choices.append(either.argmin(axis=0))
-        heaviest = either.min(axis=0)
+        max_weights = np.maximum(heaviest[:, None], piece_weights)
+        choices.append(max_weights.argmin(axis=0))
+        heaviest = max_weights.min(axis=0)
     ends = [len(weights)]
     for choice in reversed(choices):
         ends.append(int(choice[ends[-1]]))
@@ -326,12 +336,12 @@ def _even_cuts(weights: Sequence[float], pieces: int) -> list[int]:
 
 
 def is_named(text: str) -> bool:
-    """Return whether a text is a strategy's name, rather than a plan file."""
+    """Return whether a text is the name of a strategy rather than a plan file."""
     return text.partition(":")[0] in FORMS
 
 
 def strategy_by_name(text: str, workload: Workload, cluster: Cluster) -> Strategy:
-    """Return the strategy of a name (see `FORMS`) for a workload.
+    """Return the strategy with a name (see `FORMS`) for a workload.
 
     Raises `StrategyError` for an unknown name, wrong numbers, and a strategy that the workload does not allow.
     """

@@ -110,9 +110,9 @@ def test_an_all_to_all_takes_at_least_what_its_fullest_link_needs_and_little_mor
     _, wiring, routes = laid(degree=degree)
     size = 11 * MIB
     limit = exchange_limit_mbps(routes, ALL_PAIRS, PAYLOAD_BPS / 1e6)
-    least_s = size * 8 / limit / 1e6
+    lower_bound_s = size * 8 / limit / 1e6
     took = predict_s(exchange_graph(12, ALL_PAIRS, size), fabric_of(wiring, routes), NO_LATENCY)
-    assert least_s * (1 - 1e-9) <= took <= least_s * 1.15
+    assert lower_bound_s * (1 - 1e-9) <= took <= lower_bound_s * 1.15
 
 
 def test_a_tensor_is_split_evenly_over_the_targets_of_its_node():

@@ -12,7 +12,7 @@ from sim.models.network.execution import simulate
 from sim.models.network.fabrics import ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
-from testbed.design.evaluation.host_job import host_job, on_hosts, scripts
+from testbed.design.evaluation.host_job import divide_by_host, host_job, scripts
 from testbed.design.fabrics.direct import route_job
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import WorkloadError
@@ -69,7 +69,7 @@ def test_scripts_send_on_every_link_what_is_simulated_and_planned():
 def test_a_host_waits_only_for_tasks_that_it_knows_of():
     random = np.random.default_rng(6)
     for _ in range(20):
-        graph, hosts = on_hosts(an_iteration(random), ring)
+        graph, hosts = divide_by_host(an_iteration(random), ring)
         for first, then in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
             assert hosts[then] in (hosts[first], graph.target[first])
 
@@ -79,7 +79,7 @@ def test_an_allreduce_of_equal_hosts_takes_the_time_of_its_rounds():
     job.allreduce((0, 1, 2, 3), 4_000_000, time_s=1e-3)
     whole = job.build()
     switch = ideal_switch(4, 10.0)
-    unrolled, _ = on_hosts(whole, ring)
+    unrolled, _ = divide_by_host(whole, ring)
     taken = [
         simulate(graph, switch, latency=NO_LATENCY, allreduce=ring).iteration_s for graph in (whole, unrolled)
     ]
@@ -90,13 +90,13 @@ def test_a_task_that_waits_for_another_host_without_a_transfer_is_refused():
     job = TaskGraphBuilder(2)
     job.compute(1, 1e-3, after=[job.compute(0, 1e-3)])
     with pytest.raises(WorkloadError, match=r"task 1 waits on host 1 for task 0.*put a transfer between"):
-        on_hosts(job.build(), ring)
+        divide_by_host(job.build(), ring)
     job = TaskGraphBuilder(2)
     job.barrier(after=[job.compute(0, 1e-3), job.compute(1, 1e-3)])
     with pytest.raises(
         WorkloadError, match="no host can tell when task 2 may start: put transfers before it"
     ):
-        on_hosts(job.build(), ring)
+        divide_by_host(job.build(), ring)
 
 
 def test_bytes_and_computing_are_scaled_by_the_factor_and_computing_by_the_links_too():

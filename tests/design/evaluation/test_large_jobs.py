@@ -15,7 +15,7 @@ from testbed.errors import WorkloadError
     [("dlrm", fabric) for fabric in ("fattree", "oversub", "direct", "expander")] + [("moe", "oversub")],
 )
 def test_what_is_chosen_by_size_is_within_two_per_cent_of_exact_flows(monkeypatch, workload, fabric):
-    monkeypatch.setattr(jobs, "ROUNDS_UP_TO", 63)
+    monkeypatch.setattr(jobs, "MAX_NODES_IN_ROUNDS", 63)
     job = jobs.open_job(WorkloadChoice(workload), 64)
     exact, chosen = (
         job.fabric(fabric, 4, 100.0, FabricOptions(fluid=fluid)).run(job.graph) for fluid in (True, None)
@@ -31,7 +31,7 @@ def test_what_is_chosen_by_size_is_within_two_per_cent_of_exact_flows(monkeypatc
     ("workload", "fabric"), [("dlrm", "direct"), ("dlrm", "expander"), ("moe", "oversub")]
 )
 def test_whole_exchanges_take_within_two_per_cent_the_time_of_their_messages(monkeypatch, workload, fabric):
-    monkeypatch.setattr(jobs, "ROUNDS_UP_TO", 63)
+    monkeypatch.setattr(jobs, "MAX_NODES_IN_ROUNDS", 63)
     whole, by_pair = (jobs.open_job(WorkloadChoice(workload), 64, by_pair=flag) for flag in (False, True))
     load, messages = (
         job.fabric(fabric, 4, 100.0, FabricOptions(fluid=True)).run(job.graph) for job in (whole, by_pair)
@@ -44,7 +44,7 @@ def test_whole_exchanges_take_within_two_per_cent_the_time_of_their_messages(mon
 
 
 def test_traces_of_a_large_job_have_its_messages(monkeypatch, tmp_path):
-    monkeypatch.setattr(jobs, "ROUNDS_UP_TO", 7)
+    monkeypatch.setattr(jobs, "MAX_NODES_IN_ROUNDS", 7)
 
     with pytest.raises(WorkloadError, match="whole exchanges"):
         export_traces(jobs.open_job(WorkloadChoice("moe"), 8).graph, tmp_path, "moe")

@@ -10,7 +10,7 @@ import pytest
 
 from sim.models.network.fabrics.cost import fat_tree_cost, patch_panel_cost
 from sim.models.network.taskgraph import TaskGraphBuilder
-from testbed.design.evaluation.comparison import ROWS, compare_fabrics, rows_of
+from testbed.design.evaluation.comparison import ROWS, compare_fabrics, parse_fabric_names
 from testbed.design.evaluation.job import Job, open_job
 from testbed.design.evaluation.simulation import figures, read_graph, simulate_on
 from testbed.design.fabrics.direct import fabric_of, ring_strides
@@ -140,7 +140,7 @@ def test_fabrics_that_cannot_be_are_named(name, nodes, degree, word):
 def test_a_comparison_has_the_ideal_switch_for_its_measure():
     graph = allreduce_graph()
     job = Job("one", graph, traffic_of(graph), {})
-    rows = compare_fabrics(job, rows_of("fattree-equal-cost,fattree,ideal,direct"), DEGREE, RATE)
+    rows = compare_fabrics(job, parse_fabric_names("fattree-equal-cost,fattree,ideal,direct"), DEGREE, RATE)
 
     assert [row.name for row in rows] == ["fattree-equal-cost", "fattree", "ideal", "direct"]
     assert rows[2].slowdown == 1.0
@@ -151,7 +151,7 @@ def test_a_comparison_has_the_ideal_switch_for_its_measure():
 
 def test_a_fabric_that_cannot_be_is_a_row_that_says_why():
     graph = allreduce_graph(5)
-    rows = compare_fabrics(Job("five", graph, traffic_of(graph), {}), rows_of("all"), 3, RATE)
+    rows = compare_fabrics(Job("five", graph, traffic_of(graph), {}), parse_fabric_names("all"), 3, RATE)
     failed = {row.name: row for row in rows if row.failure}
 
     assert set(failed) == {"direct", "expander"}
@@ -161,7 +161,7 @@ def test_a_fabric_that_cannot_be_is_a_row_that_says_why():
 
 def test_fabrics_to_compare_are_known_ones():
     with pytest.raises(TopologyError, match="unknown fabric 'x'"):
-        rows_of("ideal,x")
+        parse_fabric_names("ideal,x")
 
 
 def test_a_workload_is_a_job_with_its_memory():
@@ -257,7 +257,7 @@ def test_a_rate_that_no_link_has_is_told(rate):
         with pytest.raises(TopologyError, match=r"Gbit/s: give 1e-06 to 1e\+06"):
             build_fabric(FabricRequest(name, NODES, DEGREE, rate))
     with pytest.raises(TopologyError, match="Gbit/s: give"):
-        compare_fabrics(Job("one", graph, traffic_of(graph), {}), rows_of("direct"), DEGREE, rate)
+        compare_fabrics(Job("one", graph, traffic_of(graph), {}), parse_fabric_names("direct"), DEGREE, rate)
     with pytest.raises(TopologyError, match="Gbit/s: give"):
         Servers(NODES, DEGREE, rate)
 

@@ -58,7 +58,7 @@ def test_a_set_forwards_by_destination_and_loads_are_those_of_its_paths(sets):
     for seed in range(6):
         demand = sent("sparse" if seed % 2 else "random", 10 + seed, seed)
         topology = topology_for(demand, 4, matched=seed % 3 == 0)
-        found = balancing.route(topology, demand, most_paths=sets, seed=seed)
+        found = balancing.route(topology, demand, max_paths=sets, seed=seed)
         assert found.sets == sets
         size = np.zeros((demand.nodes, demand.nodes))
         size[demand.source, demand.target] = demand.size_bytes
@@ -85,7 +85,7 @@ def test_more_paths_are_never_worse():
         demand = sent(("uniform", "random", "sparse")[seed % 3], 8 + seed, seed)
         topology = topology_for(demand, 4, matched=seed % 2 == 0)
         most = [
-            balancing.route(topology, demand, most_paths=paths).link_bytes(demand).max()
+            balancing.route(topology, demand, max_paths=paths).link_bytes(demand).max()
             for paths in (1, 2, 3, 4)
         ]
         assert most == sorted(most, reverse=True)
@@ -130,4 +130,4 @@ def test_without_demand_there_is_one_set_of_shortest_routes(true_hops):
 @pytest.mark.parametrize("paths", [0, 5])
 def test_paths_that_hosts_have_no_addresses_for_are_refused(paths):
     with pytest.raises(TopologyError, match="1 to 4 addresses"):
-        balancing.route(find_topology(6, 2), demand_of(6), most_paths=paths)
+        balancing.route(find_topology(6, 2), demand_of(6), max_paths=paths)

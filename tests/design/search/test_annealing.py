@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from testbed.design.search import optimise
-from testbed.design.search.annealing import Annealer, Candidate, Cooling, Timed, polish
+from testbed.design.search.annealing import Annealer, Candidate, Cooling, TimedCandidate, polish
 from testbed.design.search.bound import bound_iteration
 from testbed.design.search.chains import Stop
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
-from testbed.design.search.simulator import install, on_quick_routes
+from testbed.design.search.simulator import install, simulate_on_quick_routes
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.workloads.roofline import Cluster
 
@@ -45,8 +45,8 @@ def test_the_simulator_of_a_search_says_what_the_simulator_says_and_gives_up_ear
     annealer = Annealer(problem)
     start = start_of(annealer)
     strategy, topology = annealer.strategy(start), start.finding.topology
-    exact_s = on_quick_routes(problem, strategy, topology).execution.iteration_s
-    assert annealer.simulator.least_s(strategy, topology) <= exact_s
+    exact_s = simulate_on_quick_routes(problem, strategy, topology).execution.iteration_s
+    assert annealer.simulator.lower_bound_s(strategy, topology) <= exact_s
     assert math.isinf(annealer.simulator.seconds(strategy, topology, exact_s * 0.99))
     assert annealer.simulator.seconds(strategy, topology, exact_s * 1.01) == pytest.approx(exact_s)
     assert math.isinf(annealer.simulator.seconds(strategy, topology, exact_s * 0.5))
@@ -60,7 +60,10 @@ def test_routes_of_a_plan_are_never_slower_than_those_it_was_ranked_on(problem):
     for _ in range(8):
         point = objective.neighbour(point, chance)
         strategy, topology = objective.strategy(point), objective.finding(point).topology
-        quick, best = on_quick_routes(problem, strategy, topology), install(problem, strategy, topology)
+        quick, best = (
+            simulate_on_quick_routes(problem, strategy, topology),
+            install(problem, strategy, topology),
+        )
         assert best.execution.iteration_s <= quick.execution.iteration_s
         faster += best.execution.iteration_s < quick.execution.iteration_s
         for one in (quick, best):
@@ -97,12 +100,12 @@ def test_links_for_pairs_are_swapped_until_the_fullest_carries_little(pairs_alon
         start = start_of(annealer)
         other = annealer.relink(start, start.finding.matching_degree)
         before, after = (
-            annealer.simulator.fullest_s(annealer.strategy(one), one.finding.topology)
+            annealer.simulator.fullest_link_s(annealer.strategy(one), one.finding.topology)
             for one in (start, other)
         )
         assert after <= before
         better += after < before * 0.95
-        timed = Timed(annealer.seconds(other), other)
+        timed = TimedCandidate(annealer.seconds(other), other)
         assert annealer.recount(timed, annealer.work + 50_000).seconds <= timed.seconds
     assert better >= 1
 

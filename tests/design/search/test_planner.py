@@ -15,7 +15,7 @@ from testbed.design.search.finalists import (
     simulate_proposal,
 )
 from testbed.design.search.problem import Problem
-from testbed.design.search.simulator import install, on_quick_routes
+from testbed.design.search.simulator import install, simulate_on_quick_routes
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.search.worker_pool import worker_pool
 from testbed.design.topology.finder import find
@@ -118,7 +118,9 @@ def test_a_plan_is_no_slower_than_on_what_topology_finder_makes_for_its_strategy
         found = optimise(workload, cluster, 3, 25, steps=20, finalists=2, polish_work=0)
         objective = StrategyObjective(Problem(workload, cluster, 3, 25))
         plain = [
-            on_quick_routes(objective.problem, found.strategy, start.finding.topology).execution.iteration_s
+            simulate_on_quick_routes(
+                objective.problem, found.strategy, start.finding.topology
+            ).execution.iteration_s
             for start in propose_starts(objective, found.strategy)
         ]
         assert found.predicted.iteration_s <= min(plain) * (1 + MIN_IMPROVEMENT)

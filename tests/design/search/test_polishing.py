@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from testbed.design.search import annealing
-from testbed.design.search.annealing import Annealer, Candidate, Cooling, Timed, polish
+from testbed.design.search.annealing import Annealer, Candidate, Cooling, TimedCandidate, polish
 from testbed.design.search.chains import Stop
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
@@ -82,7 +82,7 @@ def test_a_run_keeps_the_number_of_links_for_pairs(annealer, start, degree):
 @pytest.mark.long
 def test_links_and_strategy_take_turns_until_neither_brings_more(annealer, start):
     """A descent moves operators, so that the links made before it no longer join those that send most."""
-    begun = Timed(annealer.seconds(start), start)
+    begun = TimedCandidate(annealer.seconds(start), start)
 
     found = annealing._improve_in_turns(
         annealer, begun, np.random.default_rng(1), 30_000, annealer.work + 300_000
@@ -92,7 +92,7 @@ def test_links_and_strategy_take_turns_until_neither_brings_more(annealer, start
     again = annealing._improve_in_turns(
         annealer, found, np.random.default_rng(2), 30_000, annealer.work + 300_000
     )
-    assert again.seconds >= found.seconds * (1 - annealing._GAIN)
+    assert again.seconds >= found.seconds * (1 - annealing._MIN_GAIN)
 
 
 def test_the_last_run_takes_a_part_of_the_budget(annealer, start, monkeypatch):
@@ -106,7 +106,7 @@ def test_the_last_run_takes_a_part_of_the_budget(annealer, start, monkeypatch):
 
     monkeypatch.setattr(annealer, "run", noting)
     polish(annealer, [start], np.random.default_rng(0), 20_000, Stop())
-    assert budgets[-1] <= 20_000 * annealing._LAST
+    assert budgets[-1] <= 20_000 * annealing._LAST_SHARE
 
 
 def _seven_on_six():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testbed.design.workloads.choice import WorkloadChoice
-from testbed.design.workloads.mig import device_named, logical_servers
+from testbed.design.workloads.mig import find_device, logical_servers
 from testbed.design.workloads.roofline import A100
 from testbed.errors import WorkloadError
 
@@ -16,7 +16,7 @@ PROFILES = {2: (3 / 7, 4 / 8), 3: (2 / 7, 2 / 8), 4: (1 / 7, 2 / 8), 5: (1 / 7, 
 @pytest.mark.parametrize("instances", PROFILES)
 def test_an_instance_has_what_its_profile_has(instances):
     arithmetic, memory = PROFILES[instances]
-    device = device_named(f"a100/{instances}")
+    device = find_device(f"a100/{instances}")
 
     assert device.peak_flops == pytest.approx(A100.peak_flops * arithmetic)
     assert device.memory_bytes == A100.memory_bytes * memory
@@ -27,18 +27,18 @@ def test_an_instance_has_what_its_profile_has(instances):
 
 
 def test_a_whole_device_is_the_device():
-    assert device_named("a100") is A100
+    assert find_device("a100") is A100
 
 
 @pytest.mark.parametrize("name", ["a100/1", "a100/8", "a100/", "a100/x", "a100/-2", "a100/2/2", "a100/²"])
 def test_what_is_no_instance_is_refused(name):
     with pytest.raises(WorkloadError, match="a device has 2 to 7 instances"):
-        device_named(name)
+        find_device(name)
 
 
 def test_an_unknown_device_is_refused_by_its_name():
     with pytest.raises(WorkloadError, match="unknown device 'b200/2'; known"):
-        device_named("b200/2")
+        find_device("b200/2")
 
 
 def test_instances_of_different_devices_meet_on_pcie():

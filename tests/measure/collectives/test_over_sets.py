@@ -41,7 +41,7 @@ def test_a_ring_takes_of_a_set_what_all_its_hops_have_of_it():
     sets = balancing.route(RING, demand_of(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
     over = Configuration("ring", (RingOrder(1, (0, 1, 2, 3)),), (1024,))
     assert weights_of(over, sets) == ((1.0, *[0.0] * (sets.sets - 1)),)
-    alone = balancing.route(RING, demand_of(4), most_paths=1)
+    alone = balancing.route(RING, demand_of(4), max_paths=1)
     shares = link_shares(wire(RING), alone, over, weights_of(over, alone))
     assert list(shares.values()) == pytest.approx([2 * 3 / 4] * 4)
     assert shares == over.collective.link_shares(wire(RING), find_routes(wire(RING)), over)

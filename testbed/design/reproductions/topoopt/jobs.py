@@ -128,7 +128,7 @@ def run_planned(job: Job, topology: Topology, rate_gbps: float) -> Execution:
 @cache
 def plan_routes(job: Job, topology: Topology) -> tuple[RouteSets, ...]:
     """Return the routes from which a plan chooses: in several sets, and in one."""
-    return tuple(route_job(topology, job.graph, most_paths=sets) for sets in (MAX_SETS, 1))
+    return tuple(route_job(topology, job.graph, max_paths=sets) for sets in (MAX_SETS, 1))
 
 
 def run_on(chosen: ChosenFabric, graph: TaskGraph) -> Execution:

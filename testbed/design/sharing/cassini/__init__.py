@@ -2,8 +2,8 @@
 
 | module | contents |
 |---|---|
-| `circle` | jobs of a link as demands around one circle, on integer ticks of the least common multiple |
+| `circle` | demands of a link's jobs around one circle of integer ticks, the least common multiple of their periods |
 | `rotation` | the best shifts on one link: exact for two jobs, branch and bound for more |
-| `prediction` | iteration times alone, shared fairly, and shifted; and under a policy on hosts |
-| `schedule` | scores of candidate placements, and the schedule of the best one by the graph of its jobs and links |
+| `prediction` | iteration times alone, shared fairly, shifted, and under a policy on hosts |
+| `schedule` | scores of candidate placements, and the schedule of the best one |
 """

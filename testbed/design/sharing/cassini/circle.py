@@ -1,7 +1,7 @@
-"""Circle of a link: its jobs' demands around the least common multiple of their periods.
+"""Circle of a link: the demands of its jobs around the least common multiple of their periods.
 
-A tick is the greatest common divisor of all periods and of all burst edges. Some best shifts align burst edges, so
-shifts in ticks lose nothing: the result is exact for the rounded times.
+A tick is the greatest common divisor of all periods and burst edges. There are always best shifts that align burst
+edges, so whole ticks suffice: the result is exact for the rounded times.
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ Floats = NDArray[np.float64]
 QUANTUM_MS = 1.0
 MAX_TICKS = 100_000
 KBPS = 1e6
-"""kb/s per Gb/s: demands are whole numbers of kb/s, so that sums are exact and ties are recognised."""
+"""kbit/s per Gbit/s. Demands are whole numbers of kbit/s, so sums are exact and ties are recognised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """Rounding of times to multiples of `quantum_ms`. If not 0, `bins` divide the circle, as in the paper (72)."""
+    """Rounding of times to multiples of `quantum_ms`, for circles of at most `most_ticks` ticks.
+
+    If `bins` is not 0, the circle has this number of equal bins instead of ticks (72 in the paper).
+    """
 
     quantum_ms: float = QUANTUM_MS
     bins: int = 0
     most_ticks: int = MAX_TICKS
 
     def period(self, job: PeriodicJob) -> int:
-        """Return the period in quanta. Raises `WorkloadError` for one that rounds to 0."""
+        """Return the period in quanta. Raises `WorkloadError` if it rounds to 0."""
         count = round(job.period_ms / self.quantum_ms)
         if count < 1:
             raise WorkloadError(
@@ -43,7 +46,7 @@ class Rounding:
         return count
 
     def edges(self, job: PeriodicJob) -> list[tuple[int, int, int]]:
-        """Return begin and end of each burst in quanta, and its rate in kb/s."""
+        """Return the begin and end of each burst in quanta, and its rate in kbit/s."""
         last = self.period(job)
         times = [(burst.start_ms, burst.end_ms, burst.gbps) for burst in job.bursts]
         return [
@@ -59,9 +62,15 @@ class Rounding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Circle:
-    """Unified circle of a link: each job's demand (kb/s) at each tick, with `repeats` periods around the circle.
+    """Unified circle of a link.
 
-    `shifts` are the different shifts of each job, in ticks: its period. `tick` is in quanta.
+    - `tick`: length of a tick in quanta.
+    - `demands`: each job's demand in kbit/s at each tick.
+    - `repeats`: number of periods of each job around the circle.
+    - `shifts`: number of different shifts of each job: its period in ticks.
+    - `capacity`: rate of the link in kbit/s.
+    - `approximate`: whether times were rounded.
+    - `periodic`: whether every period is a whole number of ticks.
     """
 
     tick: float
@@ -78,11 +87,11 @@ class Circle:
         return len(self.demands[0])
 
     def score(self, excess: float) -> float:
-        """Return Cassini's score of a total excess: 1 is fully compatible, and it may be negative."""
+        """Return Cassini's score of a total excess: 1 if jobs are fully compatible; it may be negative."""
         return 1.0 - float(excess) / (self.ticks * self.capacity)
 
     def turn(self, turns: Sequence[int]) -> list[Floats]:
-        """Return the demands, each shifted later by its number of ticks."""
+        """Return the demands, each delayed by its number of ticks."""
         return [np.roll(demand, turn) for demand, turn in zip(self.demands, turns, strict=True)]
 
     def excess(self, turns: Sequence[int]) -> float:
@@ -98,29 +107,29 @@ def make_circle(
     rounding = rounding or Rounding()
     periods = [rounding.period(job) for job in jobs]
     edges = [rounding.edges(job) for job in jobs]
-    whole = math.lcm(*periods)
+    perimeter = math.lcm(*periods)
     exact = all(rounding.is_exact(job) for job in jobs)
-    # Rates are integers of kb/s, so that their sums are exact.
+    # Rates are whole numbers of kbit/s, so their sums are exact.
     capacity = float(round(capacity_gbps * KBPS))
     if rounding.bins:
-        return _make_bins(periods, edges, whole, capacity, rounding.bins)
+        return _make_bins(periods, edges, perimeter, capacity, rounding.bins)
     tick = math.gcd(*periods, *(time for spans in edges for span in spans for time in span[:2]))
-    if whole // tick > rounding.most_ticks:
+    if perimeter // tick > rounding.most_ticks:
         names = ", ".join(f"{job.name} ({job.period_ms:g} ms)" for job in jobs)
         raise WorkloadError(
-            f"the least common multiple of the periods of {names} is {whole // tick} ticks, above the cap of "
+            f"the least common multiple of the periods of {names} is {perimeter // tick} ticks, above the cap of "
             f"{rounding.most_ticks}: give a coarser --quantum-ms than {rounding.quantum_ms:g}, or raise --most-ticks"
         )
     demands = tuple(
-        np.tile(_pattern(spans, period, tick), whole // period)
+        np.tile(_make_pattern(spans, period, tick), perimeter // period)
         for spans, period in zip(edges, periods, strict=True)
     )
-    repeats = tuple(whole // period for period in periods)
+    repeats = tuple(perimeter // period for period in periods)
     shifts = tuple(period // tick for period in periods)
     return Circle(float(tick), demands, repeats, shifts, capacity, not exact, periodic=True)
 
 
-def _pattern(spans: Sequence[tuple[int, int, int]], period: int, tick: int) -> Floats:
+def _make_pattern(spans: Sequence[tuple[int, int, int]], period: int, tick: int) -> Floats:
     demand = np.zeros(period // tick)
     for begin, end, rate in spans:
         demand[begin // tick : end // tick] += rate
@@ -130,25 +139,25 @@ def _pattern(spans: Sequence[tuple[int, int, int]], period: int, tick: int) -> F
 def _make_bins(
     periods: Sequence[int],
     edges: Sequence[Sequence[tuple[int, int, int]]],
-    whole: int,
+    perimeter: int,
     capacity: float,
     bins: int,
 ) -> Circle:
-    """Return the circle of `bins` equal bins, each with its mean demand; approximate unless all edges are on bins."""
-    borders = np.arange(bins + 1) * (whole / bins)
+    """Return a circle of `bins` equal bins with mean demands. It is approximate unless all edges are on bin borders."""
+    borders = np.arange(bins + 1) * (perimeter / bins)
     demands = []
     for period, spans in zip(periods, edges, strict=True):
         sent = np.zeros(bins + 1)
         for begin, end, rate in spans:
             full, part = np.divmod(borders, period)
             sent += rate * (full * (end - begin) + np.clip(part - begin, 0, end - begin))
-        demands.append(np.rint(np.diff(sent) / (whole / bins)))
-    repeats = tuple(whole // period for period in periods)
+        demands.append(np.rint(np.diff(sent) / (perimeter / bins)))
+    repeats = tuple(perimeter // period for period in periods)
     aligned = all(
-        (time * bins) % whole == 0
+        (time * bins) % perimeter == 0
         for period, spans in zip(periods, edges, strict=True)
         for time in (period, *(edge for span in spans for edge in span[:2]))
     )
     shifts = tuple(max(bins // turns, 1) for turns in repeats)
     periodic = all(bins % turns == 0 for turns in repeats)
-    return Circle(whole / bins, tuple(demands), repeats, shifts, capacity, not aligned, periodic)
+    return Circle(perimeter / bins, tuple(demands), repeats, shifts, capacity, not aligned, periodic)

@@ -1,4 +1,4 @@
-"""Predicted iteration times of jobs alone, shared fairly, shifted, and under a host policy, by the contention model."""
+"""Iteration times of jobs by the contention model: alone, with fair sharing, shifted, and under a host policy."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ ITERATIONS = 600
 MIN_ITERATIONS = 150
 WARM_UP = 60
 JOB_ITERATIONS = 200_000
-"""Maximum of the simulated iterations of all jobs together, which limits the iterations per job if there are many."""
-STRETCHES = 10
+"""Maximum number of simulated iterations, summed over all jobs."""
+STRETCH_COUNT = 10
 TRIAL_ITERATIONS = 60
 SLOW_PERIODS = 20
-"""Simulated periods of the slowest job if its period is at least `SLOW` times that of another, as with checkpoints."""
-SLOW = 10
+"""Simulated periods of the slowest job, if it is slower than another by at least `SLOW_RATIO`, as with checkpoints."""
+SLOW_RATIO = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Mean iteration time of a job alone, shared fairly, and shifted; `slot_ms` is the shifted job's period."""
+    """Mean iteration time of a job alone, with fair sharing, and shifted. `slot_ms` is the shifted job's period."""
 
     job: str
     solo_ms: float
@@ -37,10 +37,10 @@ class Prediction:
 def predict(
     jobs: Sequence[PeriodicJob], capacities_gbps: Sequence[float], starts_ms: Mapping[str, float]
 ) -> list[Prediction]:
-    """Return the prediction for each job; jobs that no chain of links connects are simulated separately.
+    """Return the prediction for each job. Jobs that share no links, even indirectly, are simulated separately.
 
-    If bursts collide at all shifts, the periods of a group are stretched by a common factor: the one that minimises the
-    mean ratio of shifted to solo times.
+    If bursts collide at all shifts, the periods of a group are stretched by a common factor that minimises the mean
+    ratio of shifted to solo times.
     """
     predictions: dict[str, Prediction] = {}
     iterations = max(MIN_ITERATIONS, min(ITERATIONS, JOB_ITERATIONS // max(len(jobs), 1)))
@@ -51,7 +51,7 @@ def predict(
 
 
 def group_by_links(jobs: Sequence[PeriodicJob]) -> list[list[PeriodicJob]]:
-    """Return the jobs in groups that are connected by links."""
+    """Return the jobs in groups that share links, directly or indirectly."""
     joined: list[tuple[set[int], list[PeriodicJob]]] = []
     for job in jobs:
         links, members = set(job.links), [job]
@@ -75,8 +75,8 @@ def run_policy(
 ) -> Contention:
     """Return the simulation of jobs on the links that they use."""
     used = sorted({link for job in jobs for link in job.links})
-    number = {link: place for place, link in enumerate(used)}
-    renumbered = [replace(job, links=tuple(number[link] for link in job.links)) for job in jobs]
+    link_index = {link: index for index, link in enumerate(used)}
+    renumbered = [replace(job, links=tuple(link_index[link] for link in job.links)) for job in jobs]
     return simulate(renumbered, [capacities_gbps[link] for link in used], iterations, sharing, setting)
 
 
@@ -85,7 +85,7 @@ def make_shifted_setting(
 ) -> Setting:
     """Return the setting of jobs with scheduled starts and periods, both stretched by a factor.
 
-    A late job begins at once instead of waiting for its next slot: aligning again serves to recover from disturbances,
+    A late job begins immediately instead of waiting for its next slot. Waiting would help to recover from disturbances,
     which the model does not have.
     """
     slots = tuple(float(period) * stretch for period in periods_ms)
@@ -99,16 +99,16 @@ def make_shifted_setting(
 def count_iterations(jobs: Sequence[PeriodicJob], iterations: int, periods: int) -> list[int]:
     """Return how many iterations of each job to simulate.
 
-    This is `iterations` if all periods are similar. If one job is much slower, all are simulated for an equal time:
-    `periods` of the slowest job, or `iterations` of the fastest if that is longer. With equal iterations, those of a
-    fast job would all fall between two checkpoints, or all into one.
+    It is `iterations` if all periods are similar. If one job is much slower, all jobs are simulated for the same time:
+    `periods` of the slowest job or `iterations` of the fastest, whichever is longer. Otherwise all iterations of a fast
+    job could fall between two checkpoints, or into a single one.
 
     >>> from sim.models.contention.job import compute_then_send
     >>> count_iterations([compute_then_send("a", 300, 0.5), compute_then_send("save", 60_000, 0.1)], 600, 20)
     [4000, 20]
     """
     periods_ms = [job.period_ms for job in jobs]
-    if max(periods_ms) < SLOW * min(periods_ms):
+    if max(periods_ms) < SLOW_RATIO * min(periods_ms):
         return [iterations] * len(jobs)
     time_ms = max(periods * max(periods_ms), iterations * min(periods_ms))
     return [ceil(time_ms / period_ms) for period_ms in periods_ms]
@@ -126,7 +126,7 @@ def _predict_group(
     counts = count_iterations(group, iterations, SLOW_PERIODS)
     fair = run_policy(group, capacities_gbps, iterations=counts).mean_ms(WARM_UP)
     group_starts_ms = [starts_ms[job.name] for job in group]
-    stretches = np.linspace(1.0, max(float((fair / solo).max()), 1.0), STRETCHES)
+    stretches = np.linspace(1.0, max(float((fair / solo).max()), 1.0), STRETCH_COUNT)
     stretch = _choose_stretch(group, capacities_gbps, group_starts_ms, solo, stretches)
     setting = make_shifted_setting(group_starts_ms, solo, stretch)
     shifted = run_policy(group, capacities_gbps, setting=setting, iterations=counts).mean_ms(WARM_UP)
@@ -143,7 +143,7 @@ def _choose_stretch(
     solo_ms: Floats,
     stretches: Floats,
 ) -> float:
-    """Return the smallest stretch that minimises the mean ratio of the jobs' times to solo times."""
+    """Return the smallest stretch that minimises the mean ratio of shifted to solo times."""
     ratios: list[float] = []
     counts = count_iterations(group, TRIAL_ITERATIONS, SLOW_PERIODS)
     for stretch in stretches:
@@ -173,7 +173,7 @@ def predict_under(
     starts_ms: Sequence[float] = (),
     slots_ms: Sequence[float] = (),
 ) -> list[PolicyPrediction]:
-    """Return the prediction under a policy: weights, MLTCP's (slope, intercept), or periods held to slots."""
+    """Return the prediction for each job under a policy: weights, MLTCP's (slope, intercept), or slots as periods."""
     slope, intercept = mltcp or (0.0, 1.0)
     sharing = Sharing(tuple(weights), slope=slope, intercept=intercept)
     holding = Holding(tuple(slots_ms), most_alignments=0) if slots_ms else None

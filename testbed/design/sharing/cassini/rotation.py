@@ -1,14 +1,12 @@
 """Rotation: the best shifts of the jobs on one link.
 
-Two jobs are solved by trying every shift at once, more by a depth-first branch and bound. The bound of a partial
-choice is its excess plus, for each remaining job, the least excess that it adds: excess is convex in the demand, so
-jobs together add at least as much. The total demand above the link's capacity is another bound.
+Excess is demand above the link's rate, summed over ticks. It is computed for all shifts of a job on top of other jobs,
+directly or by correlation. For two jobs, this yields the best shift. More jobs need a depth-first branch and bound. The
+bound of a partial choice is its excess plus, for each remaining job, the least excess that it adds: excess is convex in
+the demand, so jobs together add at least as much. The total demand above the link's capacity is another bound.
 
-Shifting all jobs together changes nothing. The first job is therefore fixed, and each later one needs only the shifts
-below the greatest common divisor of its period and the joint period of those before it.
-
-Excess is demand above the link's rate. It is computed for every shift of a job added to others: directly, or by
-correlation.
+Shifting all jobs together changes nothing. The first job is therefore fixed. Each later job needs only the shifts below
+the greatest common divisor of its period and the joint period of the jobs before it.
 """
 
 from __future__ import annotations
@@ -27,13 +25,13 @@ from testbed.design.sharing.cassini.circle import Circle, Floats
 TIME_LIMIT_S = 2.0
 _ROUNDING = 1e-7
 
-LARGEST_MATRIX = 40_000
-"""Entries up to which the matrix of all shifts is used; above, correlation by FFT is faster."""
+MAX_MATRIX_ENTRIES = 40_000
+"""Maximum entries of the matrix of all shifts. Above, correlation by FFT is faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Shifts of a link's jobs in ticks, their excess, and whether it is proven that no shifts have less."""
+    """Shifts (`turns`) of a link's jobs in ticks, their excess, and whether this is proven to be the least."""
 
     turns: tuple[int, ...]
     excess: float
@@ -43,22 +41,23 @@ class Rotation:
 def find_best_rotation(
     circle: Circle, time_limit_s: float = TIME_LIMIT_S, clock: Callable[[], float] = time.process_time
 ) -> Rotation:
-    """Return the best shifts; of equal ones the smallest.
+    """Return the best shifts; ties go to the smallest.
 
-    After the time limit the best shifts so far are improved job by job, and the result is not proven.
+    After the time limit, the best shifts so far are improved job by job. The result is then not proven unless it
+    reaches the lower bound.
     """
-    # Fixing the job with most shifts leaves the fewest combinations; large demands next make the bound tight early.
+    # Fix the job with the most shifts, to leave the fewest combinations. Then large demands make the bound tight early.
     totals = [float(demand.sum()) for demand in circle.demands]
     first = min(range(len(totals)), key=lambda job: (circle.repeats[job], -totals[job], job))
     rest = sorted((job for job in range(len(totals)) if job != first), key=lambda job: (-totals[job], job))
     order = [first, *rest]
     shifts = [1]
-    together = circle.shifts[order[0]]
+    joint_period = circle.shifts[order[0]]
     for job in order[1:]:
-        own = circle.shifts[job]
-        shifts.append(math.gcd(own, together) if circle.periodic else own)
-        together = math.lcm(own, together)
-    demands = [circle.demands[place] for place in order]
+        own_shifts = circle.shifts[job]
+        shifts.append(math.gcd(own_shifts, joint_period) if circle.periodic else own_shifts)
+        joint_period = math.lcm(own_shifts, joint_period)
+    demands = [circle.demands[job_position] for job_position in order]
     if len(order) == 1:
         return Rotation((0,), circle.excess([0]), proven=True)
     if len(order) == 2:
@@ -69,8 +68,8 @@ def find_best_rotation(
         search = _Search(demands, shifts, circle.capacity, clock() + time_limit_s, clock)
         turns, excess, proven = search.solve()
     by_job = [0] * len(order)
-    for place, turn in zip(order, turns, strict=True):
-        by_job[place] = turn
+    for job_position, turn in zip(order, turns, strict=True):
+        by_job[job_position] = turn
     return Rotation(tuple(by_job), excess, proven)
 
 
@@ -85,27 +84,27 @@ class _Search:
     clock: Callable[[], float]
     best: float = math.inf
     best_turns: list[int] = field(default_factory=list)
-    least: float = 0.0
+    lower_bound: float = 0.0
     is_late: bool = False
 
     def solve(self) -> tuple[list[int], float, bool]:
         """Return the best shifts, their excess, and whether this is proven to be the least."""
         total = float(np.sum(self.demands))
-        self.least = max(0.0, total - self.demands[0].size * self.capacity)
+        self.lower_bound = max(0.0, total - self.demands[0].size * self.capacity)
         self.best_turns = [0] * len(self.demands)
-        self.best = self._excess(np.sum(self.demands, axis=0))
+        self.best = self._sum_excess(np.sum(self.demands, axis=0))
         self._improve()
         first = self.demands[0]
-        self._descend(first, [0], self._excess(first))
+        self._descend(first, [0], self._sum_excess(first))
         if self.is_late:
             self._improve()
-        return self.best_turns, self.best, not self.is_late or self._is_least()
+        return self.best_turns, self.best, not self.is_late or self._is_optimal()
 
-    def _excess(self, demand: Floats) -> float:
+    def _sum_excess(self, demand: Floats) -> float:
         return float(np.maximum(demand - self.capacity, 0.0).sum())
 
-    def _is_least(self) -> bool:
-        return self.best <= self.least + _ROUNDING * self.capacity
+    def _is_optimal(self) -> bool:
+        return self.best <= self.lower_bound + _ROUNDING * self.capacity
 
     def _descend(self, others: Floats, turns: list[int], excess: float) -> None:
         depth = len(turns)
@@ -124,12 +123,12 @@ class _Search:
                 self.best, self.best_turns = float(excesses[turn]), [*turns, turn]
             return
         for turn in np.argsort(excesses, kind="stable").tolist():
-            if excesses[turn] + rest >= self.best - _ROUNDING * self.capacity or self._is_least():
+            if excesses[turn] + rest >= self.best - _ROUNDING * self.capacity or self._is_optimal():
                 return
-            if self.is_late or (late := self.clock() > self.deadline):
-                self.is_late = self.is_late or late
+            if self.is_late or (has_expired := self.clock() > self.deadline):
+                self.is_late = self.is_late or has_expired
                 return
-            if self._is_repeated(depth, turn, turns):
+            if self._swaps_equal_jobs(depth, turn, turns):
                 continue
             joined = others + np.roll(self.demands[depth], turn)
             self._descend(joined, [*turns, turn], float(excesses[turn]))
@@ -137,8 +136,8 @@ class _Search:
     def _add_job(self, others: Floats, job: int) -> Floats:
         return excess_of_shifts(others, self.demands[job], self.shifts[job], self.capacity)
 
-    def _is_repeated(self, depth: int, turn: int, turns: Sequence[int]) -> bool:
-        """Return whether a shift only exchanges two equal jobs."""
+    def _swaps_equal_jobs(self, depth: int, turn: int, turns: Sequence[int]) -> bool:
+        """Return whether a shift only swaps two equal jobs, so that its subtree was searched before."""
         return (
             depth > 1
             and turn < turns[-1]
@@ -147,7 +146,7 @@ class _Search:
         )
 
     def _improve(self) -> None:
-        """Move one job after another to its best shift among the others, until none improves."""
+        """Move one job after the other to its best shift, until no move improves the excess."""
         has_moved = True
         while has_moved:
             has_moved = False
@@ -166,7 +165,7 @@ class _Search:
 
 def excess_of_shifts(others: Floats, demand: Floats, shifts: int, capacity: float) -> Floats:
     """Return the total excess of `others` plus `demand` shifted by 0 to `shifts - 1` ticks, shape (shifts,)."""
-    if shifts * others.size <= LARGEST_MATRIX:
+    if shifts * others.size <= MAX_MATRIX_ENTRIES:
         return excess_by_matrix(others, demand[places(others.size, shifts)], capacity)
     return excess_by_correlation(others, demand, capacity)[:shifts]
 
@@ -180,9 +179,9 @@ def excess_by_matrix(others: Floats, shifted: Floats, capacity: float) -> Floats
 
 
 def excess_by_correlation(others: Floats, demand: Floats, capacity: float) -> Floats:
-    """Return the excess for every shift, rounded to whole numbers: exact if all demands are whole numbers.
+    """Return the excess for every shift, rounded to whole numbers; exact if all demands are whole numbers.
 
-    For each level v of the others, the ticks at that level are correlated with the job's excess on top of v.
+    For each level v of `others`, it correlates the ticks at that level with the excess of `demand` on top of v.
     """
     size = others.size
     transformed = np.zeros(size // 2 + 1, complex)

@@ -1,8 +1,8 @@
 """Scheduler: scores candidate placements by their shared links, and schedules the best.
 
-The affinity graph connects jobs with the links that several of them use; the weight of an edge is the shift of a job
-on a link. Without a loop, a walk from any job of a component gives every job one start that agrees with the shifts on
-all its links (Cassini's Algorithm 1).
+The affinity graph connects jobs with their shared links. The weight of an edge is the shift of the job on the link. If
+the graph has no loop, a walk from any job of a component gives every job one start that agrees with the shifts on all
+its links (Cassini's Algorithm 1).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from testbed.design.sharing.jobs import LabLinks, Placement, SharedJob, place_jo
 from testbed.errors import WorkloadError
 
 SEARCH_S = 3.0
-"""Time budget of the searches of all links together; once it is spent each gets `MIN_S`."""
+"""Time budget for the searches of all links. Once it is spent, each remaining search gets `MIN_S`."""
 MIN_S = 0.005
-SHARE_OF_ONE = 8
-"""One link gets at most one part in this many of the remaining time."""
+MIN_LINKS_TO_SHARE_TIME = 8
+"""The search of a link gets at most the remaining time divided by this."""
 CYCLIC = "loop in the affinity graph"
 
 Shifts = Mapping[str, Mapping[str, int]]
@@ -34,7 +34,7 @@ Shifts = Mapping[str, Mapping[str, int]]
 class LinkSchedule:
     """Jobs of a link, the score of their best shifts, and these shifts in quanta.
 
-    `approximate` is set if times were rounded or, in a spanning forest, if the starts do not keep the best shifts.
+    `approximate` tells whether times were rounded, or the starts of a spanning forest do not keep the best shifts.
     """
 
     link: str
@@ -52,7 +52,7 @@ class LinkSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A placement, its score (mean over its shared links), and the reason why it was dropped, or ""."""
+    """A placement and its score, the mean over its shared links. `dropped` is the reason if it was dropped, or ""."""
 
     placement: Placement
     score: float
@@ -73,24 +73,24 @@ class Schedule:
 
 @dataclass(slots=True)
 class Scheduler:
-    """Scheduler of jobs on a lab; a link's result is cached for other candidates with the same jobs on a link."""
+    """Scheduler of jobs on a lab. Results are cached by the set of jobs on a link."""
 
     jobs: Sequence[SharedJob]
     links: LabLinks
     rounding: Rounding = field(default_factory=Rounding)
     time_limit_s: float = TIME_LIMIT_S
     search_s: float = SEARCH_S
-    _known: dict[tuple[str, ...], LinkSchedule] = field(default_factory=dict)
+    _cache: dict[tuple[str, ...], LinkSchedule] = field(default_factory=dict)
 
     def schedule(self, placements: Sequence[Placement]) -> Schedule:
         """Return the schedule of the best candidate.
 
-        If every candidate has a loop, the best is scheduled on a spanning forest of its graph, and a note says so.
-        Raises `WorkloadError` for periods that do not fit on a circle, and for jobs that are not valid.
+        If every candidate has a loop, the best candidate is scheduled by a spanning forest of its graph, and a note
+        tells so. Raises `WorkloadError` for periods that do not fit on a circle, and for invalid jobs.
         """
         scored = [self._score(placement) for placement in placements]
-        without_loop = [one for one in scored if not one.dropped]
-        best = max(without_loop or scored, key=lambda one: one.score)
+        without_loop = [entry for entry in scored if not entry.dropped]
+        best = max(without_loop or scored, key=lambda entry: entry.score)
         contended = self._find_contended(best.placement)
         results = {link: self._solve(jobs) for link, jobs in contended.items()}
         notes = []
@@ -109,8 +109,8 @@ class Scheduler:
             graph, {job.name: self.rounding.period(_detach_from_links(job)) for job in self.jobs}
         )
         if not without_loop:
-            # A link outside the forest does not get its best shifts, so its score is that of the starts.
-            results = {link: self._reschedule_at(one, quanta) for link, one in results.items()}
+            # A link outside the forest does not get its best shifts: compute the scores from the starts.
+            results = {link: self._reschedule_at(entry, quanta) for link, entry in results.items()}
         starts_ms = {name: count * self.rounding.quantum_ms for name, count in quanta.items()}
         users = self.links.find_jobs_by_link(best.placement, self.jobs)
         jobs = place_jobs(self.jobs, users)
@@ -137,7 +137,7 @@ class Scheduler:
         return {link: jobs for link, jobs in users.items() if len(jobs) > 1}
 
     def _find_contended(self, placement: Placement) -> dict[str, tuple[str, ...]]:
-        """Return the shared links, one for each set of jobs: equal jobs have equal best shifts."""
+        """Return one shared link for each set of jobs: the same jobs have the same best shifts on every link."""
         return {str(jobs): jobs for jobs in map(_sort, self._find_shared(placement).values())}
 
     def _to_link_schedule(
@@ -153,27 +153,29 @@ class Scheduler:
         )
 
     def _solve(self, names: tuple[str, ...]) -> LinkSchedule:
-        if names not in self._known:
+        if names not in self._cache:
             circle = self._make_circle(names)
             begin = time.process_time()
-            limit_s = max(min(self.time_limit_s, self.search_s / SHARE_OF_ONE), MIN_S)
+            limit_s = max(min(self.time_limit_s, self.search_s / MIN_LINKS_TO_SHARE_TIME), MIN_S)
             rotation = find_best_rotation(circle, limit_s, time.process_time)
             self.search_s -= time.process_time() - begin
             shifts = dict(zip(names, (round(turn * circle.tick) for turn in rotation.turns), strict=True))
             score = circle.score(rotation.excess)
-            self._known[names] = LinkSchedule("", names, score, rotation.proven, circle.approximate, shifts)
-        return self._known[names]
+            self._cache[names] = LinkSchedule("", names, score, rotation.proven, circle.approximate, shifts)
+        return self._cache[names]
 
     def _score_unshifted(self, names: Sequence[str]) -> float:
         circle = self._make_circle(names)
         return circle.score(circle.excess([0] * len(names)))
 
-    def _reschedule_at(self, one: LinkSchedule, quanta: Mapping[str, int]) -> LinkSchedule:
-        circle = self._make_circle(one.jobs)
-        score = circle.score(circle.excess([round(quanta[name] / circle.tick) for name in one.jobs]))
-        worse = score < one.score - 1e-9
-        shifts = {name: quanta[name] for name in one.jobs}
-        return LinkSchedule("", one.jobs, score, one.proven and not worse, one.approximate or worse, shifts)
+    def _reschedule_at(self, entry: LinkSchedule, quanta: Mapping[str, int]) -> LinkSchedule:
+        circle = self._make_circle(entry.jobs)
+        score = circle.score(circle.excess([round(quanta[name] / circle.tick) for name in entry.jobs]))
+        worse = score < entry.score - 1e-9
+        shifts = {name: quanta[name] for name in entry.jobs}
+        return LinkSchedule(
+            "", entry.jobs, score, entry.proven and not worse, entry.approximate or worse, shifts
+        )
 
 
 def _sort(jobs: Sequence[str]) -> tuple[str, ...]:
@@ -189,12 +191,12 @@ def _detach_from_links(job: SharedJob) -> PeriodicJob:
 
 @dataclass(slots=True)
 class Forest:
-    """Disjoint sets of connected jobs and links; `join` reports edges that close a loop."""
+    """Disjoint sets of connected jobs and links. `join` reports edges that close a loop."""
 
     parents: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
 
     def root(self, node: tuple[str, str]) -> tuple[str, str]:
-        """Return the representative of all nodes that are connected with this one."""
+        """Return the representative of all nodes that are connected with `node`."""
         while (parent := self.parents.setdefault(node, node)) != node:
             self.parents[node] = self.parents[parent]
             node = parent
@@ -202,9 +204,9 @@ class Forest:
 
     def join(self, job: str, link: str) -> bool:
         """Connect a job and a link, and return whether they were not connected before."""
-        one, other = self.root(("job", job)), self.root(("link", link))
-        self.parents[one] = other
-        return one != other
+        entry, other = self.root(("job", job)), self.root(("link", link))
+        self.parents[entry] = other
+        return entry != other
 
 
 def has_loop(users: Mapping[str, Sequence[str]]) -> bool:
@@ -216,7 +218,7 @@ def has_loop(users: Mapping[str, Sequence[str]]) -> bool:
 def spanning_forest(
     users: Mapping[str, Sequence[str]], gains: Mapping[str, float]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the links without the jobs that close a loop; links with most gain keep their jobs first."""
+    """Return the links without the jobs that close a loop. Links with the largest gain keep their jobs first."""
     forest = Forest()
     order = sorted(users, key=lambda link: -gains[link])
     members = {link: tuple(job for job in users[link] if forest.join(job, link)) for link in order}
@@ -224,12 +226,12 @@ def spanning_forest(
 
 
 def compute_starts(shifts: Shifts, periods: Mapping[str, int]) -> dict[str, int]:
-    """Return the start of each job, in the unit of `shifts` and `periods`: Algorithm 1.
+    """Return the start of each job by Algorithm 1, in the unit of `shifts` and `periods`.
 
     >>> compute_starts({"l": {"a": 0, "b": 10}, "m": {"b": 5, "c": 35}}, {"a": 40, "b": 60, "c": 60})
     {'a': 0, 'b': 10, 'c': 40}
     """
-    # Breadth-first search of the affinity graph; the first job of each connected part starts at 0.
+    # Breadth-first search of the affinity graph. The first job of each component starts at 0.
     links_of: dict[str, list[str]] = {job: [] for job in periods}
     for link, jobs in shifts.items():
         for job in jobs:

@@ -3,7 +3,7 @@
     workload("dlrm", nodes=128, preset="fig11")
     workload("gpt", nodes=64, preset="13b", sequence=4096)
 
-A preset is a published setting; further parameters override it.
+A preset holds published parameters. Further parameters override them.
 """
 
 from testbed.design.workloads.catalogue.models import (

@@ -1,10 +1,10 @@
-"""Operators that models are built of, with the formulas for their sizes, and their assembly to workloads.
+"""Operators for building models, with the formulas for their sizes, and the assembly of workloads.
 
 All formulas are for one sample. A matrix product of (a, b) with (b, c) takes 2abc floating-point operations. The
-backward pass takes twice the forward: the gradient of the weights and that of the input are products of the same
-size (the input of the first layer needs none, but it is counted, as 6ND does). Element-wise work (activations,
-normalisation, softmax) counts in bytes moved, not in operations, since memory limits it. Every tensor between two
-kernels is written once and read once.
+backward pass takes twice as many as the forward pass: the gradients of the weights and of the input are two products of
+the same size. (The input of the first layer needs no gradient, but it is counted, as in the rule 6ND.) Element-wise
+work (activations, normalisation, softmax) counts as bytes moved, not as operations, since memory limits it. Every
+tensor between two kernels is written once and read once.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from testbed.design.workloads.model import Operator, Way, Workload
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Bytes of a number, and bytes of state besides each parameter: gradient, master copy, optimiser state.
+    """Bytes per number, and bytes of state per parameter: gradient, master copy, optimiser state.
 
-    Tables have no state: their rows are updated in place.
+    Tables have no state, since their rows are updated in place.
     """
 
     number: int
@@ -34,7 +34,7 @@ class Precision:
 
 #: Single precision with plain gradient descent, as in the TopoOpt artifact.
 SINGLE = Precision(number=4, state=4)
-#: Half precision with Adam: 2 bytes of gradient, 12 of master copy and two moments (ZeRO, SC 2020, section 3.1).
+#: Half precision with Adam: 2 bytes of gradient, 12 bytes of master copy and two moments (ZeRO, SC 2020, section 3.1).
 MIXED = Precision(number=2, state=14)
 #: Half precision for inference.
 SERVING = Precision(number=2, state=0, training=False)
@@ -56,7 +56,7 @@ def operator(
     shared: int = 0,
     most_shards: int | None = None,
 ) -> Operator:
-    """Return an operator from sizes in numbers instead of bytes, with the backward pass of matrix products."""
+    """Return an operator from sizes in numbers instead of bytes. Its backward pass takes twice the forward FLOPs."""
     number, train = precision.number, precision.training
     return Operator(
         name=name,
@@ -88,8 +88,8 @@ def dense(
 ) -> Operator:
     """Return a dense layer: 2 x inputs x outputs operations.
 
-    Tensor parallelism splits its columns: an AllGather of the output forward (half an AllReduce), an AllReduce of
-    the gradient of the input backward.
+    Tensor parallelism splits its columns. The forward pass then needs an AllGather of the output (half an AllReduce),
+    the backward pass an AllReduce of the gradient of the input.
     """
     return operator(
         name,
@@ -107,10 +107,10 @@ def dense(
 
 
 def table(name: str, rows: int, width: int, bag: int) -> Operator:
-    """Return an embedding table of which a sample reads and adds `bag` rows: bag x width additions.
+    """Return an embedding table: a sample reads and adds `bag` rows, in bag x width additions.
 
-    If placed, its rows are updated in place. Copies on several servers (data) are kept equal by an AllReduce of the
-    whole table, as frameworks do with dense gradients.
+    A placed table (`place`) is updated in place. Copies on several servers (`data`) need an AllReduce of the whole
+    table, as in frameworks with dense gradients.
     """
     number = SINGLE.number
     parameters = rows * width * number
@@ -137,9 +137,10 @@ def convolution(
     bias: bool = True,
     pooled: int | None = None,
 ) -> Operator:
-    """Return a convolution of (inputs, outputs) channels, maps of (read, written) side: 2 k^2 c_in c_out per output.
+    """Return a convolution: 2 k^2 c_in c_out operations per position of the output.
 
-    With `pooled`, a pooling to maps of this side follows, and these are the output.
+    `channels` are (input, output) channels, and `side` is the side of the (input, output) maps. If `pooled` is given, a
+    pooling to maps of this side follows.
     """
     (inputs, outputs), (read, written) = channels, side
     weights = kernel * kernel * inputs * outputs
@@ -159,9 +160,9 @@ def convolution(
 
 
 def merge(name: str, kind: str, parts: list[Operator], extra_parameters: int = 0) -> Operator:
-    """Return several operators merged into one; its output is that of the last.
+    """Return several operators merged into one operator, with the output of the last.
 
-    `extra_parameters` are single-precision numbers that belong to no part, like those of normalisation.
+    `extra_parameters` counts single-precision parameters that belong to no part, for example of normalisation.
     """
     extra = extra_parameters * SINGLE.number
     return Operator(
@@ -185,18 +186,18 @@ class Assembly:
         self._edges: list[tuple[int, int]] = []
 
     def add(self, operator: Operator, *inputs: int) -> int:
-        """Add an operator that reads the outputs of `inputs`, and return its place."""
-        place = len(self._operators)
+        """Add an operator that reads the outputs of the operators `inputs`, and return its index."""
+        index = len(self._operators)
         self._operators.append(operator)
-        self._edges += [(source, place) for source in inputs]
-        return place
+        self._edges += [(source, index) for source in inputs]
+        return index
 
     def chain(self, operators: Iterable[Operator], *inputs: int) -> tuple[int, ...]:
-        """Add operators in a chain, the first of which reads `inputs`, and return the place of the last as inputs."""
+        """Add a chain of operators, the first of which reads `inputs`. Return the index of the last as new inputs."""
         for operator in operators:
             inputs = (self.add(operator, *inputs),)
         return inputs
 
     def workload(self, name: str, batch: int, *, origin: str, training: bool = True) -> Workload:
-        """Return the workload of all operators added."""
+        """Return the workload of all added operators."""
         return Workload(name, tuple(self._operators), tuple(self._edges), batch, training, origin)

@@ -1,4 +1,4 @@
-"""Mixture of experts: transformers in which each token uses a few of many MLPs (Shazeer et al. 2017; Mixtral, 2024)."""
+"""Mixture of experts: transformers whose tokens each use a few of many MLPs (Shazeer et al. 2017; Mixtral, 2024)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from testbed.errors import WorkloadError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moe(Parameters):
-    """Model whose layers have `experts`, `routed` of them per token; gated MLPs and grouped queries as in Mixtral."""
+    """Model whose layers have `experts` experts, of which each token uses `routed`.
+
+    It has gated MLPs and grouped queries, as in Mixtral.
+    """
 
     layers: int = 32
     sequence: int = 4096
@@ -27,7 +30,7 @@ class Moe(Parameters):
 
 
 def moe(name: str, parameters: Moe, nodes: int, origin: str) -> Workload:
-    """Return a mixture of experts: embedding, layers of attention, router and experts, and head."""
+    """Return a mixture of experts: an embedding, layers of attention, router and experts, and a head."""
     p, model = parameters, Assembly()
     check_routing(name, p.experts, p.routed)
     shape = Shape(p.sequence, p.hidden, p.heads, p.kv_heads, p.inner, MIXED, plain=True, gated=True)
@@ -51,12 +54,14 @@ def expert_block(suffix: str, shape: Shape, experts: int, routed: int) -> tuple[
     """Return the router, which passes the tokens on, and the experts.
 
     Capacity is unlimited and tokens are spread evenly: each token goes to `routed` experts and back. Parameters count
-    all experts, operations those that a token uses.
+    all experts; operations count only the experts that a token uses.
     """
-    return _router(f"router{suffix}", shape, experts), _experts(f"experts{suffix}", shape, experts, routed)
+    return _make_router(f"router{suffix}", shape, experts), _make_experts(
+        f"experts{suffix}", shape, experts, routed
+    )
 
 
-def _router(name: str, shape: Shape, experts: int) -> Operator:
+def _make_router(name: str, shape: Shape, experts: int) -> Operator:
     s, h = shape.tokens, shape.hidden
     return operator(
         name,
@@ -69,7 +74,7 @@ def _router(name: str, shape: Shape, experts: int) -> Operator:
     )
 
 
-def _experts(name: str, shape: Shape, experts: int, routed: int) -> Operator:
+def _make_experts(name: str, shape: Shape, experts: int, routed: int) -> Operator:
     s, h, inner = shape.tokens, shape.hidden, shape.inner
     matrices = 3 if shape.gated else 2
     return operator(

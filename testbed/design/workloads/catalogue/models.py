@@ -1,4 +1,4 @@
-"""Table of models: name, builder, parameters and published settings."""
+"""Table of models: names, builders, parameters and published settings."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model: `build(name, parameters, nodes, origin)` returns its workload; presets are changes to `parameters`.
+    """A model. `build(name, parameters, nodes, origin)` returns its workload.
 
-    `origin` is its publication.
+    `origin` is the publication. Presets are changes to `parameters`.
     """
 
     build: Callable[[str, Any, int, str], Workload]
@@ -150,9 +150,9 @@ def workload(name: str, nodes: int, *, preset: str | None = None, **parameters: 
     if not is_whole(nodes) or nodes < 1:
         raise WorkloadError(f"{name} on {nodes} servers: give an integer of at least 1")
     label = f"{name}:{preset}" if preset else name
-    published = _model(name).origin
+    published = _find_model(name).origin
     origin = f"{published}; {_SOURCES[preset]}" if preset in _SOURCES else published
-    return _model(name).build(label, parameters_of(name, preset, **parameters), nodes, origin)
+    return _find_model(name).build(label, parameters_of(name, preset, **parameters), nodes, origin)
 
 
 def names() -> tuple[str, ...]:
@@ -162,12 +162,15 @@ def names() -> tuple[str, ...]:
 
 def presets(name: str) -> tuple[str, ...]:
     """Return the names of a model's presets."""
-    return tuple(_model(name).presets)
+    return tuple(_find_model(name).presets)
 
 
 def parameters_of(name: str, preset: str | None = None, **changes: Any) -> Parameters:
-    """Return the parameters of a model, with those of a preset and then `changes`. Raises `WorkloadError`."""
-    model = _model(name)
+    """Return the parameters of a model after the changes of a preset and then `changes`.
+
+    Raises `WorkloadError` for unknown models, presets or parameters, and for invalid values.
+    """
+    model = _find_model(name)
     if preset is not None and preset not in model.presets:
         raise WorkloadError(f"{name} has no preset {preset!r}; it has {', '.join(model.presets)}")
     published = model.presets[preset] if preset is not None else {}
@@ -175,13 +178,16 @@ def parameters_of(name: str, preset: str | None = None, **changes: Any) -> Param
 
 
 def settings_of(name: str, settings: Mapping[str, str]) -> Settings:
-    """Return the parameters for `workload` from texts of a command line, `{"top": "4096-4096-1"}`."""
-    return read_settings(name, _model(name).parameters, settings)
+    """Return the parameters for `workload` from command-line settings such as `{"top": "4096-4096-1"}`.
+
+    Raises `WorkloadError` for an unknown model or an invalid text.
+    """
+    return read_settings(name, _find_model(name).parameters, settings)
 
 
-def _model(name: str) -> Model:
+def _find_model(name: str) -> Model:
     if name not in MODELS:
-        near = get_close_matches(name, MODELS, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        close_matches = get_close_matches(name, MODELS, 1)
+        hint = f"did you mean {close_matches[0]!r}? " if close_matches else ""
         raise WorkloadError(f"no model {name!r}; {hint}There are {', '.join(MODELS)}")
     return MODELS[name]

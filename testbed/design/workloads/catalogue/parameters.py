@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from testbed.errors import WorkloadError
 
 Widths = tuple[int, ...]
-#: Parameters that are 1 (with) or 0 (without).
+#: Parameters with the value 1 (with) or 0 (without).
 FLAGS = frozenset({"decoder", "dot", "prefill", "decode"})
-#: Parameters that may be 0: the flags, no total batch, no embedding, no experts and no history.
+#: Parameters that may be 0. Besides flags, 0 means no total batch, embedding, experts or history.
 ZERO_ALLOWED = FLAGS | {"batch", "vocabulary", "experts", "history"}
 
 P = TypeVar("P", bound="Parameters")
@@ -21,10 +21,10 @@ P = TypeVar("P", bound="Parameters")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """Base of the parameters of every model: the number of samples of an iteration.
+    """Base class of the parameters of a model: the number of samples of an iteration.
 
-    `batch` is the total over all servers; 0 means `batch_per_device` on each of `devices_per_server` devices of
-    each server.
+    `batch` is the total over all servers. If it is 0, each of the `devices_per_server` devices of a server has
+    `batch_per_device` samples.
     """
 
     batch: int = 0
@@ -33,11 +33,13 @@ class Parameters:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            wide = isinstance(field.default, tuple)
-            _check(type(self).__name__.lower(), field.name, getattr(self, field.name), wide=wide)
+            is_sequence = isinstance(field.default, tuple)
+            _check(
+                type(self).__name__.lower(), field.name, getattr(self, field.name), is_sequence=is_sequence
+            )
 
     def samples(self, nodes: int) -> int:
-        """Return the samples of an iteration over `nodes` servers."""
+        """Return the number of samples of an iteration on `nodes` servers."""
         return self.batch or self.batch_per_device * self.devices_per_server * nodes
 
 
@@ -46,13 +48,15 @@ def with_changes(model: str, parameters: P, changes: Mapping[str, Any]) -> P:
 
     Raises `WorkloadError` for unknown names and invalid values.
     """
-    known = {field.name for field in dataclasses.fields(parameters)}
+    valid_names = {field.name for field in dataclasses.fields(parameters)}
     for name, value in changes.items():
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"Did you mean {near[0]!r}? " if near else ""
-            raise WorkloadError(f"{model} has no parameter {name!r}. {hint}It has {', '.join(sorted(known))}")
-        _check(model, name, value, wide=isinstance(getattr(parameters, name), tuple))
+        if name not in valid_names:
+            close_matches = get_close_matches(name, valid_names, 1)
+            hint = f"Did you mean {close_matches[0]!r}? " if close_matches else ""
+            raise WorkloadError(
+                f"{model} has no parameter {name!r}. {hint}It has {', '.join(sorted(valid_names))}"
+            )
+        _check(model, name, value, is_sequence=isinstance(getattr(parameters, name), tuple))
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in changes.items()
     }
@@ -60,7 +64,7 @@ def with_changes(model: str, parameters: P, changes: Mapping[str, Any]) -> P:
 
 
 def read_settings(model: str, parameters: Parameters, settings: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return the values of settings from a command line: integers like `8`, or widths like `2048-2048-1`.
+    """Return the values of command-line settings: integers like `8`, or widths like `2048-2048-1`.
 
     Raises `WorkloadError` for other texts.
     """
@@ -72,23 +76,23 @@ def read_settings(model: str, parameters: Parameters, settings: Mapping[str, str
             raise WorkloadError(
                 f"{model}: {name}={text}: give an integer, or widths joined by dashes, as {name}=1024-1024-1"
             ) from None
-        wide = isinstance(getattr(parameters, name, None), tuple)
-        values[name] = numbers if wide or len(numbers) > 1 else numbers[0]
+        is_sequence = isinstance(getattr(parameters, name, None), tuple)
+        values[name] = numbers if is_sequence or len(numbers) > 1 else numbers[0]
     return values
 
 
-def _check(model: str, name: str, value: Any, *, wide: bool) -> None:
-    """Raise `WorkloadError` unless the value is an integer of at least 1 (or 0 if allowed), or a sequence if `wide`."""
-    if isinstance(value, tuple | list) != wide:
-        form = "widths of layers, as (1024, 1024, 1)" if wide else "one whole number"
+def _check(model: str, name: str, value: Any, *, is_sequence: bool) -> None:
+    """Raise `WorkloadError` unless the value is an integer, or with `is_sequence` a sequence of integers, in range."""
+    if isinstance(value, tuple | list) != is_sequence:
+        form = "widths of layers, as (1024, 1024, 1)" if is_sequence else "one whole number"
         raise WorkloadError(f"{model}: {name} is {value!r}; give {form}")
-    least = 0 if name in ZERO_ALLOWED else 1
-    for number in value if wide else (value,):
+    minimum = 0 if name in ZERO_ALLOWED else 1
+    for number in value if is_sequence else (value,):
         if isinstance(number, bool) or not isinstance(number, int):
             raise WorkloadError(f"{model}: {name} is {value!r}; give integers")
-        if number < least:
-            raise WorkloadError(f"{model}: {name} is {value!r}; it must be at least {least}")
+        if number < minimum:
+            raise WorkloadError(f"{model}: {name} is {value!r}; it must be at least {minimum}")
         if name in FLAGS and number > 1:
             raise WorkloadError(f"{model}: {name} is {value!r}; give 1 (with) or 0 (without)")
-    if wide and not value:
+    if is_sequence and not value:
         raise WorkloadError(f"{model}: {name} has no widths; name at least one layer")

@@ -1,7 +1,8 @@
-"""DLRM and NCF: embedding tables and dense layers; CANDLE Uno: dense towers.
+"""DLRM and NCF, with embedding tables and dense layers, and CANDLE Uno, with dense towers.
 
-Widths are those of the TopoOpt artifact's scripts. There a list of DLRM begins with the width of the input, so
-"8x2048" are 7 layers, and "16x4096-1" 15 layers and a last one of width 1; the artifact's task graph confirms it.
+Widths are from the scripts of the TopoOpt artifact. There, a list of DLRM begins with the width of the input. So
+"8x2048" means 7 layers, and "16x4096-1" means 15 layers and a last layer of width 1. The artifact's task graph confirms
+this.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from testbed.errors import WorkloadError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dlrm(Parameters):
-    """DLRM with `tables` of `rows` x `width`, `bag` rows of each per sample; `features` enter the bottom layers.
+    """DLRM with `tables` of `rows` x `width`. A sample reads `bag` rows of each table.
 
-    The outputs of tables and bottom layers are concatenated, or with `dot` = 1 multiplied in pairs, for the top layers.
+    `features` enter the bottom layers. The outputs of tables and bottom layers are concatenated for the top layers, or,
+    with `dot` = 1, multiplied in pairs.
     """
 
     tables: int = 64
@@ -40,16 +42,16 @@ def dlrm(name: str, parameters: Dlrm, nodes: int, origin: str) -> Workload:
     vectors = (*model.chain(layers("bottom", p.features, p.bottom)), *tables)
     joined = p.bottom[-1] + p.tables * p.width
     if p.dot:
-        pairs = _pairwise_products(p)
+        pairs = _make_products(p)
         vectors, joined = (model.add(pairs, *vectors),), p.bottom[-1] + p.tables * (p.tables + 1) // 2
     model.chain(layers("top", joined, p.top), *vectors)
     return model.workload(name, p.samples(nodes), origin=origin)
 
 
-def _pairwise_products(p: Dlrm) -> Operator:
-    """Return the batched product of all pairs of vectors, of which half is kept, with the bottom layers' vector.
+def _make_products(p: Dlrm) -> Operator:
+    """Return the batched product of all pairs of vectors, of which half is kept, plus the bottom layers' vector.
 
-    Raises `WorkloadError` if the bottom layers are not as wide as the tables.
+    Raises `WorkloadError` if the bottom layers and the tables have different widths.
     """
     if p.bottom[-1] != p.width:
         raise WorkloadError(
@@ -71,7 +73,7 @@ def _pairwise_products(p: Dlrm) -> Operator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ncf(Parameters):
-    """NCF with `pairs` of a table of users and one of items in both branches; a sample reads `bag` rows of each."""
+    """NCF with `pairs` of tables (users, items) in each of two branches. A sample reads `bag` rows of each table."""
 
     pairs: int = 32
     users: int = 1_000_000
@@ -86,15 +88,15 @@ class Ncf(Parameters):
 def ncf(name: str, parameters: Ncf, nodes: int, origin: str) -> Workload:
     """Return neural collaborative filtering: a product of factors and dense layers, joined by a last layer."""
     p, model = parameters, Assembly()
-    factors = [model.add(part) for part in _table_pairs("factor", p, p.factor)]
-    wide = [model.add(part) for part in _table_pairs("dense", p, p.width)]
+    factors = [model.add(part) for part in _make_table_pairs("factor", p, p.factor)]
+    dense_tables = [model.add(part) for part in _make_table_pairs("dense", p, p.width)]
     product = model.add(dense("product", p.pairs * p.factor, 1, bias=False, ways=("data",)), *factors)
-    top = model.chain(layers("top", 2 * p.pairs * p.width, p.top), *wide)
+    top = model.chain(layers("top", 2 * p.pairs * p.width, p.top), *dense_tables)
     model.add(dense("score", p.top[-1] + 1, 1, ways=("data",)), product, *top)
     return model.workload(name, p.samples(nodes), origin=origin)
 
 
-def _table_pairs(branch: str, p: Ncf, width: int) -> list[Operator]:
+def _make_table_pairs(branch: str, p: Ncf, width: int) -> list[Operator]:
     return [
         table(f"{branch}_{role}{i}", rows, width, p.bag)
         for i in range(p.pairs)
@@ -102,7 +104,7 @@ def _table_pairs(branch: str, p: Ncf, width: int) -> list[Operator]:
     ]
 
 
-#: Widths of CANDLE Uno's inputs with their own towers, for two drugs. The two doses bypass the towers.
+#: Widths of CANDLE Uno's inputs that have towers, for two drugs. The two doses bypass the towers.
 UNO_INPUTS = {
     "cell_rnaseq": 942,
     "drug1_descriptors": 5270,
@@ -115,7 +117,7 @@ UNO_DOSES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candle(Parameters):
-    """CANDLE Uno with `feature_layers` in each of five towers, and `layers` over all of them."""
+    """CANDLE Uno with `feature_layers` in each of five towers, and `layers` after their concatenation."""
 
     feature_layers: Widths = (16384,) * 16
     layers: Widths = (16384,) * 8 + (1,)
@@ -136,7 +138,7 @@ def candle(name: str, parameters: Candle, nodes: int, origin: str) -> Workload:
 
 
 def layers(prefix: str, inputs: int, widths: Widths) -> list[Operator]:
-    """Return a chain of dense layers; a layer of width 1 can only be copied."""
+    """Return a chain of dense layers. A layer of width 1 can only be data parallel."""
     return [
         dense(f"{prefix}{i}", a, b) if b > 1 else dense(f"{prefix}{i}", a, b, ways=("data",))
         for i, (a, b) in enumerate(pairwise((inputs, *widths)))

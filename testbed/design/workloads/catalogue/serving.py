@@ -1,7 +1,7 @@
 """Serving of a language model: some servers read prompts, others write answers, and caches pass between them.
 
-One iteration reads the prompts of a batch of requests (prefill), moves their keys and values, layer by layer, to the
-other side, and writes one token of each answer (decode). Either side can be omitted: decoding alone is the step that
+One iteration reads the prompts of a batch of requests (prefill). It moves their keys and values, layer by layer, to the
+other side, which writes one token of each answer (decode). Either side can be omitted: decoding alone is the step that
 repeats for every token. Each side has all weights and its own servers.
 """
 
@@ -19,10 +19,10 @@ from testbed.errors import WorkloadError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serve(Parameters):
-    """Parameters of a Llama-like model in half precision; a sample is a request.
+    """Parameters of a Llama-like model in half precision. A sample is a request.
 
-    `prefill` and `decode` are 1 or 0: the sides of the model. A token is written in the context of the `prompt` and of
-    `history` earlier tokens. Each token goes to `routed` of the `experts`; a model with 0 experts is dense.
+    `prefill` and `decode` are 1 to include this side, or 0. A token is written in the context of `prompt` tokens and
+    `history` earlier answer tokens. Each token goes to `routed` of the `experts`; a model with 0 experts is dense.
     """
 
     prefill: int = 1
@@ -43,7 +43,7 @@ class Serve(Parameters):
 def serve(name: str, parameters: Serve, nodes: int, origin: str) -> Workload:
     """Return the prefill side, the decode side, and the caches between them.
 
-    Raises `WorkloadError` without any side, and for more routed experts than there are.
+    Raises `WorkloadError` if both sides are omitted, and if `routed` exceeds `experts`.
     """
     p, model = parameters, Assembly()
     if not p.prefill and not p.decode:
@@ -58,35 +58,35 @@ def serve(name: str, parameters: Serve, nodes: int, origin: str) -> Workload:
 
 
 def _add_side(
-    model: Assembly, p: Serve, side: str, shape: Shape, context: int, filled: tuple[int, ...] = ()
+    model: Assembly, p: Serve, side: str, shape: Shape, context: int, filling_caches: tuple[int, ...] = ()
 ) -> tuple[int, ...]:
-    """Add all layers of a side and return its caches; `filled` are the caches of the other side that fill them.
+    """Add all layers of a side, and return its caches. `filling_caches` of the other side fill them.
 
-    Prefill writes a cache after each attention, decode reads one before it.
+    Prefill writes a cache after each attention, decode reads a cache before it.
     """
-    inputs = model.chain([_on_side(side, embedding(shape, p.vocabulary))])
+    inputs = model.chain([_name_by_side(side, embedding(shape, p.vocabulary))])
     caches: list[int] = []
     for i in range(p.layers):
         after = expert_block(str(i), shape, p.experts, p.routed) if p.experts else (mlp(f"mlp{i}", shape),)
         layer = (attention(f"attention{i}", shape, context=context), *after)
-        block = [_on_side(side, part) for part in layer]
+        block = [_name_by_side(side, part) for part in layer]
         if side == "decode":
-            caches.append(model.add(cache(f"decode.cache{i}", shape, context), *filled[i : i + 1]))
+            caches.append(model.add(cache(f"decode.cache{i}", shape, context), *filling_caches[i : i + 1]))
             inputs = (*inputs, caches[-1])
         inputs = model.chain(block[:1], *inputs)
         if side == "prefill":
             caches.append(model.add(cache(f"prefill.cache{i}", shape, context), *inputs))
         inputs = model.chain(block[1:], *inputs)
-    model.add(_on_side(side, head(replace(shape, tokens=1), p.vocabulary, tied=False)), *inputs)
+    model.add(_name_by_side(side, head(replace(shape, tokens=1), p.vocabulary, tied=False)), *inputs)
     return tuple(caches)
 
 
-def _on_side(side: str, part: Operator) -> Operator:
+def _name_by_side(side: str, part: Operator) -> Operator:
     return replace(part, name=f"{side}.{part.name}")
 
 
 def cache(name: str, shape: Shape, tokens: int) -> Operator:
-    """Return the operator of a layer's keys and values of `tokens` tokens: it only stores and passes them on."""
+    """Return an operator that only stores and passes on a layer's keys and values of `tokens` tokens."""
     return operator(
         name,
         "cache",

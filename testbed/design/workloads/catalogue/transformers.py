@@ -1,8 +1,9 @@
 """BERT and GPT: attention and MLP blocks that can be split as in Megatron-LM.
 
-For a sequence of s tokens of width h, a layer takes 24 s h^2 + 4 s^2 h operations forward (Narayanan et al., SC 2021,
-appendix); it has 12 h^2 + 13 h parameters. Split over shards, each block needs one AllReduce of its s x h output
-forward and one of the gradient of its input backward (Shoeybi et al. 2019, section 3).
+For a sequence of s tokens of width h, a layer takes 24 s h^2 + 4 s^2 h operations in the forward pass (Narayanan et
+al., SC 2021, appendix). It has 12 h^2 + 13 h parameters. If split over shards, each block needs an AllReduce of its
+s x h output in the forward pass, and of the gradient of its input in the backward pass (Shoeybi et al. 2019, section
+3).
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from testbed.errors import WorkloadError
 class Shape:
     """Parameters shared by the blocks of one model.
 
-    `tokens` are those of one sample. `kv_heads` share keys and values among queries (grouped-query attention).
-    `plain` blocks have no biases, and a normalisation without shifts (RMS norm), as in Llama. Raises `WorkloadError`
-    for widths and heads that do not divide.
+    `tokens` is the number of tokens of a sample. `kv_heads` is the number of heads for keys and values, which queries
+    share (grouped-query attention). `plain` blocks have no biases, and a normalisation without shifts (RMS norm), as in
+    Llama. Raises `WorkloadError` unless `heads` divides `hidden` and `kv_heads` divides `heads`.
     """
 
     tokens: int
@@ -43,7 +44,7 @@ class Shape:
 
     @property
     def kv_width(self) -> int:
-        """Width of the keys of a token, and also of its values."""
+        """Width of the keys of a token, which is also the width of its values."""
         return self.hidden // self.heads * self.kv_heads
 
 
@@ -51,7 +52,7 @@ def attention(name: str, shape: Shape, *, context: int | None = None) -> Operato
     """Return a block of normalisation, projections and attention of `tokens` queries over `context` keys.
 
     The context defaults to the block's own tokens. A shard has whole heads of keys and values, and the queries that
-    share them.
+    use them.
     """
     s, h, kv = shape.tokens, shape.hidden, shape.kv_width
     keys = s if context is None else context
@@ -73,7 +74,7 @@ def attention(name: str, shape: Shape, *, context: int | None = None) -> Operato
 
 
 def mlp(name: str, shape: Shape) -> Operator:
-    """Return a block of normalisation and products up to the inner width (two if gated) and back."""
+    """Return a block of normalisation, one or (if gated) two products to the inner width, and a product back."""
     s, h, inner = shape.tokens, shape.hidden, shape.inner
     ups = 2 if shape.gated else 1
     weights = (ups + 1) * h * inner
@@ -94,7 +95,7 @@ def mlp(name: str, shape: Shape) -> Operator:
 
 
 def embedding(shape: Shape, vocabulary: int, positions: int = 0, extras: int = 0) -> Operator:
-    """Return the sum of the vectors of words and of learned positions. If split, each shard has a part of the words."""
+    """Return the sum of word vectors and learned position vectors. If split, each shard has a part of the words."""
     s, h = shape.tokens, shape.hidden
     return operator(
         "embedding",
@@ -113,8 +114,9 @@ def embedding(shape: Shape, vocabulary: int, positions: int = 0, extras: int = 0
 def head(shape: Shape, vocabulary: int, *, tied: bool, tokens: int | None = None) -> Operator:
     """Return the output block: normalisation, a product with the vocabulary, softmax and loss.
 
-    A tied head reads the words of the embedding once per pass and has only the parameters of the normalisation: in a
-    pipeline the last server's copy of the words is not counted. If split over words, two sums per token are reduced.
+    A tied head uses the word vectors of the embedding, read once per pass, so it only has the parameters of the
+    normalisation. In a pipeline, the last server's copy of the word vectors is not counted. If split over words, two
+    sums per token are reduced.
     """
     h, s = shape.hidden, shape.tokens if tokens is None else tokens
     weights = vocabulary * h
@@ -136,9 +138,10 @@ def head(shape: Shape, vocabulary: int, *, tied: bool, tokens: int | None = None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bert(Parameters):
-    """BERT; `inner` is the MLP's width, 4 x hidden as published; a `vocabulary` of 0 omits embedding and pooler.
+    """Parameters of BERT.
 
-    `decoder` = 1 gives each layer a decoder besides its encoder, as in the TopoOpt artifact's program.
+    `inner` is the width of the MLP, 4 x `hidden` as published. A `vocabulary` of 0 omits embedding and pooler.
+    `decoder` = 1 gives each layer a decoder besides its encoder, as in the program of the TopoOpt artifact.
     """
 
     layers: int = 12
@@ -172,9 +175,9 @@ def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
         encoder = (attention(f"attention{i}", shape), mlp(f"mlp{i}", shape))
         inputs = model.chain(encoder, *inputs)
         if p.decoder:
-            own = model.chain([attention(f"self{i}", shape)], *decoded)
-            across = model.chain([attention(f"cross{i}", shape)], *own, *inputs)
-            decoded = model.chain([mlp(f"decoder_mlp{i}", shape)], *across)
+            self_attended = model.chain([attention(f"self{i}", shape)], *decoded)
+            cross_attended = model.chain([attention(f"cross{i}", shape)], *self_attended, *inputs)
+            decoded = model.chain([mlp(f"decoder_mlp{i}", shape)], *cross_attended)
     if p.vocabulary:
         h = shape.hidden
         model.add(
@@ -194,7 +197,7 @@ def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpt(Parameters):
-    """GPT: a decoder-only transformer with learned positions and a tied head, in half precision with Adam."""
+    """Parameters of GPT: a decoder-only transformer with learned positions and a tied head, in half precision."""
 
     layers: int = 12
     sequence: int = 2048
@@ -221,10 +224,10 @@ GPT_SIZES = {
 
 
 def gpt(name: str, parameters: Gpt, nodes: int, origin: str) -> Workload:
-    """Return GPT: embedding, layers of attention and MLP, and head."""
+    """Return GPT: an embedding, layers of attention and MLP, and a head."""
     p, model = parameters, Assembly()
     shape = Shape(p.sequence, p.hidden, p.heads, p.heads, 4 * p.hidden, MIXED)
-    place = model.add(embedding(shape, p.vocabulary, p.sequence))
+    embedding_index = model.add(embedding(shape, p.vocabulary, p.sequence))
     blocks = (block(f"{block.__name__}{i}", shape) for i in range(p.layers) for block in (attention, mlp))
-    model.add(head(shape, p.vocabulary, tied=True), *model.chain(blocks, place))
+    model.add(head(shape, p.vocabulary, tied=True), *model.chain(blocks, embedding_index))
     return model.workload(name, p.samples(nodes), origin=origin)

@@ -14,11 +14,11 @@ from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.model import Operator, Workload
 from testbed.errors import WorkloadError
 
-#: Widths of VGG16's convolutions; the maps are halved after each group.
+#: Widths of VGG16's convolutions. The maps are halved after each group.
 VGG_GROUPS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
-#: ResNet50's stages: bottlenecks, their inner width; the first bottleneck of all stages but the first halves the maps.
+#: ResNet50's stages: number of bottlenecks, and their inner width. All stages but the first begin by halving the maps.
 RESNET_STAGES = ((3, 64), (4, 128), (6, 256), (3, 512))
-#: Product of all strides: the maps of a smaller image would vanish.
+#: Product of all strides: a smaller image would have empty maps.
 RESNET_STRIDE = 32
 
 
@@ -47,7 +47,7 @@ def vgg16(name: str, parameters: Vgg16, nodes: int, origin: str) -> Workload:
 
 
 def _make_group(p: Vgg16, prefix: str, channels: tuple[int, ...], side: int) -> tuple[list[Operator], int]:
-    """Return convolutions between these numbers of channels, the last one pooled, and the side of the maps after it."""
+    """Return convolutions between these numbers of channels, with a pooling after the last, and the side after it."""
     convolutions = []
     for i, (a, b) in enumerate(pairwise(channels), 1):
         written = side + 2 * p.padding - 2
@@ -76,22 +76,24 @@ def resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> Worklo
             f"{name}: an image of {p.image} is halved five times; use 224, or at least {RESNET_STRIDE}"
         )
     side = _halve(p.image)
-    small = _halve(side)
-    stem = convolution("stem", (3, 64), 7, (p.image, side), bias=False, pooled=small)
-    place, channels = model.add(merge("stem", "convolution", [stem], 2 * 64)), 64
+    pooled_side = _halve(side)
+    stem = convolution("stem", (3, 64), 7, (p.image, side), bias=False, pooled=pooled_side)
+    last_index, channels = model.add(merge("stem", "convolution", [stem], 2 * 64)), 64
     for stage, (count, inner) in enumerate(RESNET_STAGES, 1):
         for i in range(1, count + 1):
-            sides = (small, _halve(small) if stage > 1 and i == 1 else small)
-            bottleneck = _bottleneck(f"stage{stage}_{i}", channels, inner, sides, project=i == 1)
-            place, channels, small = model.add(bottleneck, place), 4 * inner, sides[1]
-    model.add(dense("dense", channels, p.classes), place)
+            sides = (pooled_side, _halve(pooled_side) if stage > 1 and i == 1 else pooled_side)
+            bottleneck = _make_bottleneck(f"stage{stage}_{i}", channels, inner, sides, project=i == 1)
+            last_index, channels, pooled_side = model.add(bottleneck, last_index), 4 * inner, sides[1]
+    model.add(dense("dense", channels, p.classes), last_index)
     return model.workload(name, p.samples(nodes), origin=origin)
 
 
-def _bottleneck(name: str, channels: int, inner: int, sides: tuple[int, int], *, project: bool) -> Operator:
+def _make_bottleneck(
+    name: str, channels: int, inner: int, sides: tuple[int, int], *, project: bool
+) -> Operator:
     """Return a bottleneck: 1x1, 3x3 (with the stride) and 1x1 convolutions; with `project`, a 1x1 on the shortcut.
 
-    Each is normalised: a scale and a shift per channel.
+    Each convolution is normalised, with a scale and a shift per channel.
     """
     side, written = sides
     outputs = 4 * inner

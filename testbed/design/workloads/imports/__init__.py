@@ -1,7 +1,7 @@
 """Workloads from real models and traces: ONNX files, torch modules and Chakra execution traces.
 
-`workload_from_file` reads ONNX files (extra `onnx`) and task graphs; `torch_module.import_torch` takes a module.
-The imports of models report how each type of computation was counted.
+`workload_from_file` reads ONNX files (extra `onnx`) and task graphs. `torch_module.import_torch` reads a torch module.
+Imports of models report how they counted each type of computation.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def workload_from_file(
     training: bool = True,
     dimensions: Mapping[str, int] | None = None,
 ) -> Imported | TaskGraph:
-    """Return the workload of an ONNX model (`.onnx`) for `batch` samples per iteration, or a task graph (`.npz`).
+    """Return the workload of an ONNX model (`.onnx`) with `batch` samples per iteration, or a task graph (`.npz`).
 
-    The options apply only to ONNX models. Raises `WorkloadError` with the file and its fault.
+    The options apply only to ONNX models. Raises `WorkloadError` if the file cannot be read or is invalid.
     """
     suffix = Path(path).suffix.lower()
     if suffix == ".onnx":

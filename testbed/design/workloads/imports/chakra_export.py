@@ -1,7 +1,7 @@
-"""Export of a job to Chakra execution traces, one file per rank; when read again it takes the same time.
+"""Export of a job to Chakra execution traces, one file per rank. An exported job can be read without loss of time.
 
-The format orders nodes only within a rank. If a task waits for one of another rank, a message of 0 bytes is added.
-Nodes have the numbers of the tasks; attributes, which other readers skip, hold what the format lacks.
+The format orders nodes only within a rank. If a task waits for a task of another rank, a message of 0 bytes is added.
+Nodes have the numbers of their tasks. Attributes, which other readers skip, hold what the format lacks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def export_traces(graph: TaskGraph, folder: str | Path, name: str) -> tuple[Path
     """Write `NAME.RANK.et` for each server of a job, and its process groups, and return the paths.
 
     Raises `WorkloadError` if the folder has traces of another job, since they would be read together, and for a graph
-    with exchanges, which the format lacks; `OSError`.
+    with exchanges, which the format lacks. Raises `OSError` if a file cannot be written.
     """
     if graph.exchanges:
         raise WorkloadError(f"{name} has whole exchanges, which traces do not hold: open the job by pairs")
@@ -46,13 +46,13 @@ def export_traces(graph: TaskGraph, folder: str | Path, name: str) -> tuple[Path
 class _Writer:
     def __init__(self, graph: TaskGraph) -> None:
         self._graph = graph
-        self._before: dict[int, list[int]] = defaultdict(list)
+        self._predecessors: dict[int, list[int]] = defaultdict(list)
         for earlier, later in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
-            self._before[later].append(earlier)
-        self._rank = _ranks_of_tasks(graph)
+            self._predecessors[later].append(earlier)
+        self._rank = _assign_ranks(graph)
         self._nodes: list[list[Node]] = [[] for _ in range(graph.nodes)]
-        self._notices: dict[tuple[int, int], int] = {}
-        self._following = graph.tasks
+        self._notice_nodes: dict[tuple[int, int], int] = {}
+        self._next_number = graph.tasks
         self._group_names: dict[tuple[int, ...], str] = {}
 
     @property
@@ -65,9 +65,9 @@ class _Writer:
         for task, kind in enumerate(self._graph.kind.tolist()):
             if kind == Kind.ALLREDUCE:
                 members = self._graph.groups[self._graph.group[task]]
-                of_group: dict[str, Value] = {}
+                group_attribute: dict[str, Value] = {}
                 if members != tuple(range(self._graph.nodes)):
-                    of_group = {
+                    group_attribute = {
                         "pg_name": self._group_names.setdefault(members, str(len(self._group_names) + 1))
                     }
                 size = int(self._graph.size_bytes[task])
@@ -77,12 +77,16 @@ class _Writer:
                         "comm_size": size,
                         "comm_tag": task,
                     }
-                    known = self._local_nodes(task, rank) if rank == self._rank[task] else ()
-                    self._add(rank, task, wire.COLLECTIVE, about | of_group, known)
+                    local_nodes = self._list_local_nodes(task, rank) if rank == self._rank[task] else ()
+                    self._add(rank, task, wire.COLLECTIVE, about | group_attribute, local_nodes)
             elif kind == Kind.TRANSFER and self._graph.source[task] != self._graph.target[task]:
                 source, target = int(self._graph.source[task]), int(self._graph.target[task])
-                self._message(
-                    task, source, target, int(self._graph.size_bytes[task]), self._local_nodes(task, source)
+                self._add_message(
+                    task,
+                    source,
+                    target,
+                    int(self._graph.size_bytes[task]),
+                    self._list_local_nodes(task, source),
                 )
             else:
                 device = int(self._graph.device[task]) if kind == Kind.COMPUTE else -1
@@ -91,7 +95,7 @@ class _Writer:
                     task,
                     wire.COMPUTE,
                     {DEVICE: device},
-                    self._local_nodes(task, self._rank[task]),
+                    self._list_local_nodes(task, self._rank[task]),
                 )
         return [sorted(nodes, key=lambda node: node.number) for nodes in self._nodes]
 
@@ -103,10 +107,12 @@ class _Writer:
             {SECONDS: task_s} if task_s and kind in (wire.COMPUTE, wire.COLLECTIVE) else {}
         )
         name = {wire.COMPUTE: "compute", wire.SEND: "send", wire.RECEIVE: "receive"}.get(kind, "all_reduce")
-        every: dict[str, Value] = {"is_cpu_op": False} | attributes | timed
-        self._nodes[rank].append(Node(number, f"{name}_{number}", kind, after, round(task_s * 1e6), every))
+        all_attributes: dict[str, Value] = {"is_cpu_op": False} | attributes | timed
+        self._nodes[rank].append(
+            Node(number, f"{name}_{number}", kind, after, round(task_s * 1e6), all_attributes)
+        )
 
-    def _message(
+    def _add_message(
         self, number: int, source: int, target: int, size_bytes: int, after: tuple[int, ...]
     ) -> None:
         about: dict[str, Value] = {"comm_size": size_bytes, "comm_tag": number}
@@ -114,39 +120,39 @@ class _Writer:
         self._add(source, number, wire.SEND, about, after)
         self._add(target, number, wire.RECEIVE, about)
 
-    def _local_nodes(self, task: int, rank: int) -> tuple[int, ...]:
-        """Return the nodes of a rank whose end it must wait for before a task."""
-        return tuple(self._find_local_node(before, rank) for before in self._before[task])
+    def _list_local_nodes(self, task: int, rank: int) -> tuple[int, ...]:
+        """Return the nodes of a rank that must end before it begins a task."""
+        return tuple(self._find_local_node(before, rank) for before in self._predecessors[task])
 
     def _find_local_node(self, task: int, rank: int) -> int:
-        """Return the node of a rank that ends with or after a task; a rank without part in it gets a message."""
+        """Return a node of a rank that ends with or after a task. A rank without part in the task gets a message."""
         kind = self._graph.kind[task]
         members = self._graph.groups[self._graph.group[task]] if kind == Kind.ALLREDUCE else ()
         ends_at = int(self._graph.target[task]) if kind == Kind.TRANSFER else self._rank[task]
         if rank == ends_at or rank in members:
             return task
-        if (task, rank) not in self._notices:
-            number = self._notices[task, rank] = self._following
-            self._following += 1
-            self._message(number, ends_at, rank, 0, (task,))
-        return self._notices[task, rank]
+        if (task, rank) not in self._notice_nodes:
+            number = self._notice_nodes[task, rank] = self._next_number
+            self._next_number += 1
+            self._add_message(number, ends_at, rank, 0, (task,))
+        return self._notice_nodes[task, rank]
 
 
-def _ranks_of_tasks(graph: TaskGraph) -> list[int]:
-    """Return the rank of each task. A device belongs to the rank whose transfers it waits for, or feeds."""
-    of_device: dict[int, int] = {}
-    moves = graph.kind == Kind.TRANSFER
+def _assign_ranks(graph: TaskGraph) -> list[int]:
+    """Return the rank of each task. A device belongs to the rank of transfers before or after its computing."""
+    rank_of_device: dict[int, int] = {}
+    is_transfer = graph.kind == Kind.TRANSFER
     edges = np.stack([graph.before, graph.after], axis=1)
-    for earlier, later in edges[moves[graph.before] | moves[graph.after]].tolist():
+    for earlier, later in edges[is_transfer[graph.before] | is_transfer[graph.after]].tolist():
         if graph.device[later] >= 0:
-            of_device.setdefault(int(graph.device[later]), int(graph.target[earlier]))
+            rank_of_device.setdefault(int(graph.device[later]), int(graph.target[earlier]))
         if graph.device[earlier] >= 0:
-            of_device.setdefault(int(graph.device[earlier]), int(graph.source[later]))
+            rank_of_device.setdefault(int(graph.device[earlier]), int(graph.source[later]))
     ranks = []
     for task, kind in enumerate(graph.kind.tolist()):
         if kind == Kind.COMPUTE:
             device = int(graph.device[task])
-            ranks.append(of_device.get(device, device % graph.nodes))
+            ranks.append(rank_of_device.get(device, device % graph.nodes))
         elif kind == Kind.TRANSFER:
             ranks.append(int(graph.source[task]))
         else:

@@ -1,9 +1,12 @@
-"""Files of a folder of Chakra traces, one per rank: finds, decompresses and reads them.
+"""Files in a folder of Chakra traces, one per rank: finds, decompresses and reads them.
 
-A trace may be in JSON. MLCommons' jsonizer writes metadata and nodes one after the other, with the JSON keys of
-protocol buffers (`ctrlDeps`, `durationMicros`, 64-bit numbers as texts). In the form of its feeder,
-`{"workload_graph": [...]}`, nodes have `Id`, `NodeType`, `runtime`, and their attributes as further keys. An execution
-trace of PyTorch is read too, with the profile of its rank if that is in the folder, see `pytorch_trace`.
+A trace may be in JSON, in one of three forms:
+
+- MLCommons' jsonizer writes metadata and nodes one after the other, with the JSON keys of protocol buffers (`ctrlDeps`,
+  `durationMicros`, 64-bit numbers as texts).
+- MLCommons' feeder writes `{"workload_graph": [...]}`. Nodes have the keys `Id`, `NodeType` and `runtime`, and further
+  keys for their attributes.
+- PyTorch writes execution traces. The folder may also hold the profile of each rank, see `pytorch_trace`.
 """
 
 from __future__ import annotations
@@ -27,8 +30,8 @@ from testbed.design.workloads.imports.pytorch_trace import (
 )
 from testbed.errors import WorkloadError
 
-_FILE = re.compile(r"(?P<name>.*?)\.?(?P<rank>\d+)\.(?P<form>et|json)(\.(gz|bz2|xz|zst))?")
-_COMPRESSED: dict[bytes, Callable[[bytes], bytes]] = {
+_FILE_NAME = re.compile(r"(?P<name>.*?)\.?(?P<rank>\d+)\.(?P<form>et|json)(\.(gz|bz2|xz|zst))?")
+_DECOMPRESSORS: dict[bytes, Callable[[bytes], bytes]] = {
     b"\x1f\x8b": gzip.decompress,
     b"BZh": bz2.decompress,
     b"\xfd7zXZ\x00": lzma.decompress,
@@ -49,12 +52,12 @@ _NODE_KEYS = {"Id", "Name", "NodeType", "ctrlDeps", "ctrl_deps", "data_deps", "d
 
 
 def is_trace_folder(path: str | Path) -> bool:
-    """Return whether a path is a folder; traces are named by their folder."""
+    """Return whether a path is a folder: a job of traces is named by its folder."""
     return Path(path).is_dir()
 
 
 def read_ranks(folder: Path) -> list[list[Node]]:
-    """Return the nodes of each rank. Raises `WorkloadError` with the folder or the file, and `OSError`."""
+    """Return the nodes of each rank. Raises `WorkloadError` for missing or invalid traces, and `OSError`."""
     profiles = {rank: path for path, rank in _list_profiles(folder)}
     ranks = []
     for rank, path in enumerate(rank_files(folder, profiles.values())):
@@ -79,9 +82,9 @@ def _read_text(path: Path) -> str:
 
 
 def _list_profiles(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the profiles of a folder with their ranks: that of their name, as those of traces are."""
+    """Yield the profiles of a folder with their ranks, which are part of the file name, as for traces."""
     for path in sorted(folder.iterdir()):
-        match = _FILE.fullmatch(path.name)
+        match = _FILE_NAME.fullmatch(path.name)
         if match and match["form"] == "json":
             with suppress(ValueError, OSError, EOFError, RecursionError, zlib.error, lzma.LZMAError):
                 if is_profile(json.loads(_read_text(path))):
@@ -89,12 +92,12 @@ def _list_profiles(folder: Path) -> Iterator[tuple[Path, int]]:
 
 
 def rank_files(folder: Path, others: Collection[Path] = ()) -> list[Path]:
-    """Return the files in the order of ranks, without `others`.
+    """Return the trace files of a folder in the order of ranks, without `others`.
 
-    Raises `WorkloadError` unless each rank has one, all of one name.
+    Raises `WorkloadError` unless each rank has one file, and all files have the same NAME.
     """
     files_of_ranks = [path for path in sorted(folder.iterdir()) if path not in others]
-    matches = [(path, match) for path in files_of_ranks if (match := _FILE.fullmatch(path.name))]
+    matches = [(path, match) for path in files_of_ranks if (match := _FILE_NAME.fullmatch(path.name))]
     form = "et" if any(match["form"] == "et" for _, match in matches) else "json"
     of_form = [(path, match) for path, match in matches if match["form"] == form]
     files = {int(match["rank"]): path for path, match in of_form}
@@ -111,14 +114,14 @@ def rank_files(folder: Path, others: Collection[Path] = ()) -> list[Path]:
 def _decompress(data: bytes) -> bytes:
     if data.startswith(_ZSTANDARD):
         raise ValueError("it is compressed with Zstandard: decompress it with 'zstd -d' first")
-    for magic, decompress in _COMPRESSED.items():
+    for magic, decompress in _DECOMPRESSORS.items():
         if data.startswith(magic):
             return decompress(data)
     return data
 
 
 def read_json(text: str, profile: Any = None) -> list[Node]:
-    """Return the nodes in the JSON text of a file; `profile` has the times of a PyTorch execution trace.
+    """Return the nodes in the JSON text of a file. `profile` holds the times of a PyTorch execution trace.
 
     Raises `ValueError` for a text that is not a trace.
     """
@@ -139,43 +142,43 @@ def read_json(text: str, profile: Any = None) -> list[Node]:
 
 
 def _split_documents(text: str) -> Iterator[Any]:
-    decoder, place = json.JSONDecoder(), 0
-    while place < len(text):
-        if text[place].isspace():
-            place += 1
+    decoder, offset = json.JSONDecoder(), 0
+    while offset < len(text):
+        if text[offset].isspace():
+            offset += 1
             continue
-        document, place = decoder.raw_decode(text, place)
+        document, offset = decoder.raw_decode(text, offset)
         yield document
 
 
 def _read_node(document: Mapping[str, Any]) -> Node:
     kind = document.get("type", 0)
-    known = _TYPES.get(kind) if isinstance(kind, str) else kind
-    if not isinstance(known, int):
+    type_number = _TYPES.get(kind) if isinstance(kind, str) else kind
+    if not isinstance(type_number, int):
         raise ValueError(f"a node has the unknown type {kind!r}")  # noqa: TRY004 - of a file, not of a caller
-    attributes = dict(_read_attribute(each) for each in _check_list(document.get("attr", []), "attr"))
+    attributes = dict(_read_attribute(item) for item in _check_list(document.get("attr", []), "attr"))
     inputs = document.get("inputs", {})
     return Node(
         _check_integer(document.get("id", 0), "id"),
         str(document.get("name", "")),
-        known,
-        _numbers(document, "dataDeps", "data_deps"),
+        type_number,
+        _read_numbers(document, "dataDeps", "data_deps"),
         _check_integer(document.get("durationMicros", document.get("duration_micros", 0)), "durationMicros"),
         {name: value for name, value in attributes.items() if value is not None},
         str(inputs.get("values", "")) if isinstance(inputs, dict) else "",
-        _numbers(document, "ctrlDeps", "ctrl_deps"),
+        _read_numbers(document, "ctrlDeps", "ctrl_deps"),
     )
 
 
 def _read_attribute(document: Any) -> tuple[str, Value | None]:
-    """Return the name and the value of an attribute; the value is None for a list."""
+    """Return the name and the value of an attribute. The value of a list is None."""
     if not isinstance(document, dict):
         raise ValueError("an attribute is not an object")  # noqa: TRY004 - of a file, not of a caller
     for key, value in document.items():
         kind = key.removesuffix("Val").removesuffix("_val")
         if kind != key and isinstance(value, str | int | float):
-            whole = "int" in kind or "fixed" in kind
-            return str(document.get("name", "")), _check_integer(value, key) if whole else value
+            is_integer = "int" in kind or "fixed" in kind
+            return str(document.get("name", "")), _check_integer(value, key) if is_integer else value
     return str(document.get("name", "")), None
 
 
@@ -186,20 +189,20 @@ def _read_feeder_node(document: Any) -> Node:
         _check_integer(document["Id"], "Id"),
         str(document.get("Name", "")),
         _check_integer(document.get("NodeType", 0), "NodeType"),
-        _numbers(document, "dataDeps", "data_deps"),
+        _read_numbers(document, "dataDeps", "data_deps"),
         _check_integer(document.get("runtime", 0), "runtime"),
         {
             key: value
             for key, value in document.items()
             if key not in _NODE_KEYS and isinstance(value, str | int | float)
         },
-        control=_numbers(document, "ctrlDeps", "ctrl_deps"),
+        control=_read_numbers(document, "ctrlDeps", "ctrl_deps"),
     )
 
 
-def _numbers(document: Mapping[str, Any], *names: str) -> tuple[int, ...]:
+def _read_numbers(document: Mapping[str, Any], *names: str) -> tuple[int, ...]:
     numbers = [
-        _check_integer(each, name) for name in names for each in _check_list(document.get(name, []), name)
+        _check_integer(item, name) for name in names for item in _check_list(document.get(name, []), name)
     ]
     return tuple(dict.fromkeys(numbers))
 

@@ -2,8 +2,8 @@
 
 A file holds the trace of a rank: one `GlobalMetadata`, then the `Node`s, each preceded by its length as a varint
 (MLCommons Chakra, `et_def.proto` since October 2023, versions 0.0.4 and 1.0.0). The reader skips fields that a job does
-not need, as the encoding of protocol buffers allows. Older schemas number their fields differently; their files are
-refused.
+not need, as the encoding of protocol buffers allows. It refuses files of older schemas, which number their fields
+differently.
 """
 
 from __future__ import annotations
@@ -34,17 +34,29 @@ METADATA, LOAD, STORE, COMPUTE, SEND, RECEIVE, COLLECTIVE = range(1, 8)
 
 VERSION = "0.0.4"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_ID, _NAME, _TYPE, _CONTROL, _DATA, _DURATION, _INPUTS, _ATTRIBUTE, _AFTER = 1, 2, 3, 4, 5, 7, 8, 10, 11
-_OLD = "it is of an older schema of Chakra: convert it to version 0.0.4 or later with the tools that wrote it"
+_ID, _NAME, _TYPE, _CONTROL, _DATA, _DURATION, _INPUTS, _ATTRIBUTE, _FIRST_OLD_FIELD = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    7,
+    8,
+    10,
+    11,
+)
+_OLD_SCHEMA = (
+    "it is of an older schema of Chakra: convert it to version 0.0.4 or later with the tools that wrote it"
+)
 _ATTRIBUTE_NAME, _DOUBLE, _INT64, _BOOL, _STRING = 1, 3, 9, 27, 29
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the trace of one rank; `inputs` are the values of its inputs, as text.
+    """A node of the trace of one rank. `inputs` holds the values of its inputs, as text.
 
-    It waits for the nodes in `after`, its data dependencies, and for those in `control` that are in the trace: the
-    converter of PyTorch's traces omits nodes that only call others.
+    It waits for the nodes `after` (data dependencies) and `control`. Some nodes in `control` may not be in the trace:
+    the converter of PyTorch's traces omits nodes that only call others.
     """
 
     number: int
@@ -58,12 +70,14 @@ class Node:
 
 
 def read_nodes(data: bytes) -> list[Node]:
-    """Return the nodes in the bytes of a file. Raises `ValueError` for bytes that are not a trace."""
+    """Return the nodes in the bytes of a file. Raises `ValueError` if they are not a trace."""
     messages = list(_split_messages(data))
     if not messages:
         raise ValueError("it is empty: a trace begins with its metadata")
-    if any(place > _NAME or isinstance(value, int) for place, value in _read_fields(messages[0])):
-        raise ValueError(f"it begins with a node instead of its metadata; {_OLD}")
+    if any(
+        field_number > _NAME or isinstance(value, int) for field_number, value in _read_fields(messages[0])
+    ):
+        raise ValueError(f"it begins with a node instead of its metadata; {_OLD_SCHEMA}")
     return [_read_node(message) for message in messages[1:]]
 
 
@@ -79,13 +93,13 @@ def write_nodes(nodes: list[Node]) -> bytes:
 
 
 def _split_messages(data: bytes) -> Iterator[bytes]:
-    place = 0
-    while place < len(data):
-        size, place = _read_varint(data, place)
-        if place + size > len(data):
-            raise ValueError(f"it ends within the message that starts at byte {place}")
-        yield data[place : place + size]
-        place += size
+    offset = 0
+    while offset < len(data):
+        size, offset = _read_varint(data, offset)
+        if offset + size > len(data):
+            raise ValueError(f"it ends within the message that starts at byte {offset}")
+        yield data[offset : offset + size]
+        offset += size
 
 
 def _read_node(message: bytes) -> Node:
@@ -93,25 +107,27 @@ def _read_node(message: bytes) -> Node:
     after: list[int] = []
     control: list[int] = []
     attributes: dict[str, Value] = {}
-    for place, value in _read_fields(message):
-        if place == _ID:
-            number = _integer(value)
-        elif place == _NAME:
-            name = _text(value)
-        elif place == _TYPE:
-            kind = _integer(value)
-        elif place == _CONTROL:
+    for field_number, value in _read_fields(message):
+        if field_number == _ID:
+            number = _as_integer(value)
+        elif field_number == _NAME:
+            name = _as_text(value)
+        elif field_number == _TYPE:
+            kind = _as_integer(value)
+        elif field_number == _CONTROL:
             control.extend(_unpack_repeated(value))
-        elif place == _DATA:
+        elif field_number == _DATA:
             after.extend(_unpack_repeated(value))
-        elif place == _DURATION:
-            duration_us = _integer(value)
-        elif place == _INPUTS:
-            inputs = next((_text(part) for number_, part in _read_fields(_raw(value)) if number_ == 1), "")
-        elif place == _ATTRIBUTE:
-            attributes.update(_read_attribute(_raw(value)))
-        elif place >= _AFTER and kind <= COLLECTIVE:
-            raise ValueError(f"node {number} has field {place}, which no node has; {_OLD}")
+        elif field_number == _DURATION:
+            duration_us = _as_integer(value)
+        elif field_number == _INPUTS:
+            inputs = next(
+                (_as_text(part) for number_, part in _read_fields(_as_bytes(value)) if number_ == 1), ""
+            )
+        elif field_number == _ATTRIBUTE:
+            attributes.update(_read_attribute(_as_bytes(value)))
+        elif field_number >= _FIRST_OLD_FIELD and kind <= COLLECTIVE:
+            raise ValueError(f"node {number} has field {field_number}, which no node has; {_OLD_SCHEMA}")
     return Node(
         number,
         name,
@@ -120,86 +136,86 @@ def _read_node(message: bytes) -> Node:
         duration_us,
         attributes,
         inputs,
-        _deduplicate(control, but=set(after)),
+        _deduplicate(control, excluded=set(after)),
     )
 
 
-def _deduplicate(numbers: list[int], but: Collection[int] = ()) -> tuple[int, ...]:
-    return tuple(number for number in dict.fromkeys(numbers) if number not in but)
+def _deduplicate(numbers: list[int], excluded: Collection[int] = ()) -> tuple[int, ...]:
+    return tuple(number for number in dict.fromkeys(numbers) if number not in excluded)
 
 
 def _read_attribute(message: bytes) -> dict[str, Value]:
-    """Return the name and the value of an attribute; an empty dict for a list."""
+    """Return the name and the value of an attribute, or an empty dict for a list."""
     name, attribute_value = "", cast("Value | None", None)
-    for place, value in _read_fields(message):
-        if place == _ATTRIBUTE_NAME:
-            name = _text(value)
-        elif place in _VALUES:
-            attribute_value = _VALUES[place](value)
+    for field_number, value in _read_fields(message):
+        if field_number == _ATTRIBUTE_NAME:
+            name = _as_text(value)
+        elif field_number in _VALUES:
+            attribute_value = _VALUES[field_number](value)
     return {} if attribute_value is None else {name: attribute_value}
 
 
 def _read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    place = 0
-    while place < len(message):
-        key, place = _read_varint(message, place)
+    offset = 0
+    while offset < len(message):
+        key, offset = _read_varint(message, offset)
         number, wire = key >> 3, key & 7
         if wire == _VARINT:
-            value, place = _read_varint(message, place)
+            value, offset = _read_varint(message, offset)
             yield number, value
             continue
         if wire == _BYTES:
-            size, place = _read_varint(message, place)
+            size, offset = _read_varint(message, offset)
         elif wire in (_FIXED64, _FIXED32):
             size = 8 if wire == _FIXED64 else 4
         else:
             raise ValueError(f"it has a field of the unknown wire type {wire}")
-        if place + size > len(message):
+        if offset + size > len(message):
             raise ValueError(f"field {number} is longer than its message")
-        yield number, message[place : place + size]
-        place += size
+        yield number, message[offset : offset + size]
+        offset += size
 
 
-def _read_varint(data: bytes, place: int) -> tuple[int, int]:
+def _read_varint(data: bytes, offset: int) -> tuple[int, int]:
     value = shift = 0
-    while place < len(data) and shift < 70:
-        byte = data[place]
+    while offset < len(data) and shift < 70:
+        byte = data[offset]
         value |= (byte & 0x7F) << shift
-        shift, place = shift + 7, place + 1
+        shift, offset = shift + 7, offset + 1
         if byte < 0x80:
-            return value, place
-    raise ValueError(f"it has an unterminated number at byte {place}")
+            return value, offset
+    raise ValueError(f"it has an unterminated number at byte {offset}")
 
 
-def _integer(value: int | bytes) -> int:
+def _as_integer(value: int | bytes) -> int:
     if isinstance(value, bytes):
         raise ValueError("it has bytes where a number belongs")  # noqa: TRY004 - of a file, not of a caller
     return value
 
 
-def _raw(value: int | bytes) -> bytes:
+def _as_bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
         raise ValueError("it has a number where bytes belong")  # noqa: TRY004 - of a file, not of a caller
     return value
 
 
-def _text(value: int | bytes) -> str:
-    return _raw(value).decode("utf-8", "replace")
+def _as_text(value: int | bytes) -> str:
+    return _as_bytes(value).decode("utf-8", "replace")
 
 
 def _to_signed(value: int | bytes) -> int:
-    number = _integer(value)
+    number = _as_integer(value)
     return number - ((number >> 63) << 64)
 
 
 def _decode_zigzag(value: int | bytes) -> int:
-    number = _integer(value)
+    number = _as_integer(value)
     return (number >> 1) ^ -(number & 1)
 
 
 def _unpack_as(form: str) -> Callable[[int | bytes], Value]:
     def unpack(value: int | bytes) -> Value:
-        raw = _raw(value)
+        raw = _as_bytes(value)
         if len(raw) != struct.calcsize(form):
             raise ValueError(f"it has {len(raw)} bytes instead of {struct.calcsize(form)}")
         number: Value = struct.unpack(form, raw)[0]
@@ -213,27 +229,27 @@ _VALUES: dict[int, Callable[[int | bytes], Value]] = {
     5: _unpack_as("<f"),
     7: _to_signed,
     _INT64: _to_signed,
-    11: _integer,
-    13: _integer,
+    11: _as_integer,
+    13: _as_integer,
     15: _decode_zigzag,
     17: _decode_zigzag,
     19: _unpack_as("<I"),
     21: _unpack_as("<Q"),
     23: _unpack_as("<i"),
     25: _unpack_as("<q"),
-    _BOOL: _integer,
-    _STRING: _text,
+    _BOOL: _as_integer,
+    _STRING: _as_text,
 }
-"""Decoders of an attribute's value, by its field; lists and bytes are skipped."""
+"""Decoders of the value of an attribute, by field number. Lists and bytes are skipped."""
 
 
 def _unpack_repeated(value: int | bytes) -> list[int]:
     """Return the numbers of a repeated field, which may be packed."""
     if isinstance(value, int):
         return [value]
-    numbers, place = [], 0
-    while place < len(value):
-        number, place = _read_varint(value, place)
+    numbers, offset = [], 0
+    while offset < len(value):
+        number, offset = _read_varint(value, offset)
         numbers.append(number)
     return numbers
 

@@ -1,4 +1,4 @@
-"""Workloads from ONNX files. Shapes are inferred; the weights themselves are not needed (external data are not read).
+"""Workloads from ONNX files. The reader infers shapes. It does not need the weights and does not read external data.
 
 The first dimension of the first input is the number of samples. Computations in the bodies of `If`, `Loop` and `Scan`
 are not counted.
@@ -17,7 +17,7 @@ from lightbed.wording import install_extra
 from testbed.design.workloads.imports.traced import (
     Imported,
     Source,
-    Traced,
+    TracedComputation,
     TracedKind,
     assemble,
     convolution_flops,
@@ -31,7 +31,7 @@ from testbed.design.workloads.imports.traced import (
 from testbed.design.workloads.model import is_whole
 from testbed.errors import WorkloadError
 
-#: Places of the two factors among the inputs. Quantised products have scales and zero points between them.
+#: Indices of the two factors among the inputs. Quantised products have scales and zero points between them.
 PRODUCTS: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(("MatMul", "Gemm", "MatMulInteger", "FusedMatMul", "FusedGemm"), (0, 1)),
     "QLinearMatMul": (0, 3),
@@ -42,31 +42,31 @@ CONVOLUTIONS: Mapping[str, int] = {
 }
 RECURRENT = frozenset(("LSTM", "GRU", "RNN"))
 ATTENTION = frozenset(("Attention", "MultiHeadAttention", "GroupQueryAttention"))
-_BODIES = frozenset(("If", "Loop", "Scan", "SequenceMap"))
-_COUNTED = frozenset((*PRODUCTS, *CONVOLUTIONS, *RECURRENT, *ATTENTION, "Einsum"))
+_TYPES_WITH_BODY = frozenset(("If", "Loop", "Scan", "SequenceMap"))
+_TYPES_WITH_FORMULA = frozenset((*PRODUCTS, *CONVOLUTIONS, *RECURRENT, *ATTENTION, "Einsum"))
 
-#: Operations without computing: the result is the first input with another shape or type.
-_PASSING = frozenset(
+#: Nodes without computing: the result is the first input with another shape or type.
+_TYPES_WITHOUT_COMPUTING = frozenset(
     ("Cast", "CastLike", "Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 )
-#: Operations whose results depend only on shapes.
-_SHAPES = frozenset(("Constant", "ConstantOfShape", "Shape", "Size", "EyeLike"))
+#: Nodes whose results depend only on shapes.
+_TYPES_OF_SHAPES = frozenset(("Constant", "ConstantOfShape", "Shape", "Size", "EyeLike"))
 
 
 class Tensor(NamedTuple):
-    """Dimensions of a tensor, and the bytes of one number (0 if unknown)."""
+    """Dimensions of a tensor, and the bytes per number (0 if unknown)."""
 
     dims: tuple[int, ...]
     item_bytes: int
 
     @property
     def bytes(self) -> int:
-        """Total bytes; 0 if the size of a number is unknown."""
+        """Total bytes, 0 if the size of a number is unknown."""
         return prod(self.dims) * self.item_bytes
 
 
-class Counted(NamedTuple):
-    """Operations, and how they were counted."""
+class FlopCount(NamedTuple):
+    """Number of operations, and how they were counted."""
 
     flops: float
     how: str
@@ -85,54 +85,54 @@ class Call(NamedTuple):
 _UNKNOWN_SIZE = Tensor((), 0)
 
 
-def count_flops(call: Call, weights: Mapping[str, int], *, is_standard: bool) -> Counted:
-    """Return the operations of one node; without a formula or known shapes an estimate, which `how` describes."""
-    if call.op_type in _BODIES:
-        return Counted(0.0, "bytes only: its body is not counted")
-    if call.op_type not in _COUNTED:
-        return Counted(
+def count_flops(call: Call, weights: Mapping[str, int], *, is_standard: bool) -> FlopCount:
+    """Return the operations of one node, or without a formula or known shapes an estimate, which `how` describes."""
+    if call.op_type in _TYPES_WITH_BODY:
+        return FlopCount(0.0, "bytes only: its body is not counted")
+    if call.op_type not in _TYPES_WITH_FORMULA:
+        return FlopCount(
             0.0, "bytes moved" if is_standard else "unknown: counted as element-wise, by bytes moved"
         )
     if not all(tensor.item_bytes for tensor in (*call.inputs[:2], *call.outputs[:1])):
         item_bytes = max((tensor.item_bytes for tensor in call.inputs), default=0) or 4
-        return Counted(2.0 * sum(weights.values()) / item_bytes, "shapes unknown: 2 per weight")
+        return FlopCount(2.0 * sum(weights.values()) / item_bytes, "shapes unknown: 2 per weight")
     return _count_by_formula(call)
 
 
-def _count_by_formula(call: Call) -> Counted:
-    """Return the operations by the formula of the node's type, from known shapes.
+def _count_by_formula(call: Call) -> FlopCount:
+    """Return the operations of a node with known shapes by the formula of its type.
 
-    Attention multiplies each query with every key, and sums over the values for each output; Microsoft's `Attention`
-    also has projections.
+    Attention multiplies each query with every key, and each weight with a value. Microsoft's `Attention` also has
+    projections.
     """
     kind, inputs = call.op_type, [tensor.dims for tensor in call.inputs]
     if kind in PRODUCTS:
-        left, right = (inputs[place] for place in PRODUCTS[kind])
+        left, right = (inputs[index] for index in PRODUCTS[kind])
         if call.attributes.get("transA"):
             left = left[::-1]
         if call.attributes.get("transB"):
             right = (*right[:-2], right[-1], right[-2])
-        return Counted(product_flops(left, right), "2 m n k")
+        return FlopCount(product_flops(left, right), "2 m n k")
     if kind in CONVOLUTIONS:
         weight = inputs[CONVOLUTIONS[kind]]
         if kind == "ConvTranspose":
-            return Counted(count_transposed_flops(inputs[0], weight), "2 per kernel weight and input value")
-        return Counted(
+            return FlopCount(count_transposed_flops(inputs[0], weight), "2 per kernel weight and input value")
+        return FlopCount(
             convolution_flops(call.outputs[0].dims, weight), "2 per kernel weight and output value"
         )
     if kind in RECURRENT:
         steps, samples = inputs[0][:2]
         weights = prod(inputs[1]) + prod(inputs[2])
-        return Counted(recurrent_flops(steps, samples, weights), "2 per weight, step and sample")
+        return FlopCount(recurrent_flops(steps, samples, weights), "2 per weight, step and sample")
     if kind in ATTENTION:
         first, second = inputs[:2]
         output = prod(call.outputs[0].dims)
         flops, how = 2.0 * second[-2] * (prod(first) + output), "4 s t h"
         if kind == "Attention" and call.domain == "com.microsoft":
             flops, how = product_flops(first, second) + 4.0 * first[-2] * output, "2 m n k, 4 s t h"
-        return Counted(flops, how)
+        return FlopCount(flops, how)
     equation = call.attributes["equation"].decode()
-    return Counted(einsum_flops(equation, inputs), "2 per combination of indices")
+    return FlopCount(einsum_flops(equation, inputs), "2 per combination of indices")
 
 
 def import_onnx(
@@ -142,19 +142,19 @@ def import_onnx(
     training: bool = True,
     dimensions: Mapping[str, int] | None = None,
 ) -> Imported:
-    """Return the workload of an ONNX file for `batch` samples per iteration.
+    """Return the workload of an ONNX file with `batch` samples per iteration.
 
-    `dimensions` sets the open dimensions of the inputs (`{"sequence": 128}`; a dimension without a name is called by
-    input and place, `mask.1`); the first one, the number of samples, is 1 by default. Raises `WorkloadError` for files
-    that are not models, open dimensions without a size, and sizes of other dimensions.
+    `dimensions` sets the open dimensions of the inputs, as in `{"sequence": 128}`. A dimension without a name is named
+    by input and index, `mask.1`. The first one, the number of samples, is 1 by default. Raises `WorkloadError` for
+    files that are not models, open dimensions without a size, and sizes of other dimensions.
     """
     onnx = _import_onnx_package()
-    model = _load(onnx, Path(path))
+    model = _load_model(onnx, Path(path))
     samples = _fix_inputs(model, str(path), dimensions or {})
     try:
         reader = _Reader(_infer_tensors(onnx, model))
         reader.read(onnx, model)
-    except Exception as error:  # a damaged model can fail anywhere in the library that infers its shapes
+    except Exception as error:  # onnx can raise any error while it infers the shapes of a damaged model
         raise WorkloadError(f"{path} is a damaged ONNX model: {error}; export it again") from error
     return assemble(
         Path(path).stem,
@@ -180,7 +180,7 @@ def _import_onnx_package() -> ModuleType:
     return module
 
 
-def _load(onnx: Any, path: Path) -> Any:
+def _load_model(onnx: Any, path: Path) -> Any:
     try:
         model = onnx.load(path, load_external_data=False)
         inlined = onnx.inliner.inline_local_functions(model) if model.functions else model
@@ -196,13 +196,13 @@ def _load(onnx: Any, path: Path) -> Any:
 def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
     """Set every open dimension of the inputs in the model, and return the number of samples.
 
-    Shapes inside the model must be inferred again. Raises `WorkloadError` for missing and unknown dimensions.
+    The caller must infer the shapes again. Raises `WorkloadError` for missing and unknown dimensions.
     """
     weights = {weight.name for weight in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in weights]
     if not inputs:
         raise WorkloadError(f"{path}: the model has no inputs, so nothing depends on samples")
-    unsized = list(_list_open(inputs))
+    unsized = list(_list_open_dimensions(inputs))
     names = list(dict.fromkeys(name for name, _ in unsized))
     for name, size in sizes.items():
         if name not in names:
@@ -211,49 +211,49 @@ def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
         if not is_whole(size) or size < 1:
             raise WorkloadError(f"{path}: dimension {name} is {size}: give an integer of at least 1")
     first = list(inputs[0].type.tensor_type.shape.dim)
-    # An open first dimension counts the samples: one, unless the user gives it a size.
+    # An open first dimension is the number of samples: 1, unless the user gives a size.
     counts_samples = bool(first) and not first[0].dim_value
-    known = {names[0]: 1, **sizes} if counts_samples else sizes
-    unknown = [name for name in names if name not in known]
+    dimension_sizes = {names[0]: 1, **sizes} if counts_samples else sizes
+    unknown = [name for name in names if name not in dimension_sizes]
     if unknown:
         raise WorkloadError(
             f"{path}: input dimensions have no size ({', '.join(unknown)}): "
             f"give them, as dimensions={{{unknown[0]!r}: 128}} or --set {unknown[0]}=128"
         )
     for name, dim in unsized:
-        dim.dim_value = known[name]
+        dim.dim_value = dimension_sizes[name]
     return int(first[0].dim_value) if first else 1
 
 
-def _list_open(inputs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the open dimensions of inputs, with their names, or names by input and place: `mask.1`."""
+def _list_open_dimensions(inputs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the names and the open dimensions of inputs. A dimension without a name is named by its index: `mask.1`."""
     for value in inputs:
-        for place, dim in enumerate(value.type.tensor_type.shape.dim):
+        for index, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.dim_value:
-                yield dim.dim_param or f"{value.name}.{place}", dim
+                yield dim.dim_param or f"{value.name}.{index}", dim
 
 
 def _infer_tensors(onnx: Any, model: Any) -> Mapping[str, Tensor]:
     """Return the tensor of every value with a known shape, by name."""
-    bare = type(model)()
-    bare.CopyFrom(model)
-    del bare.graph.value_info[:]
-    for value in bare.graph.output:
+    stripped = type(model)()
+    stripped.CopyFrom(model)
+    del stripped.graph.value_info[:]
+    for value in stripped.graph.output:
         value.type.tensor_type.ClearField("shape")
-    inferred = onnx.shape_inference.infer_shapes(bare, data_prop=True).graph
+    inferred = onnx.shape_inference.infer_shapes(stripped, data_prop=True).graph
     values = [*model.graph.value_info, *inferred.value_info, *inferred.output, *inferred.input]
     tensors = {}
     for value in values:
         tensor = value.type.tensor_type
         dims = [dim.dim_value for dim in tensor.shape.dim]
         if tensor.HasField("shape") and all(dims):
-            tensors[value.name] = Tensor(tuple(dims), _item_bytes(onnx, tensor.elem_type))
+            tensors[value.name] = Tensor(tuple(dims), _find_item_bytes(onnx, tensor.elem_type))
     for weight in model.graph.initializer:
-        tensors[weight.name] = Tensor(tuple(weight.dims), _item_bytes(onnx, weight.data_type))
+        tensors[weight.name] = Tensor(tuple(weight.dims), _find_item_bytes(onnx, weight.data_type))
     return tensors
 
 
-def _item_bytes(onnx: Any, data_type: int) -> int:
+def _find_item_bytes(onnx: Any, data_type: int) -> int:
     try:
         return int(onnx.helper.tensor_dtype_to_np_dtype(data_type).itemsize)
     except KeyError:
@@ -262,10 +262,10 @@ def _item_bytes(onnx: Any, data_type: int) -> int:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reader of a model's nodes, in their order of execution; it tracks the source of each value."""
+    """Reader of a model's nodes, in their order of execution. It tracks the source of each value."""
 
     tensors: Mapping[str, Tensor]
-    traced: list[Traced] = field(default_factory=list)
+    traced: list[TracedComputation] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     _sources: dict[str, Source] = field(default_factory=dict)
 
@@ -273,36 +273,36 @@ class _Reader:
         for value in model.graph.input:
             self._sources[value.name] = Source(data=True)
         for weight in model.graph.initializer:
-            # Floating-point and quantised tensors count as trained; indices, flags and texts do not.
+            # Floating-point and quantised tensors are trained; indices, flags and texts are not.
             kinds = onnx.TensorProto
-            whole = {kinds.INT64, kinds.INT32, kinds.BOOL, kinds.STRING}
+            untrained_types = {kinds.INT64, kinds.INT32, kinds.BOOL, kinds.STRING}
             tensor = self.tensors[weight.name]
-            weights = {} if weight.data_type in whole else {weight.name: tensor.bytes}
+            weights = {} if weight.data_type in untrained_types else {weight.name: tensor.bytes}
             self._sources[weight.name] = Source(weights=weights)
-        for place, node in enumerate(model.graph.node):
-            source = self._read_node(onnx, node, place)
+        for index, node in enumerate(model.graph.node):
+            source = self._read_node(onnx, node, index)
             self._sources.update(dict.fromkeys(node.output, source))
 
-    def _read_node(self, onnx: Any, node: Any, place: int) -> Source:
-        """Return the source of a node's results, and record its computation, if any."""
+    def _read_node(self, onnx: Any, node: Any, index: int) -> Source:
+        """Record the computation of a node, if any, and return the source of its results."""
         inputs = [self._sources.get(name, Source()) for name in node.input if name]
-        if node.op_type in _SHAPES:
+        if node.op_type in _TYPES_OF_SHAPES:
             return Source()
-        if node.op_type in _PASSING and inputs:
+        if node.op_type in _TYPES_WITHOUT_COMPUTING and inputs:
             return inputs[0]
         weights = unite_weights(inputs[:3] if node.op_type == "BatchNormalization" else inputs)
         if not any(source.data for source in inputs):
             return Source(weights=weights)
-        name = node.name or f"{node.op_type}_{place}"
+        name = node.name or f"{node.op_type}_{index}"
         self.traced.append(self._trace_node(onnx, node, unite_places(inputs), weights, name))
         return Source(places=(len(self.traced) - 1,), data=True)
 
     def _trace_node(
         self, onnx: Any, node: Any, reads: tuple[int, ...], weights: Mapping[str, int], name: str
-    ) -> Traced:
+    ) -> TracedComputation:
         values = [self.tensors.get(name, _UNKNOWN_SIZE) if name else _UNKNOWN_SIZE for name in node.input]
         results = [self.tensors.get(name, _UNKNOWN_SIZE) for name in node.output if name]
-        kind = self._kind_of(node)
+        kind = self._find_kind(node)
         attributes = {
             attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
         }
@@ -321,9 +321,9 @@ class _Reader:
             if self._sources.get(input_name, Source()).data
         ]
         read = sum(tensor.bytes for tensor in data) + (output if kind == "embedding" else 0)
-        return Traced(name, node.op_type, kind, reads, flops, weights, read, output, how)
+        return TracedComputation(name, node.op_type, kind, reads, flops, weights, read, output, how)
 
-    def _kind_of(self, node: Any) -> TracedKind:
+    def _find_kind(self, node: Any) -> TracedKind:
         sources = [self._sources.get(name, Source()) for name in node.input]
         weighted = any(source.weights and not source.data for source in sources[:2])
         if node.op_type in CONVOLUTIONS:

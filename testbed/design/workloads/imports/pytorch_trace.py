@@ -1,15 +1,15 @@
-"""Execution traces as PyTorch writes them, and the times that its profiler records beside them.
+"""Reads PyTorch's execution traces, and the times that its profiler records.
 
 `torch.profiler.ExecutionTraceObserver` writes the operators of a rank with their tensors, in the order in which they
-ended; `export_chrome_trace` of `torch.profiler` (Kineto) writes when each ran, on which thread, and the kernels that it
-started. A node of the one is the event of the other with the same record function id. Together they become the nodes
-of a Chakra trace:
+ended. `export_chrome_trace` of `torch.profiler` (Kineto) writes when each operator ran, on which thread, and which
+kernels it started. A node of the trace and an event of the profile match if they have the same record function id.
+Together they become the nodes of a Chakra trace:
 
 - An operator computes on the CPU for the time that it spends outside the operators that it calls. Operators of a thread
-  follow each other. Time between operators is left out: it is the interpreter's, or a wait.
+  follow each other. Time between operators is left out: it is spent in the interpreter or on waiting.
 - A kernel computes on the GPU after the operator that started it, in the order of its stream.
-- A collective (`gloo:all_reduce`, `nccl:all_reduce`) waits for the operators that began before it and wrote its
-  tensors, or called it; an operator that reads them afterwards waits for it.
+- A collective (`gloo:all_reduce`, `nccl:all_reduce`) waits for earlier operators that wrote its tensors or called it.
+  Operators that read these tensors later wait for the collective.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ _COLLECTIVE = re.compile(r"(gloo|nccl|mpi|ucc):(\w+)")
 _GROUPS = "process_group:init"
 
 UNTIMED = "lightbed_untimed"
-"""Attribute of nodes whose time is not known, because there is no profile."""
+"""Attribute of nodes without a known time, because there is no profile."""
 
 
 @dataclass(slots=True)
 class _Operator:
-    """An operator of a rank: its node in the execution trace, and its event in the profile if there is one."""
+    """An operator of a rank: its node in the execution trace, and its event in the profile, if any.
+
+    `inside_us` is the time in operators that it calls.
+    """
 
     document: Mapping[str, Any]
     begin_us: float = 0.0
@@ -64,120 +67,122 @@ def is_profile(document: Any) -> bool:
 
 
 def read_execution_trace(document: Mapping[str, Any], profile: Mapping[str, Any] | None) -> list[Node]:
-    """Return the Chakra nodes of a rank. Raises `ValueError` for a document that is not as PyTorch writes it.
+    """Return the Chakra nodes of a rank. Raises `ValueError` for a document in another form than PyTorch's.
 
-    Without a profile operators take no time, in the order of their record function ids.
+    Without a profile, operators take no time and are in the order of their record function ids.
     """
     try:
-        operators = _join(document["nodes"], (profile or {}).get("traceEvents", ()))
+        operators = _match_events(document["nodes"], (profile or {}).get("traceEvents", ()))
         metadata = [
-            Node(one.number, one.name, METADATA, inputs=json.dumps(one.document["inputs"]["values"]))
-            for one in operators
-            if _GROUPS in one.name
+            Node(op.number, op.name, METADATA, inputs=json.dumps(op.document["inputs"]["values"]))
+            for op in operators
+            if _GROUPS in op.name
         ]
-        timed = [one for one in operators if one.event is not None or profile is None]
+        timed = [op for op in operators if op.event is not None or profile is None]
         _chain_threads(timed)
         _follow_tensors(timed)
-        nodes = [_to_node(one) for one in timed if _is_task(one)]
+        nodes = [_to_node(op) for op in timed if _is_task(op)]
         return [*metadata, *nodes, *_list_kernels(timed, (profile or {}).get("traceEvents", ()))]
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"it is not an execution trace as PyTorch writes it: {error!r}") from error
 
 
-def _join(documents: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any]]) -> list[_Operator]:
-    """Return the operators in the order of their begin."""
+def _match_events(
+    documents: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any]]
+) -> list[_Operator]:
+    """Return the operators with their events, in the order in which they begin."""
     by_id: dict[Any, _Operator] = {}
     operators = []
     for document in documents:
-        one = _Operator(document)
-        operators.append(one)
-        recorded = _attributes(document).get("rf_id")
-        one.begin_us = float(recorded or 0)
-        by_id[recorded] = one
+        op = _Operator(document)
+        operators.append(op)
+        record_id = _read_attributes(document).get("rf_id")
+        op.begin_us = float(record_id or 0)
+        by_id[record_id] = op
     for event in events:
-        known = by_id.get(event.get("args", {}).get("Record function id"))
-        if known is None or event.get("ph") != "X":
+        matched = by_id.get(event.get("args", {}).get("Record function id"))
+        if matched is None or event.get("ph") != "X":
             continue
-        known.begin_us, known.length_us = float(event["ts"]), float(event.get("dur", 0))
-        known.thread = event.get("tid", 0)
-        known.event = event["args"].get("External id")
+        matched.begin_us, matched.length_us = float(event["ts"]), float(event.get("dur", 0))
+        matched.thread = event.get("tid", 0)
+        matched.event = event["args"].get("External id")
         # An annotation only groups operators, unless it is a collective.
-        if event.get("cat") == "user_annotation" and not _COLLECTIVE.fullmatch(known.name):
-            known.event, known.length_us = None, 0.0
-    return sorted(operators, key=lambda one: (one.begin_us, -one.length_us))
+        if event.get("cat") == "user_annotation" and not _COLLECTIVE.fullmatch(matched.name):
+            matched.event, matched.length_us = None, 0.0
+    return sorted(operators, key=lambda op: (op.begin_us, -op.length_us))
 
 
-def _attributes(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {each["name"]: each["value"] for each in document.get("attrs", ())}
+def _read_attributes(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {entry["name"]: entry["value"] for entry in document.get("attrs", ())}
 
 
-def _is_task(one: _Operator) -> bool:
-    return _GROUPS not in one.name
+def _is_task(op: _Operator) -> bool:
+    return _GROUPS not in op.name
 
 
 def _chain_threads(operators: list[_Operator]) -> None:
-    """Make operators of a thread follow each other, and take the time of inner ones from the outer ones."""
+    """Make the operators of a thread follow each other, and count the time of inner operators for the outer one."""
     running: dict[Any, list[_Operator]] = defaultdict(list)
-    last: dict[Any, int] = {}
-    for one in operators:
-        if not _is_task(one) or _COLLECTIVE.fullmatch(one.name):
+    previous: dict[Any, int] = {}
+    for op in operators:
+        if not _is_task(op) or _COLLECTIVE.fullmatch(op.name):
             continue
-        outer = running[one.thread]
-        while outer and outer[-1].begin_us + outer[-1].length_us <= one.begin_us:
+        outer = running[op.thread]
+        while outer and outer[-1].begin_us + outer[-1].length_us <= op.begin_us:
             outer.pop()
         if outer:
-            outer[-1].inside_us += one.length_us
-        outer.append(one)
-        if one.thread in last:
-            one.after.append(last[one.thread])
-        last[one.thread] = one.number
+            outer[-1].inside_us += op.length_us
+        outer.append(op)
+        if op.thread in previous:
+            op.after.append(previous[op.thread])
+        previous[op.thread] = op.number
 
 
 def _follow_tensors(operators: list[_Operator]) -> None:
-    """Make collectives wait for the writers of their tensors, and the readers of these for the collectives."""
+    """Make collectives wait for the writers of their tensors, and later readers wait for the collectives."""
     writer: dict[int, int] = {}
-    sum_of: dict[int, int] = {}
-    for one in operators:
-        inputs = _storages(one.document.get("inputs", {}).get("values", ()))
-        if _COLLECTIVE.fullmatch(one.name):
-            one.after += [writer[storage] for storage in inputs if storage in writer]
-            sum_of |= dict.fromkeys(inputs, one.number)
+    collective_of: dict[int, int] = {}
+    for op in operators:
+        inputs = _list_storages(op.document.get("inputs", {}).get("values", ()))
+        if _COLLECTIVE.fullmatch(op.name):
+            op.after += [writer[storage] for storage in inputs if storage in writer]
+            collective_of |= dict.fromkeys(inputs, op.number)
         else:
-            one.after += [sum_of[storage] for storage in inputs if storage in sum_of]
-            written = {*inputs, *_storages(one.document.get("outputs", {}).get("values", ()))}
-            writer |= dict.fromkeys(written, one.number)
+            op.after += [collective_of[storage] for storage in inputs if storage in collective_of]
+            written = {*inputs, *_list_storages(op.document.get("outputs", {}).get("values", ()))}
+            writer |= dict.fromkeys(written, op.number)
             for storage in written:
-                sum_of.pop(storage, None)
+                collective_of.pop(storage, None)
 
 
-def _tensors(values: Any) -> Iterator[list[Any]]:
-    """Yield the tensors in values, at any depth: [tensor, storage, offset, elements, bytes of an element, device]."""
+def _list_tensors(values: Any) -> Iterator[list[Any]]:
+    """Yield the tensors in nested values: [tensor, storage, offset, elements, bytes of an element, device]."""
     if isinstance(values, list | tuple):
         if (
             len(values) == 6
             and isinstance(values[5], str)
-            and all(isinstance(each, int) for each in values[:5])
+            and all(isinstance(entry, int) for entry in values[:5])
         ):
             yield list(values)
             return
-        for each in values:
-            yield from _tensors(each)
+        for entry in values:
+            yield from _list_tensors(entry)
 
 
-def _storages(values: Any) -> set[int]:
-    return {tensor[1] for tensor in _tensors(values)}
+def _list_storages(values: Any) -> set[int]:
+    return {tensor[1] for tensor in _list_tensors(values)}
 
 
-def _to_node(one: _Operator) -> Node:
-    after = tuple(dict.fromkeys(one.after))
-    found = _COLLECTIVE.fullmatch(one.name)
-    if found is None:
-        own_us = max(round(one.length_us - one.inside_us), 0)
-        untimed = {UNTIMED: 1} if one.event is None else {}
-        return Node(one.number, one.name, COMPUTE, after, own_us, {"is_cpu_op": 1, **untimed})
-    size = sum(tensor[3] * tensor[4] for tensor in _tensors(one.document["inputs"]["values"]))
-    attributes = {"comm_size": size, **_describe_group(_attributes(one.document))}
-    return Node(one.number, one.name, COLLECTIVE, after, round(one.length_us), attributes)
+def _to_node(op: _Operator) -> Node:
+    after = tuple(dict.fromkeys(op.after))
+    collective_match = _COLLECTIVE.fullmatch(op.name)
+    if collective_match is None:
+        own_us = max(round(op.length_us - op.inside_us), 0)
+        untimed = {UNTIMED: 1} if op.event is None else {}
+        return Node(op.number, op.name, COMPUTE, after, own_us, {"is_cpu_op": 1, **untimed})
+    size = sum(tensor[3] * tensor[4] for tensor in _list_tensors(op.document["inputs"]["values"]))
+    attributes = {"comm_size": size, **_describe_group(_read_attributes(op.document))}
+    return Node(op.number, op.name, COLLECTIVE, after, round(op.length_us), attributes)
 
 
 def _describe_group(attributes: Mapping[str, Any]) -> dict[str, str]:
@@ -186,21 +191,21 @@ def _describe_group(attributes: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _list_kernels(operators: list[_Operator], events: Iterable[Mapping[str, Any]]) -> Iterator[Node]:
-    """Yield the kernels that operators started; those of collectives are the collectives' own."""
-    started_by = {one.event: one for one in operators if one.event is not None}
-    number = max((one.number for one in operators), default=0)
-    last: dict[Any, int] = {}
+    """Yield the kernels that operators started, except collectives, which include their kernels."""
+    started_by = {op.event: op for op in operators if op.event is not None}
+    number = max((op.number for op in operators), default=0)
+    previous: dict[Any, int] = {}
     for event in sorted(
-        (each for each in events if each.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")),
-        key=lambda each: float(each["ts"]),
+        (entry for entry in events if entry.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")),
+        key=lambda entry: float(entry["ts"]),
     ):
         starter = started_by.get(event.get("args", {}).get("External id"))
         if starter is None or _COLLECTIVE.fullmatch(starter.name):
             continue
         number += 1
         stream = event["args"].get("stream", event.get("tid"))
-        after = [starter.number, *([last[stream]] if stream in last else [])]
-        last[stream] = number
+        after = [starter.number, *([previous[stream]] if stream in previous else [])]
+        previous[stream] = number
         yield Node(
             number, str(event.get("name", "")), COMPUTE, tuple(after), round(float(event.get("dur", 0)))
         )

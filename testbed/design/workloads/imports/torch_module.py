@@ -1,7 +1,7 @@
 """Workloads from torch modules, which run once on tensors without values (the meta device).
 
-Every computation of torch is recorded, whatever Python code calls it. Weights are replaced by their shapes, so a module
-may be larger than the memory; shared weights count once. Control flow must not depend on values.
+The trace records every computation of torch, regardless of the Python code that calls it. Weights are replaced by their
+shapes, so a module may be larger than the memory. Shared weights count once. Control flow must not depend on values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lightbed.wording import install_extra
 from testbed.design.workloads.imports.traced import (
     Imported,
     Source,
-    Traced,
+    TracedComputation,
     TracedKind,
     assemble,
     attention_flops,
@@ -31,7 +31,7 @@ from testbed.design.workloads.imports.traced import (
 )
 from testbed.errors import WorkloadError
 
-#: Places of the two factors of a product among the arguments.
+#: Indices of the two factors of a product among the arguments.
 _PRODUCTS: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(
         ("mm", "bmm", "matmul", "mv", "dot", "linear", "_int_mm", "_scaled_mm", "_grouped_mm"), (0, 1)
@@ -39,20 +39,20 @@ _PRODUCTS: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(("addmm", "addmv", "baddbmm", "addbmm", "_addmm_activation"), (1, 2)),
 }
 _TABLES = frozenset(("embedding", "_embedding_bag", "_embedding_bag_forward_only"))
-#: Calls that compute nothing, though torch does not mark them as views.
-_PASSING = frozenset(("_unsafe_view", "lift_fresh", "alias"))
+#: Calls that compute nothing, although torch does not mark them as views.
+_WITHOUT_COMPUTING = frozenset(("_unsafe_view", "lift_fresh", "alias"))
 
 
 def import_torch(
     module: Any, inputs: Sequence[Any], *, batch: int, training: bool = True, name: str | None = None
 ) -> Imported:
-    """Return the workload of a torch module for `batch` samples per iteration.
+    """Return the workload of a torch module with `batch` samples per iteration.
 
-    `inputs` are example tensors for its `forward`, on any device, including `meta`; the first dimension of the first is
-    the number of samples. All parameters count as trained. Raises `WorkloadError` for inputs without samples, and if
-    the module cannot run without values.
+    `inputs` are example tensors for its `forward`, on any device, including `meta`. The first dimension of the first
+    input is the number of samples. All parameters count as trained. Raises `WorkloadError` for inputs without samples,
+    and if the module cannot run without values.
     """
-    torch = _torch()
+    torch = _import_torch_package()
     label = name or type(module).__name__
     if not inputs or not inputs[0].dim():
         raise WorkloadError(f"{label}: give example inputs; the first must have a dimension of samples")
@@ -61,12 +61,12 @@ def import_torch(
     trace = _Trace(label)
     shapes = {
         key: torch.empty_like(value, device="meta").requires_grad_(value.requires_grad)
-        for key, value in _tensors_of(module)
+        for key, value in _list_tensors(module)
     }
     examples = tuple(value.to("meta") for value in inputs)
     trace.begin(dict(module.named_parameters()), shapes, examples)
     try:
-        with torch.device("meta"), trace.names(module), _recorder(trace):
+        with torch.device("meta"), trace.name_by_submodule(module), _make_recorder(trace):
             torch.func.functional_call(module, shapes, examples)
     except Exception as error:
         raise WorkloadError(
@@ -83,7 +83,7 @@ def import_torch(
     )
 
 
-def _torch() -> Any:
+def _import_torch_package() -> Any:
     try:
         import torch
     except ImportError as error:
@@ -93,13 +93,13 @@ def _torch() -> Any:
     return torch
 
 
-def _tensors_of(module: Any) -> Iterator[tuple[str, Any]]:
+def _list_tensors(module: Any) -> Iterator[tuple[str, Any]]:
     yield from module.named_parameters()
     yield from module.named_buffers()
 
 
-def _recorder(trace: _Trace) -> Any:
-    """Return a dispatch mode, which torch calls for every computation, below autograd."""
+def _make_recorder(trace: _Trace) -> Any:
+    """Return a dispatch mode that records computations. Torch calls it for every computation, below autograd."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Recorder(TorchDispatchMode):  # type: ignore[misc]
@@ -116,34 +116,36 @@ def _recorder(trace: _Trace) -> Any:
 class _Trace:
     """Trace of a run: all computations so far, and the source of each tensor.
 
-    Tensors are identified by `id`, so all are kept alive as long as the trace.
+    Tensors are identified by `id`, so the trace keeps all tensors alive.
     """
 
     def __init__(self, label: str) -> None:
-        self.traced: list[Traced] = []
+        self.traced: list[TracedComputation] = []
         self._modules = [label]
         self._tensors: list[Any] = []
         self._sources: dict[int, Source] = {}
 
     def begin(self, parameters: Mapping[str, Any], shapes: Mapping[str, Any], inputs: Sequence[Any]) -> None:
-        """Record the sources of the run: parameters and inputs."""
+        """Record the sources of parameters and inputs."""
         for key in parameters:
-            self._set_source(shapes[key], Source(weights={key: _bytes(shapes[key])}))
+            self._set_source(shapes[key], Source(weights={key: _count_bytes(shapes[key])}))
         for value in inputs:
             self._set_source(value, Source(data=True))
 
     @contextmanager
-    def names(self, module: Any) -> Iterator[None]:
-        """Name computations in this context after the submodule that runs them."""
-        hooks = []
+    def name_by_submodule(self, module: Any) -> Iterator[None]:
+        """Name all computations in this context after the submodule that runs them."""
+        handles = []
         for name, part in module.named_modules():
             if name:
-                hooks.append(part.register_forward_pre_hook(lambda *_, name=name: self._modules.append(name)))
-                hooks.append(part.register_forward_hook(lambda *_: self._modules.pop() and None))
+                handles.append(
+                    part.register_forward_pre_hook(lambda *_, name=name: self._modules.append(name))
+                )
+                handles.append(part.register_forward_hook(lambda *_: self._modules.pop() and None))
         try:
             yield
         finally:
-            for hook in hooks:
+            for hook in handles:
                 hook.remove()
 
     def record(self, func: Any, arguments: Sequence[Any], result: Any) -> None:
@@ -165,7 +167,7 @@ class _Trace:
         sources: Sequence[Source],
         results: Sequence[Any],
     ) -> Source:
-        if sources and (func.is_view or name in _PASSING):
+        if sources and (func.is_view or name in _WITHOUT_COMPUTING):
             return sources[0]
         weights = unite_weights(sources)
         weighted = [self._is_weight(argument) for argument in arguments]
@@ -174,11 +176,11 @@ class _Trace:
         if only_weights and not any(source.data for source in sources):
             return Source(weights=weights)
         floating = [tensor for tensor in results if tensor.is_floating_point()]
-        output = sum(map(_bytes, floating or results))
+        output = sum(map(_count_bytes, floating or results))
         data = zip(tensors, sources, strict=True)
-        read = sum(_bytes(tensor) for tensor, source in data if source.data)
+        read = sum(_count_bytes(tensor) for tensor, source in data if source.data)
         self.traced.append(
-            Traced(
+            TracedComputation(
                 self._modules[-1],
                 name,
                 counted.kind,
@@ -211,13 +213,13 @@ class _Counted(NamedTuple):
 def _count_call(
     name: str, arguments: Sequence[Any], weighted: Sequence[bool], results: Sequence[Any]
 ) -> _Counted:
-    """Return the kind and operations of one call; `weighted` marks the arguments that are weights."""
+    """Return the kind and operations of one call. `weighted` marks the arguments that are weights."""
     if name in _PRODUCTS:
         factors = _PRODUCTS[name]
-        left, right = (tuple(arguments[place].shape) for place in factors)
+        left, right = (tuple(arguments[index].shape) for index in factors)
         if name == "linear":
             right = right[::-1]
-        dense = any(weighted[place] for place in factors)
+        dense = any(weighted[index] for index in factors)
         return _Counted("dense" if dense else "other", product_flops(left, right), "2 m n k")
     if name == "convolution":
         return _count_convolution(arguments, results)
@@ -251,7 +253,7 @@ def _flatten(values: Sequence[Any]) -> Iterator[Any]:
             yield value
 
 
-def _bytes(tensor: Any) -> int:
+def _count_bytes(tensor: Any) -> int:
     size: int = tensor.numel() * tensor.element_size()
     return size
 
@@ -259,8 +261,8 @@ def _bytes(tensor: Any) -> int:
 def import_factory(name: str, *, batch: int, training: bool = True) -> Imported:
     """Return the workload of `MODULE:FACTORY`, a function that returns a torch module and its example input or inputs.
 
-    The current folder is on the module path. Raises `WorkloadError` for a missing module or function, an error of the
-    user's code, and another result.
+    The current folder is on the module path. Raises `WorkloadError` for a missing module or function, for an error in
+    the user's code, and for any other result.
     """
     module_name, _, factory_name = name.partition(":")
     if not module_name or not factory_name:
@@ -274,11 +276,11 @@ def import_factory(name: str, *, batch: int, training: bool = True) -> Imported:
     except AttributeError as error:
         raise WorkloadError(f"--torch {name}: {error}; give a function of that module") from error
     except Exception as error:
-        raise _user_code_error(name, error) from error
+        raise _make_user_code_error(name, error) from error
     try:
         result = factory()
     except Exception as error:
-        raise _user_code_error(name, error) from error
+        raise _make_user_code_error(name, error) from error
     if not isinstance(result, tuple) or len(result) != 2:
         raise WorkloadError(f"--torch {name}: it must return a pair, the module and its example inputs")
     module, inputs = result
@@ -286,8 +288,8 @@ def import_factory(name: str, *, batch: int, training: bool = True) -> Imported:
     return import_torch(module, tuple(examples), batch=batch, training=training, name=factory_name)
 
 
-def _user_code_error(name: str, error: Exception) -> WorkloadError:
-    """Return an error with the place in the user's code that raised: a traceback would mostly show ours."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(place.filename).name}, line {place.lineno}"
+def _make_user_code_error(name: str, error: Exception) -> WorkloadError:
+    """Return an error with the line of the user's code that raised: a traceback would mostly show our code."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(frame.filename).name}, line {frame.lineno}"
     return WorkloadError(f"--torch {name}: {where} raised {type(error).__name__}: {error}; fix it there")

@@ -1,11 +1,11 @@
-"""Traced computations of a file or module, and their grouping into the operators of a workload.
+"""TracedComputation computations of a file or module, and their grouping into the operators of a workload.
 
-A matrix product with weights, a convolution, a table or a recurrent layer begins an operator; computations on its
-result without such weights (activations, normalisation, attention, sums) belong to it. A computation that reads several
-operators belongs to the last of them, so edges always point forward. A layer that repeats with the same weights (the
-steps of a recurrent network) does not begin another operator.
+A matrix product with weights, a convolution, a table or a recurrent layer begins an operator. Later computations on its
+result (activations, normalisation, attention, sums) belong to the operator. A computation that reads several operators
+belongs to the last of them, so edges always point forward. A layer that repeats with the same weights, such as a step
+of a recurrent network, does not begin another operator.
 
-Formulas count the operations of single computations from shapes; a multiply and an add are two.
+Formulas count the operations of single computations from shapes. A multiply and an add are two operations.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Dims = Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class TracedComputation:
     """One computation, for all samples of the example together.
 
-    `reads` are the places of earlier computations; `weights` the bytes of trained numbers by their identity, so that
-    shared ones count once; `how` describes how `flops` were counted.
+    `reads` holds the indices of the computations whose results it reads. `weights` holds the bytes of trained tensors
+    by identity, so that shared tensors count once. `how` describes how `flops` were counted.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Traced:
 
 
 class Source(NamedTuple):
-    """Origin of a value: places of computations, weights by name, and (`data`) whether it depends on the input."""
+    """Origin of a value: indices of computations, weights by name, and `data`, whether it depends on the input."""
 
     places: tuple[int, ...] = ()
     weights: Mapping[str, int] = {}
@@ -59,13 +59,13 @@ def unite_weights(sources: Iterable[Source]) -> Mapping[str, int]:
 
 
 def unite_places(sources: Iterable[Source]) -> tuple[int, ...]:
-    """Return the places of all computations of the sources, ascending."""
+    """Return the indices of all computations of the sources, ascending."""
     return tuple(sorted({place for source in sources for place in source.places}))
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Number and FLOPs per sample of all computations of one type."""
+    """Count and FLOPs per sample of all computations of one type."""
 
     type: str
     count: int
@@ -75,7 +75,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Imported workload, with the estimates of its sizes and notes for the user."""
+    """Imported workload, with estimates of its FLOPs and notes for the user."""
 
     workload: Workload
     estimates: tuple[Estimate, ...]
@@ -84,7 +84,7 @@ class Imported:
 
 def assemble(
     name: str,
-    traced: Sequence[Traced],
+    traced: Sequence[TracedComputation],
     *,
     samples: int,
     batch: int,
@@ -92,39 +92,39 @@ def assemble(
     origin: str,
     notes: Sequence[str] = (),
 ) -> Imported:
-    """Return the workload for `batch` samples, from the computations of an example of `samples` samples.
+    """Return the workload for `batch` samples, from the computations of an example with `samples` samples.
 
-    Raises `WorkloadError` without any computation.
+    Raises `WorkloadError` if there are no computations.
     """
     if not traced:
         raise WorkloadError(f"{origin}: nothing is computed from its inputs; give a model that uses them")
     group_of = _group_computations(traced)
     members: dict[int, list[int]] = {}
-    for place, group in enumerate(group_of):
-        members.setdefault(group, []).append(place)
-    edge_bytes = _bytes_between(traced, group_of)
+    for index, group in enumerate(group_of):
+        members.setdefault(group, []).append(index)
+    edge_bytes = _sum_edge_bytes(traced, group_of)
     counted: set[str] = set()
     weights = []
-    for one in traced:
-        weights.append(sum(size for key, size in one.weights.items() if key not in counted))
-        counted.update(one.weights)
+    for entry in traced:
+        weights.append(sum(size for key, size in entry.weights.items() if key not in counted))
+        counted.update(entry.weights)
     names = _number_repeated([traced[places[0]].name for places in members.values()])
     operators = [
         _make_operator(
             names[group],
-            [traced[place] for place in places],
-            sum(weights[place] for place in places),
-            _output_bytes(group, places, traced, edge_bytes),
+            [traced[index] for index in places],
+            sum(weights[index] for index in places),
+            _find_output_bytes(group, places, traced, edge_bytes),
             samples=samples,
             training=training,
         )
         for group, places in members.items()
     ]
     workload = Workload(name, tuple(operators), tuple(sorted(edge_bytes)), batch, training, origin)
-    counts = Counter((one.type, one.how) for one in traced)
+    counts = Counter((entry.type, entry.how) for entry in traced)
     flops: Counter[tuple[str, str]] = Counter()
-    for one in traced:
-        flops[one.type, one.how] += one.flops / samples  # type: ignore[assignment]
+    for entry in traced:
+        flops[entry.type, entry.how] += entry.flops / samples  # type: ignore[assignment]
     return Imported(
         workload,
         tuple(Estimate(type_, count, flops[type_, how], how) for (type_, how), count in counts.items()),
@@ -132,48 +132,59 @@ def assemble(
     )
 
 
-def _group_computations(traced: Sequence[Traced]) -> list[int]:
-    """Return the number of the operator that each computation belongs to."""
+def _group_computations(traced: Sequence[TracedComputation]) -> list[int]:
+    """Return, for each computation, the number of its operator."""
     groups: list[int] = []
     count = 0
     users: dict[str, int] = {}  # the first computation with each weight
-    for place, one in enumerate(traced):
-        first = [users.setdefault(key, place) for key in one.weights]
-        again = [there for there in first if there < place and traced[there].name == one.name]
-        if len(again) == len(first) > 0:
+    for index, entry in enumerate(traced):
+        first = [users.setdefault(key, index) for key in entry.weights]
+        matches = [
+            earlier_index
+            for earlier_index in first
+            if earlier_index < index and traced[earlier_index].name == entry.name
+        ]
+        if len(matches) == len(first) > 0:
             begins = False
         else:
-            begins, again = one.kind != "other" or not one.reads, []
-        groups.append(count if begins else max(groups[there] for there in (*again, *one.reads)))
+            begins, matches = entry.kind != "other" or not entry.reads, []
+        groups.append(
+            count if begins else max(groups[earlier_index] for earlier_index in (*matches, *entry.reads))
+        )
         count += begins
     return groups
 
 
-def _bytes_between(traced: Sequence[Traced], group_of: Sequence[int]) -> Mapping[tuple[int, int], int]:
-    """Return the bytes of results that pass between each pair of operators, each result once."""
+def _sum_edge_bytes(
+    traced: Sequence[TracedComputation], group_of: Sequence[int]
+) -> Mapping[tuple[int, int], int]:
+    """Return the bytes that pass between each pair of operators, counting each result once."""
     results: dict[tuple[int, int], set[int]] = {}
-    for reader, one in enumerate(traced):
-        for place in one.reads:
-            edge = group_of[place], group_of[reader]
+    for reader, entry in enumerate(traced):
+        for index in entry.reads:
+            edge = group_of[index], group_of[reader]
             if edge[0] != edge[1]:
-                results.setdefault(edge, set()).add(place)
-    return {edge: sum(traced[place].output_bytes for place in places) for edge, places in results.items()}
+                results.setdefault(edge, set()).add(index)
+    return {edge: sum(traced[index].output_bytes for index in places) for edge, places in results.items()}
 
 
-def _output_bytes(
-    group: int, places: Sequence[int], traced: Sequence[Traced], edge_bytes: Mapping[tuple[int, int], int]
+def _find_output_bytes(
+    group: int,
+    places: Sequence[int],
+    traced: Sequence[TracedComputation],
+    edge_bytes: Mapping[tuple[int, int], int],
 ) -> int:
-    """Return the most bytes that any reader takes, or the last result of an operator without readers."""
+    """Return the maximum bytes that a reader of an operator reads, or its last result if it has no readers."""
     sizes = [size for (producer, _), size in edge_bytes.items() if producer == group]
     return max(sizes, default=traced[places[-1]].output_bytes)
 
 
 def _make_operator(
-    name: str, parts: Sequence[Traced], weights: int, output: int, *, samples: int, training: bool
+    name: str, parts: Sequence[TracedComputation], weights: int, output: int, *, samples: int, training: bool
 ) -> Operator:
     """Return an operator from its computations.
 
-    A dense layer that is split by columns gathers its output and sums the gradient of its input.
+    A dense layer that is split by columns must gather its output and sum the gradient of its input.
     """
     head = parts[0]
     flops = sum(part.flops for part in parts) / samples
@@ -196,7 +207,7 @@ def _make_operator(
 
 
 def _number_repeated(names: Sequence[str]) -> list[str]:
-    """Return the names, with repeated ones numbered: `dense`, `dense#2`."""
+    """Return the names, with a number for repetitions: `dense`, `dense#2`."""
     counts: Counter[str] = Counter()
     numbered = []
     for name in names:
@@ -206,14 +217,14 @@ def _number_repeated(names: Sequence[str]) -> list[str]:
 
 
 def product_flops(left: Dims, right: Dims) -> float:
-    """Return the FLOPs of a (batched) matrix product: 2 m n k for each matrix of the batch, which may be broadcast.
+    """Return the FLOPs of a (batched) matrix product: 2 m n k for each matrix of the broadcast batch.
 
     >>> product_flops((10, 3, 4), (4, 5))
     1200.0
     """
     rows = left[-2] if len(left) > 1 else 1
     columns = right[-1] if len(right) > 1 else 1
-    return 2.0 * _broadcast(left[:-2], right[:-2]) * rows * left[-1] * columns
+    return 2.0 * _count_broadcast(left[:-2], right[:-2]) * rows * left[-1] * columns
 
 
 def convolution_flops(output: Dims, weight: Dims) -> float:
@@ -236,7 +247,10 @@ def count_transposed_flops(inputs: Dims, weight: Dims) -> float:
 
 
 def attention_flops(queries: Dims, keys: Dims, values: Dims) -> float:
-    """Return the FLOPs of scores and weighted sum of (..., heads, tokens, width): 2 s t (d + e) per head."""
+    """Return the FLOPs of attention: 2 s t (d + e) per head, for the scores and the weighted sum.
+
+    Arguments have the shape (..., heads, tokens, width).
+    """
     return 2.0 * prod(queries[:-1]) * keys[-2] * (queries[-1] + values[-1])
 
 
@@ -246,7 +260,9 @@ def recurrent_flops(steps: int, samples: int, weights: int) -> float:
 
 
 def einsum_flops(equation: str, shapes: Sequence[Dims]) -> float:
-    """Return the FLOPs of an einsum: two per combination of indices, 0 for a single factor. Ellipses count once.
+    """Return the FLOPs of an einsum: two per combination of indices, or 0 for a single factor.
+
+    An ellipsis counts as one index.
 
     >>> einsum_flops("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)])
     240.0
@@ -255,18 +271,18 @@ def einsum_flops(equation: str, shapes: Sequence[Dims]) -> float:
         return 0.0
     sizes: dict[str, int] = {}
     for term, shape in zip(equation.replace(" ", "").partition("->")[0].split(","), shapes, strict=True):
-        named = term.replace("...", "")
+        named_indices = term.replace("...", "")
         before, _, after = term.partition("...")
-        hidden = len(shape) - len(named)
-        middle = shape[len(before) : len(before) + hidden]
+        ellipsis_rank = len(shape) - len(named_indices)
+        middle = shape[len(before) : len(before) + ellipsis_rank]
         sizes["..."] = max(sizes.get("...", 1), prod(middle))
         sizes |= dict(
-            zip(before + after, (*shape[: len(before)], *shape[len(before) + hidden :]), strict=True)
+            zip(before + after, (*shape[: len(before)], *shape[len(before) + ellipsis_rank :]), strict=True)
         )
     return 2.0 * prod(sizes.values())
 
 
-def _broadcast(left: Dims, right: Dims) -> int:
+def _count_broadcast(left: Dims, right: Dims) -> int:
     width = max(len(left), len(right))
-    padded = ((1,) * (width - len(dims)) + tuple(dims) for dims in (left, right))
-    return prod(max(pair) for pair in zip(*padded, strict=True))
+    padded_dims = ((1,) * (width - len(dims)) + tuple(dims) for dims in (left, right))
+    return prod(max(pair) for pair in zip(*padded_dims, strict=True))

@@ -1,4 +1,4 @@
-"""One iteration of a workload under a strategy: its task graph and its traffic."""
+"""One iteration of a workload with a strategy: its task graph and its traffic."""
 
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import Traffic, traffic, traffic_of

@@ -1,6 +1,6 @@
-"""Traffic of an iteration: from its task graph, or summed without it and updated as operators move; and as a picture.
+"""Traffic of an iteration: from its task graph, or summed without a graph and updated as operators move.
 
-`traffic` equals `traffic_of(iteration(...))` to the byte: both use the same resharding. Sums are of whole numbers
+`traffic` equals `traffic_of(iteration(...))` to the byte: both use the same resharding. All sums are whole numbers
 below 2**53, so adding and subtracting in floating point is exact.
 """
 
@@ -40,18 +40,18 @@ from testbed.design.workloads.sharding import (
 from testbed.design.workloads.strategies import check_strategy
 
 Samples = tuple[tuple[int, int], ...]
-"""Pairs of the samples of a microbatch and the number of microbatches with that many."""
-_REMEMBERED = 1 << 14
-_DECADES = 4
-"""Decades of the colour scale below the largest value; smaller values have the darkest colour, zeros are white."""
+"""Pairs of a number of samples and the number of microbatches with that many samples."""
+_CACHE_SIZE = 1 << 14
+_COLOUR_DECADES = 4
+"""Decades of the colour scale below the largest value. Smaller values have the darkest colour; zeros are white."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Traffic:
     """Bytes of one iteration among `nodes` servers.
 
-    `allreduce[members]` are the bytes that this group reduces; `pairs` (nodes, nodes) the other bytes from row to
-    column.
+    `allreduce[members]` is the number of bytes that this group reduces. `pairs` (nodes, nodes) holds all other bytes,
+    from row to column.
     """
 
     nodes: int
@@ -60,10 +60,10 @@ class Traffic:
 
     @property
     def demand(self) -> Demand:
-        """Demand for topology search: groups that strides can join stay AllReduces, others become rings of pairs.
+        """Demand for the topology search: groups that strides can join stay AllReduces, others become rings of pairs.
 
-        Groups stay if they are evenly spaced and those of one size contain every server; the largest of their tensors
-        then counts for all. Raises `DemandError` as `demand_of_matrix` does.
+        Groups stay if they are evenly spaced and all groups of one size together contain every server. All groups of
+        this size then have the largest of their tensors. Raises `DemandError` as `demand_of_matrix` does.
         """
         matrix = self.pairs.copy()
         spaced: dict[int, dict[int, int]] = {}
@@ -118,7 +118,7 @@ def _add_ring(matrix: NDArray[np.float64], members: Group, size_bytes: int) -> N
 
 
 class Pairs(NamedTuple):
-    """Bytes of pairs of servers: `key` is source * nodes + target, each once, none within a server."""
+    """Bytes of pairs of servers. `key` is source * nodes + target; keys are unique, and no pair is within a server."""
 
     key: NDArray[np.int64]
     size_bytes: NDArray[np.float64]
@@ -138,26 +138,26 @@ def edge_pairs(
     sliced: bool,
     with_gradients: bool,
 ) -> NDArray[np.float64]:
-    """Return the bytes of one edge from row to column, shape (nodes, nodes), in one microbatch."""
+    """Return the bytes of one edge in one microbatch, from row to column, shape (nodes, nodes)."""
     output = _Output(size_bytes, sliced=sliced, with_gradients=with_gradients)
-    term = _edge_pairs(producer, consumer, ((batch, 1),), output, nodes)
+    term = _compute_edge_pairs(producer, consumer, ((batch, 1),), output, nodes)
     matrix = np.zeros(nodes * nodes)
     matrix[term.key] = term.size_bytes
     return matrix.reshape(nodes, nodes)
 
 
-def sums_of(workload: Workload, place: int, sharding: Sharding) -> tuple[tuple[Group, int], ...]:
+def sums_of(workload: Workload, op_index: int, sharding: Sharding) -> tuple[tuple[Group, int], ...]:
     """Return the groups and bytes of one operator's AllReduces in one microbatch."""
-    needed = trainable(workload)[place]
+    has_backward = trainable(workload)[op_index]
     samples = ((workload.batch, 1),)
-    return _allreduce(workload.operators[place], sharding, samples, workload.training, needed)
+    return _list_allreduces(workload.operators[op_index], sharding, samples, workload.training, has_backward)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrafficTotals:
-    """Traffic of a strategy that can be updated: `with_sharding` recomputes only the messages of the changed operator.
+    """Traffic of a strategy, with an update: `with_sharding` recomputes only the messages of the changed operator.
 
-    `pairs` (nodes * nodes,) and `allreduce` are as in `Traffic`; do not write to them.
+    `pairs` (nodes * nodes,) and `allreduce` are as in `Traffic`. Do not write to them.
     """
 
     workload: Workload
@@ -169,58 +169,58 @@ class TrafficTotals:
 
     @classmethod
     def from_strategy(cls, workload: Workload, strategy: Strategy, cluster: Cluster) -> TrafficTotals:
-        """Return the totals of a strategy. Raises `StrategyError` for one that does not fit."""
+        """Return the totals of a strategy. Raises `StrategyError` if it does not fit the workload."""
         check_strategy(workload, strategy, cluster.nodes)
         nodes = cluster.nodes
         pairs, allreduce = np.zeros(nodes * nodes), Counter[Group]()
-        terms = _Terms(workload, strategy, nodes, trainable(workload))
-        _add(pairs, terms.pairs(range(len(workload.operators)), workload.edges), 1)
-        for place in range(len(workload.operators)):
-            _count(allreduce, terms.allreduce(place), 1)
+        terms = _TrafficTerms(workload, strategy, nodes, trainable(workload))
+        _add_pairs(pairs, terms.pairs(range(len(workload.operators)), workload.edges), 1)
+        for op_index in range(len(workload.operators)):
+            _add_allreduces(allreduce, terms.allreduce(op_index), 1)
         return cls(workload, strategy, nodes, pairs, allreduce, terms.trainable)
 
-    def with_sharding(self, place: int, sharding: Sharding) -> TrafficTotals:
-        """Return the totals with the sharding of one operator replaced; the sharding is not checked."""
-        changed = self.strategy.with_sharding(place, sharding)
-        edges = [edge for edge in self.workload.edges if place in edge]
+    def with_sharding(self, op_index: int, sharding: Sharding) -> TrafficTotals:
+        """Return the totals with the sharding of one operator replaced. The sharding is not checked."""
+        changed = self.strategy.with_sharding(op_index, sharding)
+        edges = [edge for edge in self.workload.edges if op_index in edge]
         pairs, allreduce = self.pairs.copy(), Counter(self.allreduce)
         for strategy, sign in ((self.strategy, -1), (changed, 1)):
-            terms = _Terms(self.workload, strategy, self.nodes, self._trainable)
-            _add(pairs, terms.pairs((place,), edges), sign)
-            _count(allreduce, terms.allreduce(place), sign)
+            terms = _TrafficTerms(self.workload, strategy, self.nodes, self._trainable)
+            _add_pairs(pairs, terms.pairs((op_index,), edges), sign)
+            _add_allreduces(allreduce, terms.allreduce(op_index), sign)
         return TrafficTotals(self.workload, changed, self.nodes, pairs, allreduce, self._trainable)
 
     @property
     def traffic(self) -> Traffic:
-        """Totals as `Traffic`."""
+        """The totals as `Traffic`."""
         return Traffic(self.nodes, dict(self.allreduce), self.pairs.reshape(self.nodes, self.nodes).copy())
 
 
-class _Terms:
+class _TrafficTerms:
     """Terms of a strategy's totals: bytes of single operators and edges."""
 
     def __init__(
         self, workload: Workload, strategy: Strategy, nodes: int, trainable: tuple[bool, ...]
     ) -> None:
         self._workload, self._strategy, self._nodes = workload, strategy, nodes
-        counted = Counter(_microbatches(workload.batch, strategy.microbatches))
+        counted = Counter(_split_batch(workload.batch, strategy.microbatches))
         self._samples: Samples = tuple(sorted(counted.items()))
         self.trainable = trainable
 
-    def pairs(self, places: Iterable[int], edges: Iterable[tuple[int, int]]) -> Iterator[Pairs]:
+    def pairs(self, op_indices: Iterable[int], edges: Iterable[tuple[int, int]]) -> Iterator[Pairs]:
         """Yield the bytes between the experts of these operators, and along these edges."""
         operators, shardings = self._workload.operators, self._strategy.shardings
-        for place in places:
-            if shardings[place].way == "expert":
-                sample_bytes = operators[place].output_bytes * operators[place].routed
-                there_and_back = 2 if self.trainable[place] else 1
-                yield _expert_pairs(
-                    shardings[place],
+        for op_index in op_indices:
+            if shardings[op_index].way == "expert":
+                sample_bytes = operators[op_index].output_bytes * operators[op_index].routed
+                passes_per_sample = 2 if self.trainable[op_index] else 1
+                yield _compute_expert_pairs(
+                    shardings[op_index],
                     self._samples,
                     sample_bytes,
-                    there_and_back,
+                    passes_per_sample,
                     self._nodes,
-                    operators[place].popularity,
+                    operators[op_index].popularity,
                 )
         for producer, consumer in edges:
             output = _Output(
@@ -228,25 +228,27 @@ class _Terms:
                 sliced=self._workload.is_sliced((producer, consumer)),
                 with_gradients=self.trainable[producer],
             )
-            yield _edge_pairs(shardings[producer], shardings[consumer], self._samples, output, self._nodes)
+            yield _compute_edge_pairs(
+                shardings[producer], shardings[consumer], self._samples, output, self._nodes
+            )
 
-    def allreduce(self, place: int) -> tuple[tuple[Group, int], ...]:
+    def allreduce(self, op_index: int) -> tuple[tuple[Group, int], ...]:
         """Return the groups and bytes of an operator's AllReduces."""
-        return _allreduce(
-            self._workload.operators[place],
-            self._strategy.shardings[place],
+        return _list_allreduces(
+            self._workload.operators[op_index],
+            self._strategy.shardings[op_index],
             self._samples,
             self._workload.training,
-            self.trainable[place],
+            self.trainable[op_index],
         )
 
 
-def _add(pairs: NDArray[np.float64], terms: Iterable[Pairs], sign: int) -> None:
+def _add_pairs(pairs: NDArray[np.float64], terms: Iterable[Pairs], sign: int) -> None:
     for term in terms:
         pairs[term.key] += sign * term.size_bytes
 
 
-def _count(allreduce: Counter[Group], terms: Iterable[tuple[Group, int]], sign: int) -> None:
+def _add_allreduces(allreduce: Counter[Group], terms: Iterable[tuple[Group, int]], sign: int) -> None:
     for members, size_bytes in terms:
         allreduce[members] += sign * size_bytes
         if not allreduce[members]:
@@ -254,7 +256,7 @@ def _count(allreduce: Counter[Group], terms: Iterable[tuple[Group, int]], sign: 
 
 
 @lru_cache(maxsize=256)
-def _microbatches(batch: int, microbatches: int) -> tuple[int, ...]:
+def _split_batch(batch: int, microbatches: int) -> tuple[int, ...]:
     return tuple(microbatch_samples(batch, microbatches))
 
 
@@ -266,21 +268,21 @@ class _Output(NamedTuple):
     with_gradients: bool
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _edge_pairs(
+@lru_cache(maxsize=_CACHE_SIZE)
+def _compute_edge_pairs(
     producer: Sharding, consumer: Sharding, samples: Samples, output: _Output, nodes: int
 ) -> Pairs:
-    ways = (forward_resharding, backward_resharding) if output.with_gradients else (forward_resharding,)
+    directions = (forward_resharding, backward_resharding) if output.with_gradients else (forward_resharding,)
     resharding = (
-        (way(producer, consumer, size, output.size_bytes, output.sliced), times)
+        (direction(producer, consumer, size, output.size_bytes, output.sliced), times)
         for size, times in samples
-        for way in ways
+        for direction in directions
     )
-    return _sum(resharding, nodes)
+    return _sum_reshardings(resharding, nodes)
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _expert_pairs(
+@lru_cache(maxsize=_CACHE_SIZE)
+def _compute_expert_pairs(
     sharding: Sharding,
     samples: Samples,
     sample_bytes: int,
@@ -292,20 +294,22 @@ def _expert_pairs(
         (dispatch_resharding(sharding, size, sample_bytes, popularity), passes * times)
         for size, times in samples
     ]
-    return _sum(resharding + [(reverse_resharding(move), times) for move, times in resharding], nodes)
+    return _sum_reshardings(
+        resharding + [(reverse_resharding(move), times) for move, times in resharding], nodes
+    )
 
 
-def _sum(resharding: Iterable[tuple[Resharding, int]], nodes: int) -> Pairs:
+def _sum_reshardings(resharding: Iterable[tuple[Resharding, int]], nodes: int) -> Pairs:
     total = np.zeros(nodes * nodes)
     for (source, target, size_bytes), times in resharding:
-        between = source != target
-        np.add.at(total, (source * nodes + target)[between], times * size_bytes[between])
+        is_remote = source != target
+        np.add.at(total, (source * nodes + target)[is_remote], times * size_bytes[is_remote])
     key = np.flatnonzero(total)
     return Pairs(key, total[key])
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _allreduce(
+@lru_cache(maxsize=_CACHE_SIZE)
+def _list_allreduces(
     operator: Operator, sharding: Sharding, samples: Samples, training: bool, backward: bool
 ) -> tuple[tuple[Group, int], ...]:
     sums: Counter[Group] = Counter()
@@ -324,9 +328,9 @@ def _allreduce(
 
 
 def draw_heat_map(matrix: NDArray[np.float64], path: str | Path, *, title: str = "") -> Path:
-    """Draw bytes from row to column, as in `Traffic.matrix`, to a file in the format of its suffix; return the path.
+    """Draw a matrix such as `Traffic.matrix` to a file, in the format of its suffix, and return the path.
 
-    Sources run downwards, targets to the right; colours are logarithmic. A matrix of zeros gives an empty picture.
+    Rows are sources and columns are targets. Colours are logarithmic. A matrix of zeros gives an empty picture.
     Raises `ModuleNotFoundError` with a hint if matplotlib is missing.
     """
     try:
@@ -344,7 +348,7 @@ def draw_heat_map(matrix: NDArray[np.float64], path: str | Path, *, title: str =
         axis = figure.subplots()
         sent = matrix[matrix > 0]
         largest = matrix.max(initial=0.0) or 1.0
-        smallest = max(sent.min(initial=largest), largest / 10**_DECADES)
+        smallest = max(sent.min(initial=largest), largest / 10**_COLOUR_DECADES)
         norm = LogNorm(min(smallest, largest / 10), largest)
         shown = np.ma.masked_less_equal(matrix, 0.0)
         image = axis.imshow(shown, norm=norm, cmap="viridis", interpolation="nearest")

@@ -11,7 +11,7 @@ import pytest
 from needs import needs
 
 from testbed.design.search import optimise
-from testbed.design.search.worker_pool import Here, worker_pool
+from testbed.design.search.worker_pool import InProcessExecutor, worker_pool
 from testbed.errors import SearchError
 
 SEARCH = {"steps": 25, "chains": 2, "seed": 5, "finalists": 2}
@@ -22,7 +22,7 @@ CHUNK = 10
 def _little_chunks():
     """Let a search look at its chains ten times as often."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("testbed.design.search.worker_pool.CHUNK", CHUNK)
+        patch.setattr("testbed.design.search.worker_pool.CHUNK_STEPS", CHUNK)
         yield
 
 
@@ -111,7 +111,7 @@ def test_a_lost_process_is_told():
         executor.submit(os._exit, 1).result()
 
 
-class Failing(Here):
+class Failing(InProcessExecutor):
     """Workers that are lost after some calls."""
 
     left = 3
@@ -126,7 +126,7 @@ class Failing(Here):
 
 
 def test_what_was_searched_until_workers_were_lost_counts(little, four, monkeypatch):
-    monkeypatch.setattr("testbed.design.search.worker_pool.Here", Failing)
+    monkeypatch.setattr("testbed.design.search.worker_pool.InProcessExecutor", Failing)
     found = optimise(little, four, 2, 25, **SEARCH)
     assert (found.stopped, found.steps) == (True, 3 * CHUNK)
     assert len(found.ranking) > 1

@@ -17,7 +17,7 @@ from testbed.design.workloads.imports import chakra_wire as wire
 from testbed.design.workloads.imports.chakra import read_job, read_traces
 from testbed.design.workloads.imports.chakra_export import export_traces
 from testbed.design.workloads.imports.chakra_wire import Node
-from testbed.design.workloads.mig import device_named
+from testbed.design.workloads.mig import find_device
 from testbed.errors import WorkloadError
 
 MIB = 1 << 20
@@ -229,7 +229,7 @@ def test_nodes_with_operations_and_no_time_take_what_a_device_needs(tmp_path):
     traces = read_job(write(tmp_path, [nodes]))
     assert traces.estimated == 2
     assert seconds_of(traces.graph) == pytest.approx(2 * 1.01e-3 + 500e-6)
-    half = read_job(tmp_path, device_named("a100/2"))
+    half = read_job(tmp_path, find_device("a100/2"))
     assert seconds_of(half.graph) > seconds_of(traces.graph)
 
 
