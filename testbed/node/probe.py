@@ -1,12 +1,12 @@
-"""Send identifying frames on every NIC, and report those received: this tests fibres, not hosts.
+"""Send frames that name their sender on every NIC, and report the received frames: a test of fibres, not hosts.
 
     python3 probe.py --host a --epoch 7 nic1 nic2
 
 Opens every NIC that exists, prints `{"event": "ready"}`, waits for a line `go`, sends a few frames on each NIC,
-prints `{"event": "sent"}` and listens until its input ends, so that no host stops listening before the last one spoke.
+prints `{"event": "sent"}` and listens until its input ends, so that no host stops before the last one has sent.
 Then it prints
 `{"event": "heard", "nics": {NIC: {"carrier", "sent", "frames": [[host, nic, epoch], ...], "counters"}}}`;
-`counters` are the packets that the NIC itself sent, received, and received with errors meanwhile.
+`counters` holds the packets that the NIC sent, received, and received with errors in this time.
 Frames are one-way (EtherType 0x88B5, local experimental), so each direction of a link is tested separately.
 Standard library only: this file is copied to the hosts. Needs root (AF_PACKET).
 """
@@ -56,7 +56,7 @@ def decode(frame: bytes) -> tuple[str, str, int] | None:
 
 
 def open_nic(nic: str) -> socket.socket:
-    """Return a socket that sends on one NIC and hears probe frames there."""
+    """Return a socket that sends on one NIC and receives probe frames there."""
     connection = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
     connection.bind((nic, ETHERTYPE))
     connection.setblocking(False)
@@ -87,7 +87,7 @@ def read_counters(nic: str) -> dict[str, int]:
 
 
 class Ear:
-    """One NIC: the frames that we sent and received."""
+    """One NIC, with the frames that it sent and received."""
 
     def __init__(self, nic: str) -> None:
         self.nic = nic
@@ -97,7 +97,7 @@ class Ear:
         self.counters_before = read_counters(nic)
 
     def speak(self, host: str, epoch: int) -> None:
-        """Send one frame; a NIC without carrier cannot, and that is a finding, not an error."""
+        """Send one frame. A NIC without carrier cannot send, which is a finding, not an error."""
         try:
             self.connection.send(encode(mac_of(self.connection, self.nic), host, self.nic, epoch))
             self.sent += 1
@@ -165,7 +165,7 @@ def listen(ears: list[Ear]) -> None:
 
 
 def main() -> None:
-    """Read the command line, wait for `go`, speak, listen, report."""
+    """Read the command line, wait for `go`, send frames, listen, report."""
     parser = argparse.ArgumentParser(description="Send and hear one-way probe frames.")
     parser.add_argument("--host", required=True)
     parser.add_argument("--epoch", type=int, required=True)

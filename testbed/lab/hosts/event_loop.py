@@ -44,7 +44,7 @@ class LoopThread:
 
 
 async def gather(work: Mapping[str, Awaitable[T]]) -> tuple[dict[str, T], dict[str, Exception]]:
-    """Await all concurrently, and return results and failures, each by host."""
+    """Await all work concurrently; return its results and its exceptions, both by host."""
     results = await asyncio.gather(*work.values(), return_exceptions=True)
     values: dict[str, T] = {}
     errors: dict[str, Exception] = {}

@@ -1,7 +1,7 @@
-"""Optical power at the hosts' receivers: `ethtool -m` of every NIC, in one round trip per host, parsed here.
+"""Optical power at the hosts' receivers, read with `ethtool -m` in one round trip per host.
 
-The text is that of ethtool for modules by SFF-8472 (SFP), SFF-8636 (QSFP) and CMIS (QSFP-DD, OSFP). A module that does
-not report its power yields a reading without lanes and with a reason, not an error.
+The parser understands modules by SFF-8472 (SFP), SFF-8636 (QSFP) and CMIS (QSFP-DD, OSFP). A module that does not
+report its power yields a reading without lanes and with a reason, not an error.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ReceiverReading:
 
     @property
     def has_dark_lane(self) -> bool:
-        """True if one lane is dark and another is not: in that case a laser or a receiver has failed, not a fibre."""
+        """True if only some lanes are dark. Then a laser or a receiver has failed, not a fibre."""
         return -math.inf in self.lanes_dbm and self.power_dbm != -math.inf
 
     @property
@@ -74,7 +74,7 @@ class ReceiverReading:
 
 
 def describe_bad_lane(reading: ReceiverReading) -> str:
-    """Return a description of the first lane outside the alarm thresholds of its module; empty if none is.
+    """Return a description of the first lane outside the alarm thresholds of its module, or "" if there is none.
 
     Thresholds apply to each lane: the sum of all lanes may be right while one of them is dark.
 
@@ -142,7 +142,7 @@ def parse_module(text: str) -> ReceiverReading:
     module = " ".join(fields[key] for key in ("Vendor name", "Vendor PN", "Vendor SN") if fields.get(key))
     if not received:
         return ReceiverReading(module=module, reason=_find_reason(text, fields))
-    lanes = _lanes_in_use(received, sent, bias)
+    lanes = _find_lanes_in_use(received, sent, bias)
     return ReceiverReading(
         lanes_dbm=tuple(received[lane] for lane in lanes),
         sent_dbm=tuple(sent[lane] for lane in lanes if lane in sent),
@@ -162,7 +162,7 @@ def _values_by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) -> dict
     return values
 
 
-def _lanes_in_use(
+def _find_lanes_in_use(
     received: Mapping[int, float], sent: Mapping[int, float], bias: Mapping[int, float]
 ) -> list[int]:
     """Return the lanes in use: ethtool may print eight lanes for a module with four."""
