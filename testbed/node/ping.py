@@ -3,7 +3,7 @@
     python3 ping.py --deadline 2.0 [--size 8972 --bind 10.0.0.1 --port 24001 --bytes 20000 --later 0.2] ADDRESS[=25]...
 
 Peers run the same program. It prints one JSON event per line: `ready` when it listens for the peers' exchanges, and
-`ways` after a line of input. `listens` in it lists the own addresses whose port was free. `ways` in it maps each address
+`ways` after a line of input. There, `listens` lists the own addresses whose port was free, and `ways` maps each address
 to `{"ttl": 62, "seconds": 0.0004, "sent": 25, "received": 25, "large": true, "tcp": true}`, or to null if it does not
 answer. `large` and `tcp` are null if they were not requested. The program serves its peers until its input ends. It
 needs root (raw ICMP socket). Standard library only: this file is copied to the hosts.

@@ -158,7 +158,7 @@ def make_queue_commands(nic: str, wanted: dict[str, Any]) -> list[list[str]]:
 
 
 def read_state(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return the current state of everything that `wanted` changes. Raise `Refused` for queues that cannot be restored."""
+    """Return the current state of what `wanted` changes. Raise `Refused` for queues that cannot be restored."""
     nics = {}
     for nic in wanted["nics"]:
         rows = json.loads(run("tc", "-j", "qdisc", "show", "dev", nic))
@@ -189,9 +189,9 @@ def apply(wanted: dict[str, Any]) -> None:
 def restore_state(before: dict[str, Any]) -> list[str]:
     """Restore queues and settings; return the errors."""
     failed = []
-    for nic, was in before["nics"].items():
-        segments = ["ip", "link", "set", "dev", nic, "gso_max_segs", str(was["gso_max_segs"])]
-        for command in (*make_restore_commands(nic, was["queues"]), segments):
+    for nic, saved in before["nics"].items():
+        segments = ["ip", "link", "set", "dev", nic, "gso_max_segs", str(saved["gso_max_segs"])]
+        for command in (*make_restore_commands(nic, saved["queues"]), segments):
             try:
                 run(*command)
             except Refused as error:

@@ -104,7 +104,7 @@ class Sender:
     @property
     def unacknowledged(self) -> str:
         """Number of packets that are not acknowledged, as text such as `3 of 20`."""
-        return f"{self._chunks - len(self._done)} of {self._chunks}"
+        return f"{self._chunks - len(self._acknowledged)} of {self._chunks}"
 
     @property
     def deadline(self) -> float | None:
@@ -247,7 +247,7 @@ def make_sender(control: str, slope: float = 0.0, intercept: float = 1.0) -> Sen
 
 
 def transfer(
-    near: socket.socket, sending: Sender, give_up_s: float, clock: Callable[[], float] = time.monotonic
+    udp_socket: socket.socket, sending: Sender, give_up_s: float, clock: Callable[[], float] = time.monotonic
 ) -> None:
     """Run the transfer of `sending` over a connected socket. Raise `TimeoutError` after `give_up_s`."""
     end = clock() + give_up_s
@@ -260,11 +260,11 @@ def transfer(
             )
         for packet in [*sending.on_time(now), *sending.poll(now)]:
             with suppress(OSError):  # a full socket buffer loses a packet as a full link does
-                near.send(packet)
+                udp_socket.send(packet)
         wait_s = min(max((sending.deadline or now) - now, 0.0), MIN_RTO_S)
-        while select.select([near], [], [], wait_s)[0]:
+        while select.select([udp_socket], [], [], wait_s)[0]:
             with suppress(OSError):
-                sending.on_packet(near.recv(2048), clock())
+                sending.on_packet(udp_socket.recv(2048), clock())
             wait_s = 0.0
 
 
