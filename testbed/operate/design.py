@@ -83,9 +83,7 @@ def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
         raise PlanFileError(f"the plan does not fit lab '{lab.name}': {error}") from error
     size = (plan.topology.nodes, plan.topology.degree)
     if size[0] != len(job_lab.hosts) or size[1] > degree:
-        what = (
-            f"{size[0]} hosts with {size[1]} NICs, but lab '{lab.name}' has {len(here.hosts)} with {degree}"
-        )
+        what = f"{size[0]} hosts with {size[1]} NICs, but lab '{lab.name}' has {len(job_lab.hosts)} with {degree}"
         raise PlanFileError(f"the plan is for {what}: make one with --lab {lab.path}")
     return job_lab
 

@@ -1,9 +1,9 @@
 """A complete discovery: it removes leftovers of an earlier one, finds free ports, runs rounds, and restores the lab.
 
-Its record is in the journal: circuits before they are made, and the observation of every round. After a crash the next
-discovery of the lab finds there which circuits are leftovers, removes them, and continues after the last recorded
-round. A discovery that failed but restored the lab has the state `stopped`: its rounds are reused as well. Rounds older
-than `ROUNDS_KEPT` are not reused, because somebody may have moved fibres since.
+The journal records circuits before they are made, and the observation of every round. After a crash, the next discovery
+of the lab removes the recorded circuits, and continues after the last recorded round. A discovery that failed but
+restored the lab has the state `stopped`, and its rounds are reused too. Rounds older than `ROUNDS_KEPT` are not reused,
+because somebody may have moved fibres since.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ class Unfinished:
     is_put_back: bool = False
 
     def find_leftovers(self, held: Mapping[Port, Port]) -> tuple[frozenset[Pair], bool]:
-        """Return the circuits that are held at its ports, and whether they are its own.
+        """Return the current circuits at this discovery's ports, and whether the discovery made them.
 
-        They are its own if they are exactly those before its last change, or those after it. Otherwise somebody has
+        It made them if they are exactly its circuits before or after its last change. Otherwise somebody else has
         patched since, even if a pair was once part of a round.
         """
-        ports = {_pair(port) for side in ("inputs", "outputs") for port in self.problem[side]}
+        ports = {_make_pair(port) for side in ("inputs", "outputs") for port in self.problem[side]}
         circuits = frozenset(pair for pair in held.items() if not ports.isdisjoint(pair))
         return circuits, circuits in self.states
 
     def rounds_for(self, problem: Problem, now: datetime | None = None) -> History:
-        """Return its rounds if its problem was the same and its first round is not too old, else none."""
+        """Return its rounds if its problem is the same and its first round is recent, or else ()."""
         since = ((now or datetime.now(UTC)) - ROUNDS_KEPT).isoformat(timespec="microseconds")
-        is_young = bool(self.rounds) and self.rounds[0][1].at >= since
-        return self.rounds if is_young and self.problem == _problem_json(problem) else ()
+        is_recent = bool(self.rounds) and self.rounds[0][1].at >= since
+        return self.rounds if is_recent and self.problem == _render_problem(problem) else ()
 
 
 class DiscoveryRecord:
@@ -92,7 +92,7 @@ class DiscoveryRecord:
             "owner": this_process(),
             "started": _now(),
             "state": "running",
-            "problem": json.dumps(_problem_json(problem)),
+            "problem": json.dumps(_render_problem(problem)),
             "down": json.dumps(sorted(down)),
             "circuits": "[[], []]",
             "rounds": "[]",
@@ -101,22 +101,22 @@ class DiscoveryRecord:
             connection.execute(discoveries.insert().values(values))
 
     def intend(self, circuits: Mapping[Port, Port]) -> None:
-        """Store the current circuits and those of the next round; they are on disk when this returns."""
+        """Store the current circuits and the circuits of the next round. They are on disk when this returns."""
         states = [sorted(self._circuits), sorted(circuits.items())]
         self._circuits = frozenset(circuits.items())
         self._write((self._id,), circuits=json.dumps(states))
 
     def add_round(self, round_: Round, seen: Observation) -> None:
         """Store the observation of a round."""
-        self._rounds.append(_round_json(round_, seen) | {"at": seen.at or _now()})
+        self._rounds.append(_render_round(round_, seen) | {"at": seen.at or _now()})
         self._write((self._id,), rounds=json.dumps(self._rounds))
 
     def stop(self, others: tuple[Unfinished, ...]) -> None:
-        """Store that this discovery failed but restored the lab, also from the `others` that it took over."""
+        """Store that this discovery failed but restored the lab. It also undid the `others` that it took over."""
         self._write((self._id, *(other.id for other in others)), state="stopped", circuits="[[], []]")
 
     def finish(self, others: tuple[Unfinished, ...]) -> None:
-        """Store that this discovery and the `others` that it took over are done, and no circuit of theirs is left."""
+        """Store that this discovery and the `others` that it took over are done, and that no circuit remains."""
         self._write((self._id, *(other.id for other in others)), state="done")
 
     def _write(self, ids: Collection[str], **values: str) -> None:
@@ -126,15 +126,15 @@ class DiscoveryRecord:
 
 def _parse_unfinished(row: Any) -> Unfinished:
     before, after = (
-        frozenset((_pair(source), _pair(target)) for source, target in state)
+        frozenset((_make_pair(source), _make_pair(target)) for source, target in state)
         for state in json.loads(row.circuits)
     )
     rounds = tuple(_parse_round(one) for one in json.loads(row.rounds))
-    down = frozenset(_pair(nic) for nic in json.loads(row.down))
+    down = frozenset(_make_pair(nic) for nic in json.loads(row.down))
     return Unfinished(row.id, json.loads(row.problem), down, (before, after), rounds, row.state == "stopped")
 
 
-def _problem_json(problem: Problem) -> dict[str, Any]:
+def _render_problem(problem: Problem) -> dict[str, Any]:
     return {
         "nics": [list(nic) for nic in problem.nics],
         "inputs": [list(port) for port in problem.inputs],
@@ -142,7 +142,7 @@ def _problem_json(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _round_json(round_: Round, seen: Observation) -> dict[str, Any]:
+def _render_round(round_: Round, seen: Observation) -> dict[str, Any]:
     return {
         "purpose": round_.purpose,
         "circuits": [[list(source), list(target)] for source, target in round_.circuits.items()],
@@ -154,24 +154,24 @@ def _round_json(round_: Round, seen: Observation) -> dict[str, Any]:
     }
 
 
-def _pair(words: Any) -> Any:
+def _make_pair(words: Any) -> Any:
     return (words[0], words[1])
 
 
 def _parse_round(row: Mapping[str, Any]) -> tuple[Round, Observation]:
     heard: dict[NicName, tuple[NicName, ...]] = {
-        _pair(nic): tuple(_pair(one) for one in speakers) for nic, speakers in row["heard"]
+        _make_pair(nic): tuple(_make_pair(one) for one in speakers) for nic, speakers in row["heard"]
     }
     round_ = Round(
         row["purpose"],
-        {_pair(source): _pair(target) for source, target in row["circuits"]},
-        frozenset(_pair(nic) for nic in row["off"]),
+        {_make_pair(source): _make_pair(target) for source, target in row["circuits"]},
+        frozenset(_make_pair(nic) for nic in row["off"]),
     )
     seen = Observation(
-        {_pair(port): is_lit for port, is_lit in row["lit"]},
-        {_pair(nic): carrier for nic, carrier in row["carriers"]},
+        {_make_pair(port): is_lit for port, is_lit in row["lit"]},
+        {_make_pair(nic): carrier for nic, carrier in row["carriers"]},
         heard,
-        frozenset(_pair(nic) for nic in row["spoke"]),
+        frozenset(_make_pair(nic) for nic in row["spoke"]),
         row.get("at", ""),
     )
     return round_, seen
@@ -190,17 +190,17 @@ def discover(
     """Find the fibres of every NIC whose row in the lab file lacks one, in at most `limit` rounds.
 
     Raises `DriftError` or `PortBusy` if somebody else patches meanwhile, `ApplyFailed`, `HostError` and the drivers'
-    errors. In any case circuits are removed and interfaces restored, as far as devices answer.
+    errors. In every case, circuits are removed and interfaces restored, as far as devices answer.
     """
     others = record.find_unfinished()
     killed = tuple(one for one in others if not one.is_put_back)
     notes = _remove_leftovers(devices, killed)
     down_now = devices.interfaces_down()
-    down = down_now.intersection(*(one.down for one in killed))  # killed discoveries have set down the others
+    down = down_now.intersection(*(one.down for one in killed))  # killed discoveries set the other NICs down
     try:
         devices.set_interfaces(down_now, up=True)
         held = devices.read_held()
-        nics, busy = _split_busy(devices, nics=_without_fibres(devices.lab))
+        nics, busy = _split_busy(devices, nics=_find_nics_without_fibres(devices.lab))
         inputs, outputs = devices.free_ports(held)
         problem = Problem(nics, inputs, outputs)
         earlier = others[-1].rounds_for(problem) if others else ()
@@ -222,7 +222,7 @@ def discover(
     )
 
 
-def _without_fibres(lab: Lab) -> tuple[NicName, ...]:
+def _find_nics_without_fibres(lab: Lab) -> tuple[NicName, ...]:
     return tuple(
         (host.name, nic.name)
         for host in lab.hosts
@@ -232,9 +232,9 @@ def _without_fibres(lab: Lab) -> tuple[NicName, ...]:
 
 
 def _remove_leftovers(devices: Devices, others: tuple[Unfinished, ...]) -> tuple[str, ...]:
-    """Remove the circuits of unfinished discoveries, and return notes about them for people.
+    """Remove the circuits of unfinished discoveries, and return notes about them.
 
-    Circuits that are not exactly those of such a discovery belong to somebody else and are not touched.
+    Circuits that an unfinished discovery did not make are not touched.
     """
     notes = []
     for one in others:
@@ -256,7 +256,7 @@ def _remove_leftovers(devices: Devices, others: tuple[Unfinished, ...]) -> tuple
 def _split_busy(
     devices: Devices, nics: tuple[NicName, ...]
 ) -> tuple[tuple[NicName, ...], tuple[NicName, ...]]:
-    """Return the NICs that are free, and those that receive light already, so that somebody uses them."""
+    """Return the free NICs and the busy NICs, which already receive light."""
     report = devices.probe()
     busy = {nic for nic, seen in report.nics.items() if seen.carrier}
     return (
