@@ -71,7 +71,7 @@ def goal_text(parts: Mapping[str, tuple[str, SwitchPlan]]) -> str:
 
 
 def parse_goal(text: str) -> dict[str, SwitchGoal]:
-    """Return the goals in the output of `goal_text`; empty for an empty text."""
+    """Return the goals in the output of `goal_text`, or {} for an empty text."""
     return {
         name: SwitchGoal(
             one["address"],

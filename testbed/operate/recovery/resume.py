@@ -32,7 +32,7 @@ from testbed.lab.model import Lab
 from testbed.operate.design import Design
 from testbed.operate.engine.order import order_steps
 from testbed.operate.engine.planned import SwitchGoal, as_text
-from testbed.operate.engine.step_log import LATER
+from testbed.operate.engine.step_log import SETTLED_LATER
 from testbed.operate.engine.transitions import OPEN, StepEvent, StepState
 from testbed.operate.model import LabPlan, SwitchPlan, VerifyReport
 from testbed.operate.plan import circuits_of
@@ -166,7 +166,7 @@ def _settle(
         if step.change == "circuits" and is_open(step):
             status = judge_step(step, snapshots[step.device], in_doubt=in_doubt)
             read_back = as_text(snapshots[step.device].connections)
-            log.close(record.id, {(step.device, step.ordinal): (status, read_back)}, reason=LATER)
+            log.close(record.id, {(step.device, step.ordinal): (status, read_back)}, reason=SETTLED_LATER)
     if not in_doubt:
         log.for_all(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], "planned again")
 
