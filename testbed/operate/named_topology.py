@@ -13,8 +13,8 @@ from testbed.errors import IntentError, PlanFileError
 class NamedTopology:
     """Options that name a topology. Without options, the stored topology is used.
 
-    With `hosts` alone, the topology that is stored for these hosts is used. Raises `PlanFileError` and `IntentError` for
-    options that exclude each other.
+    With `hosts` alone, the topology that is stored for these hosts is used. Raises `PlanFileError` and `IntentError`
+    for options that exclude each other.
     """
 
     simplex: bool = False
