@@ -160,7 +160,7 @@ def _find_forwarders(one: HostedDesign, touches: Iterable[SwitchPair]) -> Iterat
 class PlannedChange:
     """A plan with the elements that it touches, its expected duration, and the state for which it was made."""
 
-    meant: DesignChoice
+    design_choice: DesignChoice
     planned: LabPlan
     runs_dir: Path
 
@@ -168,25 +168,27 @@ class PlannedChange:
     def observed(self) -> Observed:
         """State for which the plan was made. It has no epochs if the journal cannot be read."""
         with suppress(JournalError):
-            return observe_now(self.meant, self.planned, self.runs_dir)
-        return observe_plan(self.planned, revision=self.meant.lab.revision)
+            return observe_now(self.design_choice, self.planned, self.runs_dir)
+        return observe_plan(self.planned, revision=self.design_choice.lab.revision)
 
     @cached_property
     def elements(self) -> tuple[Element, ...]:
         """Elements that the plan touches; none if nothing changes."""
         if not self.planned.has_changes:
             return ()
-        here = HostedDesign(self.meant.lab, self.meant.design)
+        here = HostedDesign(self.design_choice.lab, self.design_choice.design)
         before: list[HostedDesign] = []
         with suppress(JournalError):
-            before = _load_designs(self.meant, _find_epochs_in_force(self.meant, self.runs_dir))
-        return find_touched(self.meant.lab, self.planned, (here, *before))
+            before = _load_designs(
+                self.design_choice, _find_epochs_in_force(self.design_choice, self.runs_dir)
+            )
+        return find_touched(self.design_choice.lab, self.planned, (here, *before))
 
     @cached_property
     def durations(self) -> Durations:
         """Durations learned from the journal; none if it cannot be read."""
         with suppress(JournalError):
-            return learn_durations(self.runs_dir, self.meant.lab.name)
+            return learn_durations(self.runs_dir, self.design_choice.lab.name)
         return Durations()
 
     def json(self) -> dict[str, Any]:
@@ -207,13 +209,13 @@ class PlannedChange:
 
     def to_apply(self) -> list[str]:
         """Return the command that applies the chosen epoch again, by number: another epoch may be stored by then."""
-        if not (self.planned.has_changes and self.meant.intent):
+        if not (self.planned.has_changes and self.design_choice.intent):
             return []
         return [f"to patch it again: testbed apply {self.meant.lab.path} --epoch {self.meant.intent.epoch}"]
 
     def write(self, path: Path, *, take_over: bool) -> None:
         """Write the change file."""
-        choice = self.meant
+        choice = self.design_choice
         document = change_document(
             choice.lab, choice.design, choice.stated, self.planned, self.observed, take_over=take_over
         )
@@ -237,7 +239,7 @@ def describe_effects(plan: LabPlan, elements: tuple[Element, ...], durations: Du
 class ChangeRequest:
     """Request of `testbed apply`: a design, and the state that the lab must be in (`--change`, `--expect`)."""
 
-    meant: DesignChoice
+    design_choice: DesignChoice
     runs_dir: Path
     take_over: bool
     change: ChangeFile | None = None
@@ -272,7 +274,7 @@ class ChangeRequest:
 
     def plan(self, session: LabSession) -> LabPlan:
         """Read the switches and return the plan. Raises `PlanStale`, and what `LabSession.plan` raises."""
-        planned = session.plan(self.meant.design, take_over=self.take_over)
+        planned = session.plan(self.design_choice.design, take_over=self.take_over)
         self.check_current(planned)
         return planned
 
@@ -280,7 +282,7 @@ class ChangeRequest:
         """Raise `PlanStale` unless the lab is in the required state. Without an option, every state is accepted."""
         if self.change is None and self.expect is None:
             return
-        now = observe_now(self.meant, planned, self.runs_dir)
+        now = observe_now(self.design_choice, planned, self.runs_dir)
         if self.expect is not None:
             check_expected(self.expect, now)
         if self.change is not None:

@@ -30,7 +30,7 @@ from testbed.operate.intent import Intent
 from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding
 from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners
 from testbed.operate.proof.evidence import Evidence
-from testbed.operate.proof.host_findings import deviations, is_bare
+from testbed.operate.proof.host_findings import count_deviations, is_bare
 from testbed.operate.unfinished import SwitchCircuit, Unfinished
 
 UNFINISHED = FindingKind(
@@ -172,9 +172,9 @@ class Effects:
         if self.apply is None:
             return None
         planned = plan_state(part)
-        min_deviations, best_match = deviations(self.lab, host, planned, state), None
+        min_deviations, best_match = count_deviations(self.lab, host, planned, state), None
         for one in self._list_states(host, part) if min_deviations else ():
-            deviation_count = deviations(self.lab, host, one.state, state)
+            deviation_count = count_deviations(self.lab, host, one.state, state)
             if deviation_count < min_deviations:
                 min_deviations, best_match = deviation_count, one
             if not min_deviations:

@@ -34,7 +34,7 @@ class StepRecord:
 
     @property
     def ordinal(self) -> int:
-        """Number of the step among those of its device in the operation, from 0."""
+        """Number of the step on its device in the operation, from 0."""
         return int(self.row["ordinal"])
 
     @property
@@ -89,7 +89,7 @@ class OperationRecord:
 
     @property
     def state(self) -> str:
-        """State of the operation; `killed` if it is running but its process has ended."""
+        """State of the operation. It is `killed` if the stored state is `running` but the process has ended."""
         state = str(self.row["state"])
         return "killed" if state == "running" and not is_running(self.row["owner"]) else state
 
@@ -140,10 +140,10 @@ def find_operation(records: Sequence[OperationRecord], operation: str) -> Operat
 def history_of(runs_dir: str | Path, lab: str) -> list[dict[str, Any]]:
     """Return the epochs of a lab for JSON documents, the newest first. Raises `JournalError`."""
     operations = {one.id: one for one in operations_of(runs_dir, lab)}
-    return [_epoch(intent, operations.get(intent.operation)) for intent in load_intents(runs_dir, lab)]
+    return [_render_epoch(intent, operations.get(intent.operation)) for intent in load_intents(runs_dir, lab)]
 
 
-def _epoch(intent: Intent, operation: OperationRecord | None) -> dict[str, Any]:
+def _render_epoch(intent: Intent, operation: OperationRecord | None) -> dict[str, Any]:
     row = operation.row if operation else {}
     return {
         "id": intent.epoch,
@@ -161,7 +161,7 @@ def _epoch(intent: Intent, operation: OperationRecord | None) -> dict[str, Any]:
 def changes_of(operation: OperationRecord) -> Iterator[dict[str, Any]]:
     """Yield the changes of an operation for each device: circuits made and removed, or the routes of a host.
 
-    Only steps that are done count. Circuits are compared from before the first to after the last of them.
+    Only steps that are done count. Circuits are compared before the first and after the last of these steps.
     """
     for device in dict.fromkeys(step.device for step in operation.steps):
         steps = [step for step in operation.steps_on(device) if step.state in _DONE]

@@ -15,10 +15,10 @@ _REPLACED = (StepState.OBSERVED, StepState.VERIFIED, StepState.FAILED, StepState
 
 
 def target_of(runs_dir: str | Path, lab: Lab, epoch: int | None) -> tuple[Intent, Intent]:
-    """Return the current epoch of a lab and the one to go back to.
+    """Return the current epoch of a lab and the epoch to restore.
 
-    By default this is the newest earlier verified epoch that shares hosts with the current one. Raises `NothingBefore`
-    if there is none, or if the named one is not verified or not earlier.
+    By default, the epoch to restore is the newest earlier verified epoch that shares hosts with the current epoch.
+    Raises `NothingBefore` if there is none, or if the named epoch is not verified or not earlier.
     """
     stored = load_intents(runs_dir, lab.name)
     hint = "see `testbed history`"
@@ -47,9 +47,9 @@ def roll_back(
     *,
     take_over: bool = False,
 ) -> BringUpReport:
-    """Bring an earlier epoch into force as a new one; if it is verified, mark the steps that it undoes as compensated.
+    """Apply an earlier epoch as a new epoch. If it verifies, mark the steps that it undoes as compensated.
 
-    Raises what `LabSession.carry_out` raises.
+    Raises the errors of `LabSession.carry_out`.
     """
     change = Change("rollback", f"back to epoch {target.epoch} from epoch {current.epoch}")
     plan = session.plan(design, take_over=take_over)
