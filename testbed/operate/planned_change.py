@@ -211,7 +211,9 @@ class PlannedChange:
         """Return the command that applies the chosen epoch again, by number: another epoch may be stored by then."""
         if not (self.planned.has_changes and self.design_choice.intent):
             return []
-        return [f"to patch it again: testbed apply {self.meant.lab.path} --epoch {self.meant.intent.epoch}"]
+        return [
+            f"to patch it again: testbed apply {self.design_choice.lab.path} --epoch {self.design_choice.intent.epoch}"
+        ]
 
     def write(self, path: Path, *, take_over: bool) -> None:
         """Write the change file."""

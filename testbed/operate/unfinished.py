@@ -166,7 +166,7 @@ def _find_applies(journal: _Journal) -> Iterator[Unfinished]:
 def _make_unfinished(journal: _Journal, intent: Intent, uncovered: Sequence[str]) -> Unfinished:
     """Return the entry of an epoch. `uncovered` lists hosts without a newer epoch; it is empty if no host has one."""
     how = f"failed ({intent.error})" if intent.error else "was killed"
-    begun = f"the apply of epoch {intent.epoch}, begun {_format_minute(intent.intended_at)},"
+    begun = f"the apply of epoch {intent.epoch}, begun {_to_utc(intent.intended_at)},"
     only = f"; newer epochs exist for all hosts but {', '.join(uncovered)}" if uncovered else ""
     row = journal.operations.get(intent.operation)
     open_steps = _describe_open_steps(row) if row else ""
@@ -186,7 +186,7 @@ def _find_proofs(journal: _Journal) -> Iterator[Unfinished]:
     for intent in select_in_force(journal.intents):
         # `record_proof` needs the operation; an epoch stored for a topology already in force may have none here.
         if intent.lacks_proof and intent.operation in journal.operations:
-            begun = f"the apply of epoch {intent.epoch}, begun {_format_minute(intent.intended_at)},"
+            begun = f"the apply of epoch {intent.epoch}, begun {_to_utc(intent.intended_at)},"
             yield Unfinished(
                 intent.operation,
                 f"{begun} was killed in its proof: circuits and routes are in place, but were not verified",
@@ -211,7 +211,7 @@ def _find_discoveries(journal: _Journal) -> Iterator[Unfinished]:
         remains = f"; up to {len(circuits)} of its circuits may still exist" if circuits else ""
         yield Unfinished(
             last["id"],
-            f"a discovery of fibres that was killed, begun {_format_minute(last['started'])}{remains}, and NICs may be down",
+            f"a discovery of fibres that was killed, begun {_to_utc(last['started'])}{remains}, and NICs may be down",
             "run `testbed discover` again: it removes its circuits and continues",
             circuits=circuits,
         )
@@ -247,9 +247,7 @@ def _find_other_operations(journal: _Journal) -> Iterator[Unfinished]:
         if not any(_covers(journal, one, row, ports) for one in later):
             how = "killed" if row["state"] in ("running", "killed") else row["state"]
             kind = row.get("kind") or ""
-            detail = (
-                f"{_KINDS.get(kind, 'an operation')} that was {how}, begun {_format_minute(row['started'])}"
-            )
+            detail = f"{_KINDS.get(kind, 'an operation')} that was {how}, begun {_to_utc(row['started'])}"
             yield Unfinished(row["id"], detail + _describe_open_steps(row), _HINT, kind=kind)
 
 
@@ -301,5 +299,5 @@ def _describe_open_steps(row: Row) -> str:
     )
 
 
-def _format_minute(moment: str) -> str:
+def _to_utc(moment: str) -> str:
     return f"{moment[:16].replace('T', ' ')} UTC"

@@ -76,8 +76,8 @@ def verify_lab(
     """Read the lab and compare it with a plan: the switches; with a fleet, every fibre; with `routes`, also packets.
 
     Without a fleet (modelled hosts), only the switches are read and `links_received` is 0. `off` maps switches and
-    hosts that do not answer to the reason; each is a finding. Each unfinished operation (`left`) is a finding, too, with
-    all that it explains. Raises the drivers' errors and `HostError`, but not for differences from the plan.
+    hosts that do not answer to the reason; each is a finding. Each unfinished operation (`left`) is a finding with all
+    that it explains. Raises the drivers' errors and `HostError`, but not for differences from the plan.
     """
     sets = (routes, *further) if routes else ()
     pings = count_pings(sets) if sets else None
