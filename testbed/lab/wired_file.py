@@ -57,12 +57,12 @@ def write_new_file(path: Path, text: str, *, replace: bool = False) -> None:
 def check_new_file(path: Path, *, replace: bool = False) -> None:
     """Raise `LabFileError` if a file exists and `replace` is false, `OSError` if it cannot be written."""
     if path.is_file() and not replace:
-        raise exists_already(path)
+        raise make_exists_error(path)
     if path.parent.exists():  # otherwise the folder is created
         check_output(path)
 
 
-def exists_already(path: Path) -> LabFileError:
+def make_exists_error(path: Path) -> LabFileError:
     """Return the error for a file that exists and must not be overwritten."""
     return LabFileError(f"{path}:1: already exists; give another -o, or --force to replace it")
 

@@ -86,25 +86,25 @@ def read_counters(nic: str) -> dict[str, int]:
     return counters
 
 
-class Ear:
+class ProbeNic:
     """One NIC, with the frames that it sent and received."""
 
-    def __init__(self, nic: str) -> None:
-        self.nic = nic
-        self.connection = open_nic(nic)
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.connection = open_nic(name)
         self.sent = 0
         self.frames: list[tuple[str, str, int]] = []
-        self.counters_before = read_counters(nic)
+        self.counters_before = read_counters(name)
 
-    def speak(self, host: str, epoch: int) -> None:
+    def send_frame(self, host: str, epoch: int) -> None:
         """Send one frame. A NIC without carrier cannot send, which is a finding, not an error."""
         try:
-            self.connection.send(encode(mac_of(self.connection, self.nic), host, self.nic, epoch))
+            self.connection.send(encode(mac_of(self.connection, self.name), host, self.name, epoch))
             self.sent += 1
         except OSError:
             pass
 
-    def hear(self) -> None:
+    def receive_frames(self) -> None:
         """Read the frames that have arrived."""
         while True:
             try:
@@ -117,26 +117,26 @@ class Ear:
     def report(self) -> dict[str, object]:
         """Return the report of this NIC, which may have been removed meanwhile."""
         try:
-            carrier = has_carrier(self.connection, self.nic)
+            carrier = has_carrier(self.connection, self.name)
         except OSError:
             carrier = False
         before = self.counters_before
         counters = {
-            name: now - before[name] for name, now in read_counters(self.nic).items() if name in before
+            name: now - before[name] for name, now in read_counters(self.name).items() if name in before
         }
         return {"carrier": carrier, "sent": self.sent, "frames": self.frames, "counters": counters}
 
 
-def open_ears(nics: list[str]) -> list[Ear]:
+def open_nics(names: list[str]) -> list[ProbeNic]:
     """Open the NICs that exist. A missing one is a finding for the caller, not an error."""
-    ears = []
-    for nic in nics:
+    nics = []
+    for name in names:
         try:
-            ears.append(Ear(nic))
+            nics.append(ProbeNic(name))
         except OSError as error:
             if error.errno != errno.ENODEV:
                 raise
-    return ears
+    return nics
 
 
 def say(event: str, **details: object) -> None:
@@ -144,22 +144,22 @@ def say(event: str, **details: object) -> None:
     print(json.dumps({"event": event, **details}), flush=True)
 
 
-def speak(ears: list[Ear], host: str, epoch: int) -> None:
+def send_frames(nics: list[ProbeNic], host: str, epoch: int) -> None:
     """Send a few copies on every NIC, listening in between."""
     for copy in range(COPIES):
         if copy:
             time.sleep(SPACING_S)
-        for ear in ears:
-            ear.speak(host, epoch)
-            ear.hear()
+        for nic in nics:
+            nic.send_frame(host, epoch)
+            nic.receive_frames()
 
 
-def listen(ears: list[Ear]) -> None:
+def listen(nics: list[ProbeNic]) -> None:
     """Collect frames until the input ends."""
     while True:
-        ready, _, _ = select.select([sys.stdin, *(ear.connection for ear in ears)], [], [])
-        for ear in ears:
-            ear.hear()
+        ready, _, _ = select.select([sys.stdin, *(nic.connection for nic in nics)], [], [])
+        for nic in nics:
+            nic.receive_frames()
         if sys.stdin in ready and not sys.stdin.readline():
             return
 
@@ -171,15 +171,15 @@ def main() -> None:
     parser.add_argument("--epoch", type=int, required=True)
     parser.add_argument("nics", nargs="+")
     options = parser.parse_args()
-    ears = open_ears(options.nics)
+    nics = open_nics(options.nics)
     say("ready")
     if sys.stdin.readline().strip() != "go":
         return
-    speak(ears, options.host, options.epoch)
+    send_frames(nics, options.host, options.epoch)
     say("sent")
-    listen(ears)
+    listen(nics)
     silent = {"carrier": False, "sent": 0, "frames": [], "counters": {}}
-    say("heard", nics=dict.fromkeys(options.nics, silent) | {ear.nic: ear.report() for ear in ears})
+    say("heard", nics=dict.fromkeys(options.nics, silent) | {nic.name: nic.report() for nic in nics})
 
 
 if __name__ == "__main__":

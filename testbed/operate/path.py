@@ -198,7 +198,7 @@ class _KernelTracer:
         return (answers[0] if answers else {}), table, done.stderr.strip()
 
 
-def node_named(lab: Lab, name: str) -> int:
+def find_node(lab: Lab, name: str) -> int:
     """Return the node of a host. Raises `TopologyError` for a host that the lab file does not name."""
     names = [host.name for host in lab.hosts]
     if name not in names:

@@ -79,7 +79,7 @@ class HostedDesign:
     design: Design
 
 
-def find_touched(lab: Lab, plan: LabPlan, designs: Sequence[HostedDesign]) -> tuple[Element, ...]:
+def find_touched_elements(lab: Lab, plan: LabPlan, designs: Sequence[HostedDesign]) -> tuple[Element, ...]:
     """Return every element that a plan touches: circuits, then the NICs at their ends, then hosts that forward.
 
     `designs` are the designs in force before and after, because packets of both cross the touched circuits.
@@ -182,7 +182,7 @@ class PlannedChange:
             before = _load_designs(
                 self.design_choice, _find_epochs_in_force(self.design_choice, self.runs_dir)
             )
-        return find_touched(self.design_choice.lab, self.planned, (here, *before))
+        return find_touched_elements(self.design_choice.lab, self.planned, (here, *before))
 
     @cached_property
     def durations(self) -> Durations:

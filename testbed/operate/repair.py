@@ -85,10 +85,10 @@ class RepairRecord:
     def is_in_force(self, lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> bool:
         """Return whether this is a repair of `wiring` and the switches hold its links."""
         repaired = replace(wiring, links=tuple(self.links))
-        return self.planned == frozenset(wiring.links) and not differences(lab, repaired, seen)
+        return self.planned == frozenset(wiring.links) and not find_differences(lab, repaired, seen)
 
 
-def differences(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> tuple[str, ...]:
+def find_differences(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> tuple[str, ...]:
     """Return the missing circuits of a wiring (`-a/nic1 -> b/nic1`), and extra circuits at the lab's ports (`+`).
 
     Circuits to boards at NICs that the wiring leaves free are not a difference.
@@ -179,7 +179,7 @@ def plan_lab_repair(
     if not losses:
         return None
     expected = replace(design.wiring, links=tuple(earlier.links)) if earlier else design.wiring
-    strange = differences(lab, expected, observation.seen)
+    strange = find_differences(lab, expected, observation.seen)
     # The idle NICs of a failed GPU cannot be used either.
     dead = {loss.nic for loss in losses} | find_nics_lost(lab, set(list_failed_gpus(lab, losses)))
     try:
@@ -195,7 +195,7 @@ def plan_lab_repair(
         if strange:
             raise DriftError(describe_strange_circuits(strange)) from error
         raise
-    is_repaired = repair.restores and not differences(lab, repair.repatched, observation.seen)
+    is_repaired = repair.restores and not find_differences(lab, repair.repatched, observation.seen)
     moves = is_repaired or repair.make or repair.remove
     return LabRepair(
         observation,
@@ -405,7 +405,7 @@ def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
 
 def describe_unpatched(lab: Lab, design: Design, observation: LossObservation) -> Iterator[str]:
     """Yield lines about circuits that are missing or pass no light, or one line if another topology is in force."""
-    strange = differences(lab, design.wiring, observation.seen)
+    strange = find_differences(lab, design.wiring, observation.seen)
     if observation.unpatched and any(word.startswith("+") for word in strange):
         yield describe_strange_circuits(strange)
         return

@@ -40,8 +40,8 @@ class PolicyRule:
 
     `words` resembles the line of `ip rule`. A rule with `not` matches packets outside its blocks, so both blocks are
     `all` here. `input` is the interface at which packets must arrive, if any; `lo` stands for the host's own packets.
-    `marks` is True if packets need a mark. `asks_main` is True if the rule looks up every packet in the table `main`,
-    perhaps without default routes.
+    `needs_mark` is True if packets need a mark. `looks_up_main` is True if the rule looks up every packet in the table
+    `main`, perhaps without default routes.
     """
 
     priority: int
@@ -51,8 +51,8 @@ class PolicyRule:
     action: str
     words: str
     input: str = ""
-    marks: bool = False
-    asks_main: bool = False
+    needs_mark: bool = False
+    looks_up_main: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ def parse_policy_rules(rows: Iterable[Mapping[str, Any]]) -> tuple[PolicyRule, .
             action=str(row.get("action", "")),
             words=" ".join(_describe_rule(row)),
             input=str(row.get("iif", "")),
-            marks="fwmark" in row and "not" not in row,
-            asks_main=row.get("table") == "main"
+            needs_mark="fwmark" in row and "not" not in row,
+            looks_up_main=row.get("table") == "main"
             and row.get("src") == "all"
             and row.keys() <= {"priority", "src", "table", "suppress_prefixlength"},
         )

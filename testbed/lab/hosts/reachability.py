@@ -41,7 +41,7 @@ class Reachability:
     TCP exchange.
     """
 
-    asked: tuple[Pair, ...]
+    pairs: tuple[Pair, ...]
     answered: frozenset[Pair]
     hops: dict[Pair, int]
     slowest_s: float
@@ -52,7 +52,7 @@ class Reachability:
     @property
     def missing(self) -> tuple[Pair, ...]:
         """Pairs (sender, target) without an answer."""
-        return tuple(pair for pair in self.asked if pair not in self.answered)
+        return tuple(pair for pair in self.pairs if pair not in self.answered)
 
     @property
     def is_complete(self) -> bool:
@@ -143,7 +143,7 @@ def _make_reachability(
         names[address] for answer in answers.values() for address in answer["listens"] if address in names
     }
     return Reachability(
-        asked=pairs,
+        pairs=pairs,
         answered=frozenset(replies),
         hops={
             (target, sender): INITIAL_TTL + 1 - int(reply["ttl"])

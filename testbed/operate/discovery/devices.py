@@ -77,7 +77,7 @@ class Devices:
         self._own_circuits = set(circuits)
         self._patch({})
 
-    def interfaces_down(self) -> frozenset[NicName]:
+    def find_down_interfaces(self) -> frozenset[NicName]:
         """Return the NICs that are administratively down.
 
         Raises `HostError` for an interface that does not exist, and for one that carries the management address.

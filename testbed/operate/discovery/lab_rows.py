@@ -10,18 +10,18 @@ from testbed.lab.inventory import load_bare_lab, parse_lab, render_lab
 from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
 from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
 from testbed.lab.wired_file import WiredRow, write_wired_text
-from testbed.operate.discovery.model import Discovered, FibreResult, NicName, NicResult
+from testbed.operate.discovery.model import DiscoveryResult, FibreResult, NicName, NicResult
 
 IN_USE = "in use: it received light before the discovery started"
 
 
-def make_rows(result: Discovered) -> dict[NicName, WiredRow]:
+def make_rows(result: DiscoveryResult) -> dict[NicName, WiredRow]:
     """Return the row of every NIC of the discovery: its ports, or the reason why it cannot be used."""
     rows = {nic.nic: _make_row(nic) for nic in result.nics}
     return rows | {nic: WiredRow(unused=IN_USE) for nic in result.busy_nics}
 
 
-def write_lab_text(bare: Path, result: Discovered, output: Path) -> tuple[str, bool]:
+def write_lab_text(bare: Path, result: DiscoveryResult, output: Path) -> tuple[str, bool]:
     """Return the bare file with the results of a discovery, and whether its own text was kept.
 
     The text and its comments are lost if rows share YAML anchors, or if the file has relative paths and `output` is in

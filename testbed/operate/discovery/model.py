@@ -80,7 +80,7 @@ class NicResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Discovered:
+class DiscoveryResult:
     """Result of a discovery: the NICs with their fibres, the number of rounds, and circuits and NICs in use.
 
     `nameless` holds the lit inputs of unknown NICs. `notes` are sentences about circuits of earlier discoveries.

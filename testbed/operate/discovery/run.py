@@ -19,7 +19,15 @@ from lightbed.wording import count_noun
 from testbed.lab.model import UNKNOWN_FIBRE, Lab
 from testbed.operate.discovery.devices import Devices
 from testbed.operate.discovery.evidence import Evidence
-from testbed.operate.discovery.model import Discovered, History, NicName, Observation, Port, Problem, Round
+from testbed.operate.discovery.model import (
+    DiscoveryResult,
+    History,
+    NicName,
+    Observation,
+    Port,
+    Problem,
+    Round,
+)
 from testbed.operate.discovery.planner import max_rounds, plan_rounds
 from testbed.storage.owner import is_running, this_process
 from testbed.storage.schema import discoveries
@@ -36,7 +44,7 @@ Pair = tuple[Port, Port]
 class Unfinished:
     """A discovery that did not finish: its circuits before and after its last change, and its recorded rounds.
 
-    `down` are the NICs that were down before it started; `is_put_back` is True if it restored the lab.
+    `down` are the NICs that were down before it started; `is_restored` is True if it restored the lab.
     """
 
     id: str
@@ -44,7 +52,7 @@ class Unfinished:
     down: frozenset[NicName]
     states: tuple[frozenset[Pair], frozenset[Pair]]
     rounds: History
-    is_put_back: bool = False
+    is_restored: bool = False
 
     def find_leftovers(self, held: Mapping[Port, Port]) -> tuple[frozenset[Pair], bool]:
         """Return the current circuits at this discovery's ports, and whether the discovery made them.
@@ -186,16 +194,16 @@ Note = Callable[[str], None]
 
 def discover(
     devices: Devices, record: DiscoveryRecord, note: Note = lambda _text: None, *, limit: int | None = None
-) -> Discovered:
+) -> DiscoveryResult:
     """Find the fibres of every NIC whose row in the lab file lacks one, in at most `limit` rounds.
 
     Raises `DriftError` or `PortBusy` if somebody else patches meanwhile, `ApplyFailed`, `HostError` and the drivers'
     errors. In every case, circuits are removed and interfaces restored, as far as devices answer.
     """
     others = record.find_unfinished()
-    killed = tuple(one for one in others if not one.is_put_back)
+    killed = tuple(one for one in others if not one.is_restored)
     notes = _remove_leftovers(devices, killed)
-    down_now = devices.interfaces_down()
+    down_now = devices.find_down_interfaces()
     down = down_now.intersection(*(one.down for one in killed))  # killed discoveries set the other NICs down
     try:
         devices.set_interfaces(down_now, up=True)
@@ -272,7 +280,7 @@ def _search(
     history: History,
     note: Note,
     limit: int,
-) -> Discovered:
+) -> DiscoveryResult:
     rounds = plan_rounds(problem, limit=limit)
     earlier = dict(enumerate(history))  # reused as long as the same observations lead to the same rounds
     monitored: tuple[Port, ...] = (*problem.inputs, *problem.outputs)
@@ -295,4 +303,4 @@ def _search(
             round_ = rounds.send(seen)
     except StopIteration as end:
         evidence: Evidence = end.value
-    return Discovered(evidence.results(), count, nameless=evidence.find_unidentified_inputs())
+    return DiscoveryResult(evidence.results(), count, nameless=evidence.find_unidentified_inputs())

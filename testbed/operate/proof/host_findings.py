@@ -290,11 +290,11 @@ def _judge_packet_rules(comparison: _Comparison) -> Iterator[LinkFinding]:
 def _find_earlier_rules(comparison: _Comparison) -> Iterator[str]:
     """Yield the policy rules that apply to packets of the lab before the kernel looks up the table `main`."""
     for rule in comparison.state.rules:
-        if rule.asks_main:
+        if rule.looks_up_main:
             return
         if not (overlaps(rule.source, comparison.networks) and overlaps(rule.target, comparison.networks)):
             continue
-        if rule.marks:
+        if rule.needs_mark:
             continue  # only a packet filter sets marks, and that has its own finding
         if rule.input and rule.input not in {_LOOPBACK, *(nic.name for nic in comparison.host.nics)}:
             continue

@@ -13,7 +13,7 @@ from libraries import skip_without
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
-from testbed.operate.durations import MIN_SAMPLES, MAX_SAMPLES, Forecast, durations_of, learn_durations
+from testbed.operate.durations import MAX_SAMPLES, MIN_SAMPLES, Forecast, durations_of, learn_durations
 from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan, SwitchPlan
 
@@ -76,7 +76,11 @@ def test_a_clock_that_stepped_back_teaches_nothing():
 
 def test_only_the_newest_steps_count():
     durations = durations_of([row(70.0)] * MAX_SAMPLES + [row(10.0)] * 1000)
-    assert durations.step("panel1", step()).json() == {"median_s": 70.0, "p95_s": 70.0, "samples": MAX_SAMPLES}
+    assert durations.step("panel1", step()).json() == {
+        "median_s": 70.0,
+        "p95_s": 70.0,
+        "samples": MAX_SAMPLES,
+    }
 
 
 def test_a_switch_makes_its_steps_in_turn_and_switches_work_at_the_same_time():
