@@ -135,7 +135,7 @@ def _check_names(document: Document, schema: LabSchema) -> None:
 
 
 def _check_simulated_names(document: Document, schema: LabSchema) -> None:
-    """Check the names that a simulated lab gives to its namespaces and interfaces; a real kernel may use others."""
+    """Check the names that a simulated lab gives to its namespaces and interfaces. A real kernel may use other names."""
     if not schema.simulated:
         return
     interfaces: list[tuple[str, str, Location]] = [
@@ -166,7 +166,7 @@ def _check_simulated_names(document: Document, schema: LabSchema) -> None:
 
 
 def _check_boards(document: Document, schema: LabSchema) -> None:
-    """Check that real boards have an address, that simulated ones have only a program, and that MACs are unique."""
+    """Check that real boards have an address, that simulated boards have only a program, and that MACs are unique."""
     for i, board in enumerate(schema.boards):
         for key in ("address", "bitstream"):
             if schema.simulated and getattr(board, key) is not None:

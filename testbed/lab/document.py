@@ -32,7 +32,7 @@ class Document:
     revision: str
 
     def line(self, where: Location) -> int:
-        """Return the line of a location, or of the nearest enclosing one that is written in the file."""
+        """Return the line of a location, or of the nearest enclosing location in the file."""
         while where and where not in self.lines:
             where = where[:-1]
         return self.lines.get(where, 1)

@@ -124,7 +124,7 @@ class Agreement:
         self.store.wait([f"{key}/all"])
 
     def gather(self, value: object) -> list[Any]:
-        """Return every rank's value, in rank order, on rank 0; an empty list elsewhere."""
+        """Return the values of all ranks, in rank order, on rank 0, and an empty list on other ranks."""
         key = self._key()
         self.store.set(f"{key}/{self.rank}", json.dumps(value))
         if self.rank:

@@ -6,7 +6,7 @@ The command gets its own session and a pipe that forwards the guard's input. The
 when the input ends, when the deadline passes, or on SIGTERM, SIGHUP or SIGINT. If the guard is killed, the kernel kills
 the command. With `--renew` any input restarts the deadline. At the end the guard prints one line:
 `{"event": "guard", "reason": "exit"|"deadline"|"input_closed"|"signal", "status", "seconds", "dark_nics"}`.
-`--clean FOLDER` removes a folder at the end, usually the one that this file was copied to.
+`--clean FOLDER` removes a folder at the end, usually the folder to which this file was copied.
 Standard library only: this file is copied to the hosts.
 """
 
@@ -99,7 +99,7 @@ class Guard:
         except BlockingIOError:
             pass
         except BrokenPipeError:
-            self.pending = b""  # the command has ended or closed its input; its status tells more
+            self.pending = b""  # the command has ended or closed its input; its exit status says more
 
     def end(self) -> None:
         """Kill the command's session and all its orphans, and reap them."""

@@ -1,4 +1,4 @@
-"""Send inference requests to a board, one after the other, and compare its answers with the expected ones.
+"""Send inference requests to a board, one after the other, and compare its answers with the expected answers.
 
     python3 inference.py --to 10.100.20.1:8500 [--timeout 1.0] [--tries 5] [--deadline 60] [FILE]
 

@@ -123,7 +123,7 @@ class Iteration:
             self._compute(moment_s)
 
     def _send(self, number: int) -> None:
-        """Send the parts of a task; a task without parts to send or receive is done."""
+        """Send the parts of a task. A task without parts to send or receive is done."""
         if not self.open_parts[number]:
             self._end(number, time.monotonic())
         for target, way, size in self.tasks[number]["send"]:

@@ -38,7 +38,7 @@ class Outgoing:
         self.left = 0
 
     def put(self, header: bytes, size: int, on_sent: Callable[[], None]) -> None:
-        """Queue a message; `on_sent` is called when the kernel has accepted its last byte."""
+        """Queue a message. `on_sent` is called when the kernel has accepted its last byte."""
         if not self.waiting:
             self.header, self.left = header, size
         self.waiting.append((header, size, on_sent))

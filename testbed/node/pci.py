@@ -86,7 +86,7 @@ def read_gpus(root: Path) -> list[Any]:
 
 
 def read_processor(root: Path) -> dict[str, str] | None:
-    """Return vendor, family and model of the first processor; None if the kernel does not show one of them."""
+    """Return vendor, family and model of the first processor, or None if one of them is unknown."""
     first = read_text(root / "proc/cpuinfo").partition("\n\n")[0]
     cells = dict(re.findall(r"^([^\t:]+?)\s*: ?(.*)$", first, re.MULTILINE))
     keys = {key: cells.get(name, "") for key, name in PROCESSOR.items()}

@@ -115,7 +115,7 @@ class ProbeNic:
                 self.frames.append(frame)
 
     def report(self) -> dict[str, object]:
-        """Return the report of this NIC, which may have been removed meanwhile."""
+        """Return the report of this NIC, which may have been removed since it was opened."""
         try:
             carrier = has_carrier(self.connection, self.name)
         except OSError:
@@ -128,7 +128,7 @@ class ProbeNic:
 
 
 def open_nics(names: list[str]) -> list[ProbeNic]:
-    """Open the NICs that exist. A missing one is a finding for the caller, not an error."""
+    """Open the NICs that exist. A missing NIC is a finding for the caller, not an error."""
     nics = []
     for name in names:
         try:
@@ -145,7 +145,7 @@ def say(event: str, **details: object) -> None:
 
 
 def send_frames(nics: list[ProbeNic], host: str, epoch: int) -> None:
-    """Send a few copies on every NIC, listening in between."""
+    """Send a few copies of the frame on every NIC, and receive frames after each."""
     for copy in range(COPIES):
         if copy:
             time.sleep(SPACING_S)

@@ -49,7 +49,7 @@ COUNTERS = (
     "rx_dropped",
 )
 NOT_RUNNABLE, NOT_FOUND = 126, 127
-"""Exit codes of a shell for a command that cannot be run, and for one that does not exist."""
+"""Exit codes of a shell for a command that cannot be run, and for a command that does not exist."""
 SPAWN = "TESTBED_SPAWN"
 
 _print_lock = threading.Lock()

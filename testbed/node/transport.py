@@ -2,8 +2,8 @@
 
 `Sender` and `Receiver` are pure state machines: they take packets and times, and return packets. They use no sockets
 and no clock, so they also run against a simulated link. Every transmission has its own number. An acknowledgement
-names the largest number received, and which of the 64 numbers before it arrived. A transmission is lost if one that is
-three numbers later has arrived, or one that was sent a quarter of a round trip later. After two silent round trips, the
+names the largest number received, and which of the 64 numbers before it arrived. A transmission is lost if another that is
+three numbers later has arrived, or another that was sent a quarter of a round trip later. After two silent round trips, the
 sender repeats its last packet as a probe (RFC 8985), so that a loss at the end of a burst does not wait for the
 retransmission timeout. Standard library only: this file is copied to the hosts.
 """
@@ -172,7 +172,7 @@ class Sender:
             self.control.on_ack(self.gain.evaluate(ratio), now, self._round_trip.smoothed_s)
 
     def on_time(self, now: float) -> list[bytes]:
-        """Return a probe for a silent connection; if the probe got no answer, count all packets in flight as lost."""
+        """Return a probe for a silent connection. If the probe got no answer, count all packets in flight as lost."""
         if self._deadline is None or now < self._deadline:
             return []
         if not self._is_probing and self._in_flight and self._round_trip.smoothed_s:

@@ -46,7 +46,7 @@ from testbed.operate.proof.host_findings import judge_host
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
     from testbed.leases.fence import Fence
-    from testbed.operate.journal import Journal  # SQLAlchemy: not for a plan
+    from testbed.operate.journal import Journal  # imported late: a plan needs no SQLAlchemy
 
 
 Pair = tuple[int, int]
@@ -82,7 +82,7 @@ def apply_plan(
     Raises `DriftError` before anything is sent if a switch has changed since the plan was made, `ApplyFailed` naming
     every circuit that failed or is unknown, `Interrupted` after Ctrl-C, `OperationStopped`, and drivers' errors.
     """
-    from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
+    from testbed.leases.fence import hold_fence  # imported late: a plan needs no SQLAlchemy
 
     commits_before_s, consent = journal.commit_s, EmergencyStop(journal.directory, lab.name).check
     consent()
@@ -346,7 +346,7 @@ def install_hosts(
     `HostError` naming hosts that failed. The journal records the outcome of each host. A kernel that differs although
     no command failed raises nothing here, because the proof reports it.
     """
-    from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
+    from testbed.leases.fence import hold_fence  # imported late: a plan needs no SQLAlchemy
 
     if again:
         parts = _settle_hosts(lab, fleet, parts, journal, operation)

@@ -67,10 +67,10 @@ def attach(session: LabSession, attachment: Attachment, note: Note = lambda _tex
     Circuits that occupy the four ports are removed. A later `testbed apply` of a topology that needs the NIC restores
     them. `testbed resume` finishes the circuits of an interrupted attachment; attach again to set its route.
     Without a fleet (modelled hosts), no route is set. Raises `TopologyError` for names that the lab
-    does not have and for fibres on two switches, `VerifyFailed` without light, `HostError`, and what
+    does not have and for fibres on two switches, `VerifyFailed` without light, `HostError`, and the errors that
     `LabSession.apply` raises.
     """
-    from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
+    from testbed.leases.fence import hold_fence  # imported late: a plan needs no SQLAlchemy
 
     lab, journal = session.lab, session.writable
     shard = shard_of_attachment(lab, attachment)

@@ -1,7 +1,7 @@
 """Change files: plans that are made now and applied later, if the lab has not changed since.
 
 A file holds the design, the observed state, the steps, the elements that they touch and their expected duration. An
-apply of the file plans the steps again from a new read; they must equal the steps in the file.
+apply of the file plans the steps again from a new read, which must equal the steps in the file.
 """
 
 from __future__ import annotations

@@ -43,12 +43,12 @@ class DesignChoice:
 
     @property
     def lab_file_changed(self) -> bool:
-        """True if the lab file is not the one with which the chosen epoch was applied."""
+        """True if the lab file has changed since the chosen epoch was applied."""
         return self.intent is not None and self.intent.revision != self.lab.revision
 
     @property
     def is_another(self) -> bool:
-        """True if the chosen topology is neither the stored one nor the one that the stored one repairs."""
+        """True if the chosen topology is not the stored topology and not the topology that the stored one repairs."""
         if self.stored is None:
             return False
         return self.intent is None or self.intent.epoch not in (self.stored.epoch, self.stored.stated.repairs)

@@ -24,7 +24,7 @@ MAX_SAMPLES = 200
 """Number of newest steps of one switch and kind that count, because a robot grows slower with the years."""
 
 MIN_SAMPLES = 3
-"""Smallest number of steps to learn from; with fewer, the driver's estimate is used."""
+"""Smallest number of steps to learn from. With fewer, the driver's estimate is used."""
 
 _DONE_STEPS = """
 select s.switch, s.kind, s.intent_at, s.outcome_at from steps s join operations o on o.id = s.operation
@@ -84,12 +84,12 @@ class Durations:
 
 
 def learn_durations(runs_dir: str | Path, lab: str) -> Durations:
-    """Return the durations of a lab's steps in the journal; empty without a journal. Raises `JournalError`."""
+    """Return the durations of a lab's steps in the journal. They are empty without a journal. Raises `JournalError`."""
     return durations_of(read_journal(runs_dir, _DONE_STEPS, lab))
 
 
 def durations_of(rows: Iterable[Mapping[str, Any]]) -> Durations:
-    """Return durations from rows of the journal, newest first. Negative ones are left out: the clock was set back."""
+    """Return durations from rows of the journal, newest first. Negative durations are left out: a clock was set back."""
     seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
         took_s = (_parse_time(row["outcome_at"]) - _parse_time(row["intent_at"])).total_seconds()

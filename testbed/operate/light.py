@@ -266,7 +266,7 @@ def _judge_extra(
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A lost fibre: the NIC at its end, which of its fibres, and the link that it carried.
+    """A lost fibre: the NIC at its end, the part that the NIC lost (`fibre`), and the link that used it.
 
     Without a monitor, it is unknown which fibre of a link is lost. Both are then reported, with `sure` False. `fibre`
     is `gpu` if both fibres are intact, but the GPU that the NIC serves has failed.

@@ -218,7 +218,7 @@ def describe_kernel_path(path: KernelPath | None) -> list[str]:
 
 
 def describe_path(hops: Sequence[Hop]) -> list[str]:
-    """Return the hops as lines for people."""
+    """Return the hops as lines of text."""
     lines = [count_noun(len(hops), "hop")]
     for number, hop in enumerate(hops, start=1):
         power = f"{_format_dbm(hop.input_dbm)} -> {_format_dbm(hop.output_dbm)}"

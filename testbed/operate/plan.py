@@ -185,13 +185,13 @@ def _fibre_ends(hosts: tuple[LabHost, ...]) -> Iterator[tuple[FibreEnd, str]]:
 
 
 def pair_label(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
-    """Return a cross-connect by its NICs, `a/nic1 -> b/nic1`; a port without a NIC of the lab is named `port N`."""
+    """Return a cross-connect by its NICs, `a/nic1 -> b/nic1`. A port without a NIC of the lab is `port N`."""
     source, target = (owners.get((switch, port), f"port {port}") for port in pair)
     return f"{source} -> {target}"
 
 
 def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
-    """Return the plan as lines for people: `+` to make, `-` to remove, `=` kept, and a summary of each switch."""
+    """Return the plan as lines of text: `+` to make, `-` to remove, `=` kept, and a summary of each switch."""
     owners = port_owners(lab)
     lines = []
     for part in plan.switches:

@@ -117,7 +117,7 @@ def _list_circuits(lab: Lab, touches: Mapping[SwitchPair, Touch]) -> Iterator[El
 
 
 def _list_nics(lab: Lab, touches: Mapping[SwitchPair, Touch]) -> Iterator[Element]:
-    """Yield both ends of every circuit; a NIC may be the end of several, in either direction."""
+    """Yield both ends of every circuit. A NIC may be an end of several circuits."""
     owners = port_owners(lab)
     for (switch, *pair), touch in touches.items():
         reason = f"its circuit {switch}:{pair[0]}->{pair[1]} {_LIGHT[touch]}"
@@ -173,7 +173,7 @@ class PlannedChange:
 
     @cached_property
     def elements(self) -> tuple[Element, ...]:
-        """Elements that the plan touches; none if nothing changes."""
+        """Elements that the plan touches, or none if nothing changes."""
         if not self.planned.has_changes:
             return ()
         here = HostedDesign(self.design_choice.lab, self.design_choice.design)
@@ -186,7 +186,7 @@ class PlannedChange:
 
     @cached_property
     def durations(self) -> Durations:
-        """Durations learned from the journal; none if it cannot be read."""
+        """Durations learned from the journal, or none if it cannot be read."""
         with suppress(JournalError):
             return learn_durations(self.runs_dir, self.design_choice.lab.name)
         return Durations()

@@ -106,7 +106,7 @@ class _Comparison:
         return self.wiring.link_into
 
     def report(self, nic: Nic) -> NicReport:
-        """Return the report of a NIC; a NIC without a report has no carrier and received no frames."""
+        """Return the report of a NIC. A NIC without a report has no carrier and received no frames."""
         return self.heard.nics.get((self.lab.hosts[nic.node].name, self.lab.nic(nic).name), _NO_REPORT)
 
     def sources(self, nic: Nic) -> list[Nic]:

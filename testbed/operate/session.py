@@ -349,7 +349,7 @@ class LabSession:
 
         Raises the errors of `apply`, `HostError`, and `ConfirmPending`.
         """
-        from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
+        from testbed.leases.fence import hold_fence  # imported late: a plan needs no SQLAlchemy
 
         journal = self.writable
         if change.kind != "rollback":

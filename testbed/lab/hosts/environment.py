@@ -15,7 +15,7 @@ from testbed.lab.model import Lab, LabHost
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnvironment:
-    """Environment of a program on all hosts of a lab; `ranks` are the hosts in the order of a ring.
+    """Environment of a program on all hosts of a lab. `ranks` lists the hosts in the order of a ring.
 
     Neighbours in this order share a link, so each step of a ring over the ranks takes one hop.
     """
@@ -79,7 +79,7 @@ def variables_for(ranks: Sequence[LabHost], where: str = "") -> dict[str, str]:
     interfaces = ",".join(names.pop())
     variables = {
         "GLOO_SOCKET_IFNAME": interfaces,
-        "NCCL_SOCKET_IFNAME": f"={interfaces}",  # "=": exactly these names; without it they are prefixes
+        "NCCL_SOCKET_IFNAME": f"={interfaces}",  # "=": exactly these names, not prefixes
         "OMPI_MCA_btl_tcp_if_include": interfaces,
         "MASTER_ADDR": ranks[0].name,
     }

@@ -23,7 +23,7 @@ class LoopThread:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the loop and return its result; if the caller is interrupted, `work` is cancelled."""
+        """Run `work` on the loop and return its result. If the caller is interrupted, cancel `work`."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

@@ -34,7 +34,7 @@ SET_NETWORK = IPv4Network("198.18.0.0/15")
 _MIN_PREFIX_LENGTH = 24
 """Prefix length of the largest block for a host's addresses. A larger block may contain other machines."""
 
-# Linux uses the larger of `all` and the interface for these, so both are set; `default` covers later NICs.
+# Linux uses the larger of `all` and the interface for these, so both are set. `default` covers later NICs.
 _PER_INTERFACE = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 0, "send_redirects": 0}
 _PER_HOST = {"net/ipv4/ip_forward": 1, "net/ipv4/tcp_no_metrics_save": 1}
 
@@ -63,7 +63,7 @@ def forwarding_plan(
 ) -> dict[str, HostForwarding]:
     """Return the configuration of every host for `routes` and for each `further` set of routes.
 
-    Node i of the wiring is host i of the lab; `macs` is the result of `read_macs`. Each set has its own address per
+    Node i of the wiring is host i of the lab. `macs` is the result of `read_macs`. Each set has its own address per
     host, see `set_addresses`. Raises `HostError` if two hosts would have the same address in a set.
     """
     sets = (routes, *further)
@@ -84,7 +84,7 @@ def forwarding_plan(
 
 
 def set_addresses(host: LabHost) -> tuple[IPv4Address, ...]:
-    """Return the addresses of a host for four sets of routes: the node address, then three derived ones.
+    """Return the addresses of a host for four sets of routes: the node address, then three derived addresses.
 
     The derived addresses are in 198.18.0.0/15, which is reserved for benchmarks (RFC 2544) and routed nowhere else.
 
@@ -177,7 +177,7 @@ def _route_line(lab: Lab, target: IPv4Network, link: Link, options: str) -> str:
 
 
 def blocks_of(lab: Lab, host: LabHost, direct: Container[IPv4Address] = ()) -> list[IPv4Network]:
-    """Return the fewest blocks that cover the node address and NICs of a host, except those with a `direct` route.
+    """Return the fewest blocks that cover the node address and NICs of a host, except addresses with a `direct` route.
 
     A block contains no address of another host or of the management network, and at most 256 addresses.
     """

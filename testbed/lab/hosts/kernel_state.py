@@ -88,7 +88,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """One neighbour entry; a permanent one needs no ARP and never times out."""
+    """One neighbour entry. A permanent entry needs no ARP and never times out."""
 
     mac: str
     is_permanent: bool

@@ -65,7 +65,7 @@ def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) ->
         launch.send("go\n")
         collect(launch, "sent", set(commands), PROBE)
         for _ in launch.lines(window_s):
-            pass  # no lines are expected; a host that ends is reported below
+            pass  # no line is expected here, and `collect` reports a host that ends
         launch.close_input()
         reports = collect(launch, "heard", set(commands), PROBE)
     return ProbeReport(
@@ -119,7 +119,7 @@ def _parse_message(line: str) -> dict[str, Any]:
 
 
 def _make_silence_error(launch: Launch, event: str, silent: list[str], what: str) -> HostError:
-    """Return the error that names the silent hosts and, for those whose program ended, the end of its stderr."""
+    """Return the error that names the silent hosts and the end of the stderr of each program that ended."""
     launch.close_input()
     try:
         done = launch.wait(2.0)

@@ -26,7 +26,7 @@ PING_S, SMALL_S = 0.005, 0.1
 """Seconds per counted ping (`ping.PAUSE_S`), and for the pings before and after."""
 TRIAL = "the ping of all pairs"
 PORTS = range(20000, 32768)
-"""TCP ports below those that kernels assign to clients."""
+"""TCP ports, below the range that kernels assign to clients."""
 
 Pair = tuple[str, str]
 

@@ -55,7 +55,7 @@ class ReceiverReading:
 
     @property
     def power_dbm(self) -> float | None:
-        """Received power of all lanes together, as a power meter at the fibre would read it; None if not reported.
+        """Received power of all lanes together, as a power meter at the fibre would read it, or None.
 
         >>> round(ReceiverReading(lanes_dbm=(-6.0, -6.0, -6.0, -6.0)).power_dbm, 2)
         0.02
@@ -69,7 +69,7 @@ class ReceiverReading:
 
     @property
     def laser_dbm(self) -> float | None:
-        """Power that the module sends, all lanes together; None if not reported."""
+        """Power that the module sends, all lanes together, or None if not reported."""
         return total_dbm(self.sent_dbm)
 
 
@@ -96,7 +96,7 @@ def describe_bad_lane(reading: ReceiverReading) -> str:
 
 
 def total_dbm(lanes_dbm: tuple[float, ...]) -> float | None:
-    """Return the sum of powers in dBm; None without lanes, minus infinity if all are dark."""
+    """Return the sum of powers in dBm: None without lanes, minus infinity if all lanes are dark."""
     if not lanes_dbm:
         return None
     milliwatts = math.fsum(10 ** (dbm / 10) for dbm in lanes_dbm)
@@ -153,7 +153,7 @@ def parse_module(text: str) -> ReceiverReading:
 
 
 def _values_by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) -> dict[int, float]:
-    """Return the values of lines whose name matches a pattern, by lane; a line without a lane is lane 1."""
+    """Return the values of lines whose name matches a pattern, by lane. A line without a lane is lane 1."""
     values = {}
     for name, text in fields.items():
         value = _parse_dbm(text) if "dBm" in text else _parse_number(text)
@@ -174,7 +174,7 @@ def _find_lanes_in_use(
 
 
 def _find_thresholds(fields: Mapping[str, str]) -> PowerThresholds | None:
-    """Return the thresholds of the received power; None if the module has none, or if all are equal, such as 0."""
+    """Return the thresholds of the received power, or None if the module has none or all are equal (0)."""
     thresholds = [_parse_dbm(fields.get(f"Laser rx power {limit} threshold", "")) for limit in _LIMITS]
     limits = [limit for limit in thresholds if limit is not None]
     if len(limits) < len(_LIMITS) or limits[0] >= limits[-1]:

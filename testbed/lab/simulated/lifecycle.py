@@ -111,7 +111,7 @@ def set_link_rate(lab: Lab, rate_mbps: float | None) -> Lab:
 
 
 def choose_rate(lab: Lab, mode: HostsMode) -> LinkRate | None:
-    """Return the rate that this machine can carry; None if the lab file fixes it, or if hosts are modelled."""
+    """Return the rate that this machine can carry, or None if the lab file fixes it or hosts are modelled."""
     if not lab.link.fit_rate or mode == "model":
         return None
     from testbed.lab.simulated.link_rate import fit_rate, measure_machine

@@ -59,7 +59,7 @@ class LinkRate:
         return self.rate_mbps < self.asked_mbps
 
     def describe(self) -> str:
-        """Return the choice as one sentence for people."""
+        """Return the choice as one sentence."""
         machine = self.machine
         reason = (
             f"{machine.free:.1f} of {machine.processors:g} processors free, "

@@ -74,7 +74,7 @@ def start(document: Mapping[str, Any], *, detached: bool, timeout_s: float) -> S
             _stop(process)
             raise
     if detached:
-        # A detached supervisor keeps running: close our ends of its pipes.
+        # A detached supervisor keeps running: close this process's ends of the pipes.
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()

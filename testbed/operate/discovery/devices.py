@@ -80,7 +80,7 @@ class Devices:
     def find_down_interfaces(self) -> frozenset[NicName]:
         """Return the NICs that are administratively down.
 
-        Raises `HostError` for an interface that does not exist, and for one that carries the management address.
+        Raises `HostError` if an interface does not exist or carries the management address.
         """
         read_macs(self._fleet)
         commands = {
@@ -127,7 +127,7 @@ class Devices:
     def run_round(self, round_: Round, monitored: Collection[Port]) -> Observation:
         """Set circuits and NICs of one round, and return what monitors and NICs show.
 
-        Raises `DriftError` if somebody else changes circuits meanwhile, `HostError`, and what `apply_plan` raises.
+        Raises `DriftError` if somebody else changes circuits during the round, `HostError`, and what `apply_plan` raises.
         """
         self._patch(round_.circuits)
         self.set_interfaces(self._off - round_.off, up=True)

@@ -1,4 +1,4 @@
-"""Deduction of the possible ports of every fibre from the observations of all rounds. Pure.
+"""Deduction of the possible ports of every fibre from the observations of all rounds.
 
 Each rule only removes ports that contradict an observation. Rules are applied until nothing changes, because a port
 that is found in a later round may explain earlier observations. A fibre without possible ports is dead.

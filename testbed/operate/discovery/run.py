@@ -44,7 +44,7 @@ Pair = tuple[Port, Port]
 class Unfinished:
     """A discovery that did not finish: its circuits before and after its last change, and its recorded rounds.
 
-    `down` are the NICs that were down before it started; `is_restored` is True if it restored the lab.
+    `down` holds the NICs that were down before it started. `is_restored` is True if it restored the lab.
     """
 
     id: str
@@ -197,7 +197,7 @@ def discover(
 ) -> DiscoveryResult:
     """Find the fibres of every NIC whose row in the lab file lacks one, in at most `limit` rounds.
 
-    Raises `DriftError` or `PortBusy` if somebody else patches meanwhile, `ApplyFailed`, `HostError` and the drivers'
+    Raises `DriftError` or `PortBusy` if somebody else patches during the discovery, `ApplyFailed`, `HostError` and the drivers'
     errors. In every case, circuits are removed and interfaces restored, as far as devices answer.
     """
     others = record.find_unfinished()

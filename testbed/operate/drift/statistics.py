@@ -1,4 +1,4 @@
-"""Statistics of one series of losses: steady, step or trend, with baseline and noise. Pure.
+"""Statistics of one series of losses: steady, step or trend, with baseline and noise.
 
 Three models are compared: a constant, a constant that changes once, a straight line. A model with a change is chosen if
 it reduces the sum of squares by `SIGNIFICANT` times the variance of the noise, and if the change is large enough to

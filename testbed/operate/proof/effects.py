@@ -1,4 +1,4 @@
-"""Effects of unfinished operations: each operation is one finding, with everything that it explains. Pure.
+"""Effects of unfinished operations: each operation is one finding, with everything that it explains.
 
 An apply that was killed, or failed, leaves circuits and hosts as they were before it, as planned, or in between. The
 earlier state is known, because the replaced topology is stored. A missing circuit is explained if its ports hold
@@ -99,7 +99,7 @@ class Effects:
 
     @cached_property
     def epochs_before(self) -> tuple[tuple[Intent, frozenset[SwitchCircuit]], ...]:
-        """Replaced epochs with their circuits; none if the switches were done when the apply ended."""
+        """Replaced epochs with their circuits, or none if the switches were done when the apply ended."""
         if self.apply is None or self.apply.circuits_stood:
             return ()
         return tuple(

@@ -1,4 +1,4 @@
-"""Findings about one host: the state of its kernel compared with its forwarding plan. Pure."""
+"""Findings about one host: the state of its kernel compared with its forwarding plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings about pairs of hosts that do not reach each other, if no other finding explains it. Pure."""
+"""Findings about pairs of hosts that do not reach each other, if no other finding explains it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings about light at the hosts: power at receivers, and dark cables that explain several dark fibres. Pure.
+"""Findings about light at the hosts: power at receivers, and dark cables that explain several dark fibres.
 
 Power is read from the receivers' modules, and judged against the budget of the lab file and the window of the module.
 """
@@ -47,7 +47,7 @@ def judge_receivers(
     received: Readings,
     dark: Collection[Link] = (),
 ) -> Iterator[LinkFinding]:
-    """Yield findings about receive fibres that lose too much and receivers outside their window. Pure.
+    """Yield findings about receive fibres that lose too much and receivers outside their window.
 
     `dark` links are skipped. All modules that do not report their power are one finding, which only informs.
     """

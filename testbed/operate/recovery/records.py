@@ -95,7 +95,7 @@ class OperationRecord:
 
     @property
     def goal(self) -> dict[str, SwitchGoal]:
-        """Goal of each switch; empty if the operation has no goal."""
+        """Goal of each switch, or {} if the operation has no goal."""
         return parse_goal(self.row.get("goal") or "")
 
     @property
