@@ -135,7 +135,7 @@ def _check_names(document: Document, schema: LabSchema) -> None:
 
 
 def _check_simulated_names(document: Document, schema: LabSchema) -> None:
-    """Check the names that a simulated lab gives to its namespaces and interfaces. A real kernel may use other names."""
+    """Check the names that a simulated lab gives to its namespaces and interfaces. A real kernel may differ."""
     if not schema.simulated:
         return
     interfaces: list[tuple[str, str, Location]] = [
@@ -154,10 +154,13 @@ def _check_simulated_names(document: Document, schema: LabSchema) -> None:
             raise document.error(where, f"{what} cannot be simulated under this name", hint)
     named: list[tuple[str, str, Location]] = [
         *((f"host '{host.name}'", host.name, ("hosts", i, "name")) for i, host in enumerate(schema.hosts)),
-        *((f"board '{one.name}'", one.name, ("boards", i, "name")) for i, one in enumerate(schema.boards)),
         *(
-            (f"switch '{one.name}'", one.name, ("switches", i, "name"))
-            for i, one in enumerate(schema.switches)
+            (f"board '{board.name}'", board.name, ("boards", i, "name"))
+            for i, board in enumerate(schema.boards)
+        ),
+        *(
+            (f"switch '{switch.name}'", switch.name, ("switches", i, "name"))
+            for i, switch in enumerate(schema.switches)
         ),
     ]
     for what, name, where in [*named, *interfaces]:

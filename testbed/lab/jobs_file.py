@@ -124,7 +124,7 @@ def _parse_job(document: Document, where: Location, row: Any, context: JobContex
                 (*where, "bursts"), f"job {name!r} has no list of bursts", f"write {EXAMPLE}"
             )
         phases = tuple(
-            _parse_burst(document, (*where, "bursts", n), one, name) for n, one in enumerate(bursts)
+            _parse_burst(document, (*where, "bursts", n), burst, name) for n, burst in enumerate(bursts)
         )
         _check_rates(document, (*where, "bursts"), name, phases, context.rate_gbps)
     job = SharedJob(name, period_ms, phases, hosts, workers, traffic, storage)

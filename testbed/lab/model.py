@@ -189,7 +189,7 @@ class Lab:
 
     def board_port(self, board: str, port: str) -> LabBoardPort:
         """Return a port of a board. Raises `TopologyError` for names that the lab does not have."""
-        ports = {f"{one.name}/{each.name}": each for one in self.boards for each in one.ports}
+        ports = {f"{owner.name}/{each.name}": each for owner in self.boards for each in owner.ports}
         if f"{board}/{port}" not in ports:
             known = f"ports of boards are {', '.join(ports)}" if ports else "the lab file has no boards"
             raise TopologyError(f"{self.path}: no port {port!r} of a board {board!r}; {known}")

@@ -272,9 +272,9 @@ def processor_times() -> ProcessorTimes:
         own_s=time.process_time(),
         waited_s=sum(thread_waits().values()),
         clock_s=time.monotonic(),
-        busy_ticks=tuple(sum(one) - one[3] - one[4] for one in ticks),
-        stolen_ticks=tuple(one[7] for one in ticks),
-        all_ticks=tuple(sum(one) for one in ticks),
+        busy_ticks=tuple(sum(counts) - counts[3] - counts[4] for counts in ticks),
+        stolen_ticks=tuple(counts[7] for counts in ticks),
+        all_ticks=tuple(sum(counts) for counts in ticks),
     )
 
 
@@ -395,11 +395,15 @@ class Exchange:
     ) -> None:
         self.node = node
         each = weights or [[1.0]] * len(pairs)
-        self.weights = {(source, target): one for (source, target), one in zip(pairs, each, strict=True)}
+        self.weights = {
+            (source, target): pair_weights for (source, target), pair_weights in zip(pairs, each, strict=True)
+        }
         nodes: int = node.job["nodes"]
         self.targets = [sorted(target for source, target in pairs if source == rank) for rank in range(nodes)]
         in_order = [DIRECTION[node.job["backend"]] * rank % nodes for rank in range(nodes)]
-        used = sorted({route_set for one in each for route_set, weight in enumerate(one) if weight})
+        used = sorted(
+            {route_set for pair_weights in each for route_set, weight in enumerate(pair_weights) if weight}
+        )
         # In each group the rank of a node is its number.
         self.groups = {
             route_set: node.process_group(f"{name}/{route_set}", in_order, route_set) for route_set in used
@@ -558,14 +562,16 @@ class Configuration:
         seen[-1]["disk_s"] = disk_s
         whole = between(moments[0], moments[-1])
         parts = {key: value / len(inputs) for key, value in whole.items()}
-        for one, (before, after) in zip(seen, itertools.pairwise(moments), strict=False) if in_detail else ():
-            one.update(between(before, after))
+        for entry, (before, after) in (
+            zip(seen, itertools.pairwise(moments), strict=False) if in_detail else ()
+        ):
+            entry.update(between(before, after))
         return {
             "sent": {nic: sent_after[nic] - sent_before[nic] for nic in sent_after},
             "used": vars(processor_use(used_before, used_after, self.node.device.type)),
             "times": times,
             "seen": {
-                "iterations": [{**parts, **one} for one in seen],
+                "iterations": [{**parts, **entry} for entry in seen],
                 "flows": flows,
                 "nics": watch.nic_figures(),
                 "others_s": others_s,

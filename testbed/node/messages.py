@@ -133,7 +133,7 @@ class Host:
             moment_s, _, call = heapq.heappop(self.timers)
             call(moment_s)
             return
-        writing = {one.connection.fileno(): one for one in self.outgoing.values() if one.waiting}
+        writing = {line.connection.fileno(): line for line in self.outgoing.values() if line.waiting}
         wake = min(deadline, self.timers[0][0]) if self.timers else deadline
         readable, writable, _ = select.select(list(self.incoming), list(writing), [], max(0.0, wake - now))
         self.waiting_s += time.monotonic() - now

@@ -192,7 +192,7 @@ def main() -> int:
     line = sys.stdin.readline()
     if not line.endswith("\n"):
         return FAILED
-    incoming_ends = {one["job"]: open_incoming(one) for one in json.loads(line)["members"]}
+    incoming_ends = {member["job"]: open_incoming(member) for member in json.loads(line)["members"]}
     say("ready", ports={name: end.port for name, end in incoming_ends.items() if end})
     line = sys.stdin.readline()
     if not line.endswith("\n"):

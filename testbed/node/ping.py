@@ -179,7 +179,7 @@ class Trial:
 
     def begin_exchange(self, way: Way) -> None:
         """Start an exchange, unless too many are running: each needs a descriptor at both ends."""
-        if sum(one.exchange is not None for one in self.ways) < MAX_EXCHANGES:
+        if sum(other.exchange is not None for other in self.ways) < MAX_EXCHANGES:
             try:
                 way.exchange = Exchange(self, way)
             except OSError:

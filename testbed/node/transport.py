@@ -2,8 +2,8 @@
 
 `Sender` and `Receiver` are pure state machines: they take packets and times, and return packets. They use no sockets
 and no clock, so they also run against a simulated link. Every transmission has its own number. An acknowledgement
-names the largest number received, and which of the 64 numbers before it arrived. A transmission is lost if another that is
-three numbers later has arrived, or another that was sent a quarter of a round trip later. After two silent round trips, the
+names the largest number received, and which of the 64 numbers before it arrived. A transmission is lost if a later one
+has arrived that is three numbers higher, or was sent a quarter of a round trip later. After two silent round trips, the
 sender repeats its last packet as a probe (RFC 8985), so that a loss at the end of a burst does not wait for the
 retransmission timeout. Standard library only: this file is copied to the hosts.
 """

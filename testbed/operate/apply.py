@@ -194,7 +194,8 @@ def call_each(items: Mapping[str, Item], work: Callable[[Item], Result]) -> dict
             errors[name] = error
 
     threads = [
-        threading.Thread(target=copy_context().run, args=(run, *one), daemon=True) for one in items.items()
+        threading.Thread(target=copy_context().run, args=(run, *named_item), daemon=True)
+        for named_item in items.items()
     ]
     for thread in threads:
         thread.start()
@@ -411,5 +412,5 @@ def _judge_kernel(lab: Lab, part: HostForwarding, state: KernelState | None) -> 
     planned = plan_state(part)
     findings = judge_host(lab, host, planned, state)
     if findings:
-        return Status.FAILED, "; ".join(f"{one.kind}: {one.subject}" for one in findings[:4])
+        return Status.FAILED, "; ".join(f"{finding.kind}: {finding.subject}" for finding in findings[:4])
     return Status.DONE, digest_of(part)

@@ -119,9 +119,9 @@ def shard_of_attachment(lab: Lab, attachment: Attachment) -> Lab:
         raise TopologyError(
             f"{lab.path}: host {host.name!r} has no NIC {attachment.nic!r}; it has {', '.join(nics)}"
         )
-    board = next(one for one in lab.boards if one.name == attachment.board)
+    board = next(candidate for candidate in lab.boards if candidate.name == attachment.board)
     other_nics = tuple(nic for nic in host.nics if nic.name != attachment.nic)
-    others = [replace(host, nics=other_nics), *(one for one in hosts.values() if one is not host)]
+    others = [replace(host, nics=other_nics), *(other for other in hosts.values() if other is not host)]
     others += [
         _make_board_host(each, host, without=attachment.port if each is board else "") for each in lab.boards
     ]
@@ -149,4 +149,4 @@ def _check_light(session: LabSession, shard: Lab, circuits: tuple[Circuit, ...])
     """Raise `VerifyFailed` unless the switches hold both circuits and, where they measure it, have light on them."""
     findings = judge_circuits(shard, circuits, read_light(circuits, session.switches))
     if findings:
-        raise VerifyFailed("; ".join(f"{one.subject}: {one.detail}" for one in findings))
+        raise VerifyFailed("; ".join(f"{finding.subject}: {finding.detail}" for finding in findings))

@@ -75,7 +75,9 @@ def find_free_circuits(
     lab: Lab, held: Mapping[str, CrossConnects], used: Collection[tuple[str, int]]
 ) -> frozenset[tuple[str, int, int]]:
     """Return the circuits to and from boards at NICs that a topology leaves free, as switch, input and output."""
-    return frozenset(one for link in find_free_links(find_board_links(lab, held), used) for one in link.pairs)
+    return frozenset(
+        pair for link in find_free_links(find_board_links(lab, held), used) for pair in link.pairs
+    )
 
 
 def set_board_routes(fleet: Fleet, mtu: int, links: Iterable[BoardLink]) -> None:

@@ -76,12 +76,12 @@ class DesignChoice:
             "epoch_state": self.intent.status if self.intent else None,
             "stored_epoch": self.stored.epoch if self.stored else None,
             "lab_file_changed": self.lab_file_changed,
-            "unfinished": [one.json() for one in self.left],
+            "unfinished": [unfinished.json() for unfinished in self.left],
         }
 
     def describe_unfinished(self) -> list[str]:
         """Return a line for each unfinished operation."""
-        return [one.line() for one in self.left]
+        return [unfinished.line() for unfinished in self.left]
 
     def heading(self) -> str:
         """Return the part of the first line that names the chosen epoch or topology."""
@@ -107,7 +107,9 @@ class DesignChoice:
             )
         if self.intent and self.lab_file_changed:
             lines.append(self._describe_change(self.intent))
-        lines += [f"{one.describe()} is also in force, on {', '.join(one.hosts)}" for one in self.beside]
+        lines += [
+            f"{intent.describe()} is also in force, on {', '.join(intent.hosts)}" for intent in self.beside
+        ]
         if self.intent and self.intent.is_under_way:
             lines.append(
                 f"an apply of epoch {self.intent.epoch} is running: wait for it, then run this command again"
@@ -153,7 +155,9 @@ def choose_design(
         if before_repair and intent.stated.repairs is not None:
             intent = _find_epoch(lab, intent.stated.repairs, stored, runs_dir)
         job_lab, design = design_of_intent(lab, intent)
-        beside = tuple(one for one in select_in_force(stored) if set(one.hosts).isdisjoint(intent.hosts))
+        beside = tuple(
+            other for other in select_in_force(stored) if set(other.hosts).isdisjoint(intent.hosts)
+        )
         unfinished = find_unfinished_or_error(runs_dir, lab)
         return DesignChoice(
             job_lab, design, intent.stated, intent, _find_current(stored, job_lab), beside, left=unfinished
@@ -164,8 +168,8 @@ def choose_design(
         note = f"no topology of {whose}lab '{lab.name}' is stored in {runs_dir}: the default one is used"
     current = _find_current(stored, job_lab)
     repaired = current.stated.repairs if current else None
-    candidates = [one for one in stored if one is current or one.epoch == repaired]
-    match = next((one for one in candidates if _is_same(one, job_lab, design)), None)
+    candidates = [candidate for candidate in stored if candidate is current or candidate.epoch == repaired]
+    match = next((candidate for candidate in candidates if _is_same(candidate, job_lab, design)), None)
     return DesignChoice(
         job_lab, design, stated, match, current, (), note, find_unfinished_or_error(runs_dir, lab)
     )
@@ -227,12 +231,12 @@ def _find_stored(lab: Lab, named: NamedTopology, stored: tuple[Intent, ...], run
     if not named.hosts:
         return stored[0]
     hosts = sorted(named.hosts)
-    return next((one for one in select_in_force(stored) if sorted(one.hosts) == hosts), None)
+    return next((intent for intent in select_in_force(stored) if sorted(intent.hosts) == hosts), None)
 
 
 def _find_epoch(lab: Lab, epoch: int, stored: tuple[Intent, ...], runs_dir: Path) -> Intent:
     """Return the epoch with this number. Raises `IntentError`."""
-    intent = next((one for one in stored if one.epoch == epoch), None)
+    intent = next((candidate for candidate in stored if candidate.epoch == epoch), None)
     if intent is None:
         known = f"they are 1 to {stored[0].epoch}" if stored else "none was stored yet"
         hint = "leave out --epoch, or give the --runs-dir of its apply"
@@ -243,7 +247,7 @@ def _find_epoch(lab: Lab, epoch: int, stored: tuple[Intent, ...], runs_dir: Path
 def _find_current(stored: tuple[Intent, ...], lab: Lab) -> Intent | None:
     """Return the epoch in force on any of these hosts."""
     hosts = {host.name for host in lab.hosts}
-    return next((one for one in select_in_force(stored) if not hosts.isdisjoint(one.hosts)), None)
+    return next((intent for intent in select_in_force(stored) if not hosts.isdisjoint(intent.hosts)), None)
 
 
 def _is_same(intent: Intent, lab: Lab, design: Design) -> bool:

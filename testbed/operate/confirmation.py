@@ -66,14 +66,14 @@ def confirmations_of(runs_dir: str | Path, lab: str) -> tuple[Confirmation, ...]
 
 def pending_of(runs_dir: str | Path, lab: str) -> Confirmation | None:
     """Return the pending confirmation: armed or firing, or requested by an apply that is verified or running."""
-    states = {one.epoch: one for one in load_intents(runs_dir, lab)}
-    for one in confirmations_of(runs_dir, lab):
-        intent = states.get(one.epoch)
+    states = {intent.epoch: intent for intent in load_intents(runs_dir, lab)}
+    for confirmation in confirmations_of(runs_dir, lab):
+        intent = states.get(confirmation.epoch)
         may_be_armed = intent is not None and (intent.is_under_way or intent.state == "verified")
-        if one.state == "requested" and not may_be_armed:
+        if confirmation.state == "requested" and not may_be_armed:
             continue
-        if one.waits:
-            return one
+        if confirmation.waits:
+            return confirmation
     return None
 
 
@@ -141,9 +141,11 @@ class Confirmations:
 
     def end(self, reason: str) -> None:
         """End every confirmation that is requested or armed, because a person has rolled back."""
-        for one in confirmations_of(self._journal.directory, self._lab):
-            if one.state in ("requested", "armed"):
-                self.change(one.epoch, ("requested", "armed"), "ended", ended_at=_now(), reason=reason)
+        for confirmation in confirmations_of(self._journal.directory, self._lab):
+            if confirmation.state in ("requested", "armed"):
+                self.change(
+                    confirmation.epoch, ("requested", "armed"), "ended", ended_at=_now(), reason=reason
+                )
 
     def watch(self, epoch: int, go_back: Callable[[int], str]) -> State:
         """Arm the confirmation and wait; call `go_back` if it is not confirmed in time, and return the last state.
@@ -176,17 +178,19 @@ class Confirmations:
 def find_unwatched(runs_dir: str | Path, lab: str) -> Iterator[tuple[str, str, str]]:
     """Yield operation, detail and hint of a pending apply without a watcher and of a failed automatic rollback."""
     pending = pending_of(runs_dir, lab)
-    states = {one.epoch: one for one in load_intents(runs_dir, lab)}
-    for one in confirmations_of(runs_dir, lab)[:1]:
-        intent = states.get(one.epoch)
+    states = {intent.epoch: intent for intent in load_intents(runs_dir, lab)}
+    for latest in confirmations_of(runs_dir, lab)[:1]:
+        intent = states.get(latest.epoch)
         operation = intent.operation if intent else ""
-        if one == pending and not one.is_watched and not (intent and intent.is_under_way):
-            what = "its watcher did not start" if one.state == "requested" else "its watcher has died"
-            detail = f"epoch {one.epoch} awaits confirmation, but {what}: there is no automatic rollback"
+        if latest == pending and not latest.is_watched and not (intent and intent.is_under_way):
+            what = "its watcher did not start" if latest.state == "requested" else "its watcher has died"
+            detail = f"epoch {latest.epoch} awaits confirmation, but {what}: there is no automatic rollback"
             yield operation, detail, "run `testbed confirm`, or `testbed rollback`"
-        later = [other for other in states.values() if other.epoch > one.epoch and other.state == "verified"]
-        if one.state == "failed" and not later:
-            detail = f"epoch {one.epoch} was not confirmed; the rollback to epoch {one.back_to} failed ({one.reason})"
+        later = [
+            other for other in states.values() if other.epoch > latest.epoch and other.state == "verified"
+        ]
+        if latest.state == "failed" and not later:
+            detail = f"epoch {latest.epoch} was not confirmed; the rollback to epoch {latest.back_to} failed ({latest.reason})"
             yield operation, detail, "see `testbed history`, then `testbed rollback`"
 
 

@@ -64,7 +64,7 @@ def _hold_fences(
         (
             lab
             for lab in labs
-            if any(one.id == get_selected_lease() for one in read_leases(address_in(runs_dir), lab))
+            if any(lease.id == get_selected_lease() for lease in read_leases(address_in(runs_dir), lab))
         ),
         min(labs),
     )

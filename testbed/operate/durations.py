@@ -89,7 +89,7 @@ def learn_durations(runs_dir: str | Path, lab: str) -> Durations:
 
 
 def durations_of(rows: Iterable[Mapping[str, Any]]) -> Durations:
-    """Return durations from rows of the journal, newest first. Negative durations are left out: a clock was set back."""
+    """Return durations from rows of the journal, newest first. Negative durations are left out: the clock moved."""
     seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
         took_s = (_parse_time(row["outcome_at"]) - _parse_time(row["intent_at"])).total_seconds()

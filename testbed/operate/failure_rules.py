@@ -145,7 +145,7 @@ def advise_on_failures(
             yield _make_advice(2, host.name, labels, "migrate", targets.choose(host), text)
     spares = _find_spares(lab, linked, failed, links)
     advice = [_advise_on_gpu(lab, gpu, spares.get(gpu), targets) for gpu in sorted(failed)]
-    yield from sorted(advice, key=lambda one: one.rule)
+    yield from sorted(advice, key=lambda item: item.rule)
 
 
 class _Targets:
@@ -159,9 +159,9 @@ class _Targets:
     def choose(self, host: LabHost) -> str:
         """Return the idle host with enough GPUs that takes the work of a host, or "" if none is left."""
         if host.name not in self._chosen:
-            fits = [one for one in self._idle if count_gpus(one) >= count_gpus(host)]
+            fits = [idle_host for idle_host in self._idle if count_gpus(idle_host) >= count_gpus(host)]
             self._chosen[host.name] = fits[0].name if fits else ""
-            self._idle = [one for one in self._idle if one not in fits[:1]]
+            self._idle = [idle_host for idle_host in self._idle if idle_host not in fits[:1]]
         return self._chosen[host.name]
 
     def describe_move(self, host: LabHost) -> str:
@@ -267,7 +267,7 @@ def _list_idle_hosts(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> 
         for port in pair
     }
     candidates = [host for node, host in enumerate(lab.hosts) if node not in linked]
-    for host in sorted((*candidates, *lab.others), key=lambda one: one.name):
+    for host in sorted((*candidates, *lab.others), key=lambda candidate: candidate.name):
         ends = [end for nic in host.nics for end in (nic.transmit, nic.receive)]
         if all(end.switch in seen and (end.switch, end.port) not in used for end in ends):
             yield host

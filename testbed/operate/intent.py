@@ -148,11 +148,11 @@ def find_replaced(intents: Sequence[Intent], intent: Intent) -> tuple[Intent, ..
     For each host, these are the earlier epochs back to the last complete one.
     """
     hosts, replaced = set(intent.hosts), []
-    for one in intents:
-        if one.epoch < intent.epoch and not hosts.isdisjoint(one.hosts):
-            replaced.append(one)
-            if one.applied_at is not None:
-                hosts.difference_update(one.hosts)
+    for earlier in intents:
+        if earlier.epoch < intent.epoch and not hosts.isdisjoint(earlier.hosts):
+            replaced.append(earlier)
+            if earlier.applied_at is not None:
+                hosts.difference_update(earlier.hosts)
     return tuple(replaced)
 
 

@@ -135,7 +135,7 @@ def judge_circuits(
     for name, reading in readings.items():
         planned = tuple(circuit for circuit in circuits if circuit.switch == name)
         missing, extra = (
-            [one for one in kind_findings if one.subject not in explained.get(one.kind, ())]
+            [finding for finding in kind_findings if finding.subject not in explained.get(finding.kind, ())]
             for kind_findings in (
                 _judge_missing(lab, reading, planned),
                 _judge_extra(lab, name, reading, planned),
@@ -257,7 +257,7 @@ def _judge_extra(
     planned = tuple(planned)
     pairs = {(circuit.input_port, circuit.output_port) for circuit in planned}
     held = {switch: reading.snapshot.connections}
-    attached = {one[1:] for one in find_free_circuits(lab, held, ports_of(planned))}
+    attached = {circuit[1:] for circuit in find_free_circuits(lab, held, ports_of(planned))}
     for pair in sorted(reading.snapshot.connections.pairs - pairs - attached):
         if any((switch, port) in lab_ports for port in pair):
             detail = f"{switch} connects {pair[0]} -> {pair[1]}, which is not planned; run `testbed apply`"

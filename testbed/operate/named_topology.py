@@ -48,7 +48,7 @@ class NamedTopology:
         """The options as on the command line, or "" without options."""
         words = ["--simplex"] if self.simplex else []
         words += [f"--method {self.method}"] if self.method else []
-        words += [f"--demand {one}" for one in self.demand]
+        words += [f"--demand {demand}" for demand in self.demand]
         words += [f"--hosts-of {','.join(self.hosts)}"] if self.hosts else []
         words += [f"--plan {self.plan_file}"] if self.plan_file else []
         return " ".join(words)

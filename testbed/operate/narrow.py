@@ -68,18 +68,18 @@ def _narrow_swapped(
     session: LabSession, design: Design, finding: LinkFinding, links: list[Link], note: Note
 ) -> LinkFinding:
     """Return the finding with the swapped end. It is about one link, two links, or the four links of two cables."""
-    one = links[0]
+    first_link = links[0]
     snapshots = {name: switch.read() for name, switch in session.switches.items()}
-    circuit = next((c for c in find_held_circuits(session.lab, snapshots) if c.link == one), None)
+    circuit = next((c for c in find_held_circuits(session.lab, snapshots) if c.link == first_link), None)
     dark = _find_dark_nic(session, design, circuit, links, note) if circuit else None
     if dark is None:
         return finding
     lab = session.lab
-    at_source = dark == one.target
+    at_source = dark == first_link.target
     side: Fibre = "transmit" if at_source else "receive"
-    evidence = f"without the circuit of {lab.link_label(one)}, {lab.nic_label(dark)} went dark"
+    evidence = f"without the circuit of {lab.link_label(first_link)}, {lab.nic_label(dark)} went dark"
     if len(links) == 1:
-        nic = one.source if at_source else one.target
+        nic = first_link.source if at_source else first_link.target
         place = f"the {side} fibre at {fibre_end(lab, nic, side)}"
         belongs = f"is not that of {lab.nic_label(nic)}" if at_source else f"leads to {lab.nic_label(dark)}"
         return replace(finding, detail=f"{place} {belongs}: {evidence}")

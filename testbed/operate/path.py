@@ -193,7 +193,8 @@ class _KernelTracer:
         routes, _, neighbours = done.stdout.partition("\n\n")
         answers = json.loads(routes or "[]")
         table = {
-            (one["dev"], one["dst"]): str(one.get("lladdr", "")) for one in json.loads(neighbours or "[]")
+            (entry["dev"], entry["dst"]): str(entry.get("lladdr", ""))
+            for entry in json.loads(neighbours or "[]")
         }
         return (answers[0] if answers else {}), table, done.stderr.strip()
 

@@ -72,7 +72,7 @@ def plan_lab(
             circuits,
             switches[switch.name],
             snapshots[switch.name],
-            {one[1:] for one in attached if one[0] == switch.name},
+            {circuit[1:] for circuit in attached if circuit[0] == switch.name},
             take_over=take_over,
         )
         for switch in lab.switches

@@ -130,8 +130,8 @@ def _list_forwarding_hosts(
     touches: Mapping[SwitchPair, Touch], designs: Sequence[HostedDesign]
 ) -> Iterator[Element]:
     flows_by_host: defaultdict[str, list[str]] = defaultdict(list)
-    for one in designs:
-        for host, flow in _find_forwarders(one, touches):
+    for hosted_design in designs:
+        for host, flow in _find_forwarders(hosted_design, touches):
             flows_by_host[host].append(flow)
     for host in sorted(flows_by_host):
         flows = list(dict.fromkeys(flows_by_host[host]))
@@ -139,15 +139,15 @@ def _list_forwarding_hosts(
         yield Element("host", host, "forwards", reason)
 
 
-def _find_forwarders(one: HostedDesign, touches: Iterable[SwitchPair]) -> Iterator[tuple[str, str]]:
+def _find_forwarders(hosted_design: HostedDesign, touches: Iterable[SwitchPair]) -> Iterator[tuple[str, str]]:
     """Yield hosts with the pairs whose packets they forward on a path that has a touched circuit."""
-    lab, touched_circuits = one.lab, frozenset(touches)
+    lab, touched_circuits = hosted_design.lab, frozenset(touches)
     changed_links = set()
-    for link in one.design.wiring.links:
+    for link in hosted_design.design.wiring.links:
         transmit, receive = lab.nic(link.source).transmit, lab.nic(link.target).receive
         if (transmit.switch, transmit.port, receive.port) in touched_circuits:
             changed_links.add(link)
-    for routes in (one.design.routes, *one.design.further):
+    for routes in (hosted_design.design.routes, *hosted_design.design.further):
         for source, target in routes.first_link:
             path = routes.path(source, target)
             if changed_links.isdisjoint(path):
@@ -202,7 +202,7 @@ class PlannedChange:
             return []
         total = self.durations.plan(self.planned)
         source = f"learned from {count_noun(total.samples, 'step')}" if total.samples else "by the drivers"
-        lines = [f"{one.name} {one.reason}" for one in self.elements if one.kind == "host"]
+        lines = [f"{element.name} {element.reason}" for element in self.elements if element.kind == "host"]
         median, most = format_seconds(total.median_s), format_seconds(total.p95_s)
         expected = f"expected: {median}, at most {most} in 95 of 100 ({source})"
         return [*lines, f"{expected}; revision {self.observed.fingerprint}"]
@@ -293,7 +293,7 @@ class ChangeRequest:
 
 def observe_now(choice: DesignChoice, planned: LabPlan, runs_dir: Path) -> Observed:
     """Return the current state of the lab for a plan. Raises `JournalError`."""
-    epochs = sorted(one.epoch for one in _find_epochs_in_force(choice, runs_dir))
+    epochs = sorted(intent.epoch for intent in _find_epochs_in_force(choice, runs_dir))
     token = _find_token(choice, runs_dir)
     return observe_plan(planned, epochs=epochs, revision=choice.lab.revision, token=token)
 
@@ -303,7 +303,9 @@ def _find_token(choice: DesignChoice, runs_dir: Path) -> int | None:
     hosts = parts_of(choice.lab, [f"host:{host.name}" for host in choice.lab.hosts])
     leases = read_leases(address_in(runs_dir), choice.lab.name)
     tokens = [
-        one.token for one in leases if one.is_held and not (one.is_implicit or hosts.isdisjoint(one.parts))
+        lease.token
+        for lease in leases
+        if lease.is_held and not (lease.is_implicit or hosts.isdisjoint(lease.parts))
     ]
     return max(filter(None, tokens), default=None)
 
@@ -312,7 +314,7 @@ def _find_epochs_in_force(choice: DesignChoice, runs_dir: Path) -> tuple[Intent,
     """Return the epochs in force on any of the plan's hosts. Raises `JournalError`."""
     hosts = {host.name for host in choice.lab.hosts}
     stored = select_in_force(load_intents(runs_dir, choice.lab.name))
-    return tuple(one for one in stored if not hosts.isdisjoint(one.hosts))
+    return tuple(intent for intent in stored if not hosts.isdisjoint(intent.hosts))
 
 
 def _load_designs(choice: DesignChoice, intents: Iterable[Intent]) -> list[HostedDesign]:

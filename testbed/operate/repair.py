@@ -338,9 +338,9 @@ def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note
     known = {session.lab.link_label(link) for link in planned.observation.held - planned.observation.carrying}
     report = session.verify(plan)
     findings = tuple(
-        one
-        for one in report.findings
-        if one.kind != "extra_circuit" or not known.issuperset(one.parts or (one.subject,))
+        finding
+        for finding in report.findings
+        if finding.kind != "extra_circuit" or not known.issuperset(finding.parts or (finding.subject,))
     )
     note(
         f"verified: {count_noun(len(findings), 'finding')} on {count_noun(report.circuits, 'remaining circuit')}"
@@ -362,7 +362,9 @@ def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
             yield f"then: {verb} {lab.link_label(link)}"
     yield planned.repair.why
     held = planned.observation.held
-    yield from _list_unpatched(lab, (one for one in planned.observation.unpatched if one.link in held))
+    yield from _list_unpatched(
+        lab, (circuit for circuit in planned.observation.unpatched if circuit.link in held)
+    )
 
 
 def describe_losses(lab: Lab, losses: Iterable[Loss]) -> Iterator[str]:
@@ -423,7 +425,7 @@ def _list_detours(planned: LabRepair) -> tuple[Detour, ...]:
     if planned.is_repaired:
         return ()
     held = planned.observation.held
-    return tuple(one for one in planned.repair.detours if one.lost in held or len(one.path) != 1)
+    return tuple(detour for detour in planned.repair.detours if detour.lost in held or len(detour.path) != 1)
 
 
 def _describe_part(lab: Lab, loss: Loss) -> str:

@@ -84,7 +84,7 @@ def find_unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinish
         *_find_other_operations(journal),
         *unconfirmed,
     )
-    return tuple(sorted(operations, key=lambda one: one.operation))
+    return tuple(sorted(operations, key=lambda operation: operation.operation))
 
 
 def find_unfinished_or_error(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
@@ -220,8 +220,10 @@ def _find_discoveries(journal: _Journal) -> Iterator[Unfinished]:
 def _is_covered_discovery(journal: _Journal, row: Row, circuits: frozenset[SwitchCircuit]) -> bool:
     """Return whether a discovery's hosts were configured since, and the last reads show none of its circuits."""
     hosts = journal.hosts.intersection(host for host, _ in json.loads(row["problem"])["nics"])
-    later = (one for one in journal.intents if one.applied_at and one.intended_at > row["started"])
-    if not any(hosts.issubset(one.hosts) for one in later):
+    later = (
+        intent for intent in journal.intents if intent.applied_at and intent.intended_at > row["started"]
+    )
+    if not any(hosts.issubset(intent.hosts) for intent in later):
         return False
     held = {
         read["switch"]: {(read["switch"], int(i), o) for i, o in json.loads(read["read_back"]).items()}
@@ -243,8 +245,8 @@ def _find_other_operations(journal: _Journal) -> Iterator[Unfinished]:
     ]
     ports = _find_ports(journal) if candidates else {}
     for position, row in candidates:
-        later = [one for one in rows[position + 1 :] if one["state"] == "done"]
-        if not any(_covers(journal, one, row, ports) for one in later):
+        later = [later_row for later_row in rows[position + 1 :] if later_row["state"] == "done"]
+        if not any(_covers(journal, later_row, row, ports) for later_row in later):
             how = "killed" if row["state"] in ("running", "killed") else row["state"]
             kind = row.get("kind") or ""
             detail = f"{_KINDS.get(kind, 'an operation')} that was {how}, begun {_to_utc(row['started'])}"
@@ -285,11 +287,13 @@ def _covers(journal: _Journal, later: Row, row: Row, ports: Mapping[str, set[tup
     """
     if ports.get(row["id"], set()) <= ports.get(later["id"], set()):
         return True
-    intent = next((one for one in journal.intents if one.operation == later["id"]), None)
+    intent = next((candidate for candidate in journal.intents if candidate.operation == later["id"]), None)
     if intent is None or intent.applied_at is None:
         return False
-    intents_before = select_in_force([one for one in journal.intents if one.intended_at < row["started"]])
-    hosts = {host for one in intents_before for host in one.hosts}
+    intents_before = select_in_force(
+        [candidate for candidate in journal.intents if candidate.intended_at < row["started"]]
+    )
+    hosts = {host for earlier in intents_before for host in earlier.hosts}
     return (hosts & journal.hosts).issubset(intent.hosts)
 
 

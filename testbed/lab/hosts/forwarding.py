@@ -157,7 +157,12 @@ def _route_lines(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: int) ->
     blocks = {
         other: blocks_of(lab, lab.hosts[other], direct) for other in range(wiring.nodes) if other != node
     }
-    for block in (one for part in blocks.values() for one in part if one.prefixlen < one.max_prefixlen):
+    for block in (
+        candidate
+        for part in blocks.values()
+        for candidate in part
+        if candidate.prefixlen < candidate.max_prefixlen
+    ):
         yield f"route flush root {block}"  # the kernel prefers a more specific route, whatever its origin
     for peer, link in direct.items():
         yield _route_line(lab, IPv4Network(peer), link, f"scope link src {own[0]}")
@@ -183,8 +188,11 @@ def blocks_of(lab: Lab, host: LabHost, direct: Container[IPv4Address] = ()) -> l
     """
     foreign = sorted(
         int(address)
-        for one in (*lab.hosts, *lab.others)
-        for address in (one.management, *(_addresses_of(one) if one.name != host.name else ()))
+        for other_host in (*lab.hosts, *lab.others)
+        for address in (
+            other_host.management,
+            *(_addresses_of(other_host) if other_host.name != host.name else ()),
+        )
     )
     foreign = sorted([*foreign, *(int(port.address) for board in lab.boards for port in board.ports)])
     own = [address for address in _addresses_of(host) if address not in direct]
@@ -214,8 +222,8 @@ def _split_into_blocks(
     if is_own(block):
         return [block]
     _, upper = block.subnets()
-    halves = [[one for one in addresses if (one in upper) is side] for side in (False, True)]
-    return [one for half in halves for one in _split_into_blocks(half, is_own)]
+    halves = [[address for address in addresses if (address in upper) is side] for side in (False, True)]
+    return [part for half in halves for part in _split_into_blocks(half, is_own)]
 
 
 def _links_from(wiring: Wiring, node: int) -> Iterator[Link]:

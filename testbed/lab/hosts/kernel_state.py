@@ -210,13 +210,17 @@ def _parse_interface(
     name, flags = entry["ifname"], entry["flags"]
     has_program = bool(entry.get("xdp"))
     queue_notes = [*([queues[name]] if name in queues else []), *(["an XDP program"] if has_program else [])]
-    ipv4_entries = (one for one in entry.get("addr_info", ()) if one.get("family") == "inet")
+    ipv4_entries = (
+        address_entry for address_entry in entry.get("addr_info", ()) if address_entry.get("family") == "inet"
+    )
     return Interface(
         mac=str(entry.get("address", "")),
         is_up="UP" in flags,
         has_carrier="LOWER_UP" in flags,
         mtu=int(entry["mtu"]),
-        addresses=frozenset(f"{one['local']}/{one['prefixlen']}" for one in ipv4_entries),
+        addresses=frozenset(
+            f"{address_entry['local']}/{address_entry['prefixlen']}" for address_entry in ipv4_entries
+        ),
         rate_mbps=rates.get(name),
         master=str(entry.get("master", "")),
         queues=", ".join(queue_notes),

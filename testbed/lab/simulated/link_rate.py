@@ -92,7 +92,12 @@ def measure_machine() -> Machine:
     after = read_ticks(Path("/proc/stat").read_text(encoding="ascii"))
     processors = min(float(len(own_processors)), read_quota())
     free = min(
-        processors, sum(idle_share(before[one], after[one]) for one in own_processors if one in before)
+        processors,
+        sum(
+            idle_share(before[processor], after[processor])
+            for processor in own_processors
+            if processor in before
+        ),
     )
     return Machine(processors, free, max(copy_mbps(time.process_time) for _ in range(_COPY_RUNS)))
 

@@ -127,7 +127,8 @@ class Devices:
     def run_round(self, round_: Round, monitored: Collection[Port]) -> Observation:
         """Set circuits and NICs of one round, and return what monitors and NICs show.
 
-        Raises `DriftError` if somebody else changes circuits during the round, `HostError`, and what `apply_plan` raises.
+        Raises `DriftError` if somebody else changes circuits during the round, `HostError`, and the errors of
+        `apply_plan`.
         """
         self._patch(round_.circuits)
         self.set_interfaces(self._off - round_.off, up=True)

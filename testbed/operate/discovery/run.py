@@ -137,7 +137,7 @@ def _parse_unfinished(row: Any) -> Unfinished:
         frozenset((_make_pair(source), _make_pair(target)) for source, target in state)
         for state in json.loads(row.circuits)
     )
-    rounds = tuple(_parse_round(one) for one in json.loads(row.rounds))
+    rounds = tuple(_parse_round(round_row) for round_row in json.loads(row.rounds))
     down = frozenset(_make_pair(nic) for nic in json.loads(row.down))
     return Unfinished(row.id, json.loads(row.problem), down, (before, after), rounds, row.state == "stopped")
 
@@ -157,7 +157,9 @@ def _render_round(round_: Round, seen: Observation) -> dict[str, Any]:
         "off": sorted(round_.off),
         "lit": [[list(port), is_lit] for port, is_lit in seen.lit.items()],
         "carriers": [[list(nic), carrier] for nic, carrier in seen.carriers.items()],
-        "heard": [[list(nic), [list(one) for one in speakers]] for nic, speakers in seen.heard.items()],
+        "heard": [
+            [list(nic), [list(speaker) for speaker in speakers]] for nic, speakers in seen.heard.items()
+        ],
         "spoke": sorted(seen.spoke),
     }
 
@@ -168,7 +170,7 @@ def _make_pair(words: Any) -> Any:
 
 def _parse_round(row: Mapping[str, Any]) -> tuple[Round, Observation]:
     heard: dict[NicName, tuple[NicName, ...]] = {
-        _make_pair(nic): tuple(_make_pair(one) for one in speakers) for nic, speakers in row["heard"]
+        _make_pair(nic): tuple(_make_pair(speaker) for speaker in speakers) for nic, speakers in row["heard"]
     }
     round_ = Round(
         row["purpose"],
@@ -197,14 +199,16 @@ def discover(
 ) -> DiscoveryResult:
     """Find the fibres of every NIC whose row in the lab file lacks one, in at most `limit` rounds.
 
-    Raises `DriftError` or `PortBusy` if somebody else patches during the discovery, `ApplyFailed`, `HostError` and the drivers'
-    errors. In every case, circuits are removed and interfaces restored, as far as devices answer.
+    Raises `DriftError` or `PortBusy` if somebody else patches during the discovery, `ApplyFailed`, `HostError` and the
+    drivers' errors. In every case, circuits are removed and interfaces restored, as far as devices answer.
     """
     others = record.find_unfinished()
-    killed = tuple(one for one in others if not one.is_restored)
+    killed = tuple(unfinished for unfinished in others if not unfinished.is_restored)
     notes = _remove_leftovers(devices, killed)
     down_now = devices.find_down_interfaces()
-    down = down_now.intersection(*(one.down for one in killed))  # killed discoveries set the other NICs down
+    down = down_now.intersection(
+        *(unfinished.down for unfinished in killed)
+    )  # killed discoveries set the other NICs down
     try:
         devices.set_interfaces(down_now, up=True)
         held = devices.read_held()
@@ -245,8 +249,8 @@ def _remove_leftovers(devices: Devices, others: tuple[Unfinished, ...]) -> tuple
     Circuits that an unfinished discovery did not make are not touched.
     """
     notes = []
-    for one in others:
-        circuits, is_its_own = one.find_leftovers(devices.read_held())
+    for unfinished in others:
+        circuits, is_its_own = unfinished.find_leftovers(devices.read_held())
         if circuits and is_its_own:
             devices.remove(circuits)
             notes.append(f"removed {count_noun(len(circuits), 'circuit')} of an unfinished discovery")

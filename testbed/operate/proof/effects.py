@@ -66,8 +66,19 @@ class Effects:
     def apply(self) -> Unfinished | None:
         """The unfinished apply of the topology that is being verified, or None."""
         hosts, links = tuple(host.name for host in self.lab.hosts), set(self.plan.wiring.links)
-        ours = (one for one in self.left if one.intent and one.intent.hosts == hosts and not one.lacks_proof)
-        return next((one for one in ours if one.intent and set(one.intent.wiring.links) == links), None)
+        ours = (
+            unfinished
+            for unfinished in self.left
+            if unfinished.intent and unfinished.intent.hosts == hosts and not unfinished.lacks_proof
+        )
+        return next(
+            (
+                unfinished
+                for unfinished in ours
+                if unfinished.intent and set(unfinished.intent.wiring.links) == links
+            ),
+            None,
+        )
 
     @cached_property
     def before(self) -> tuple[tuple[Lab, Intent], ...]:
@@ -137,16 +148,16 @@ class Effects:
         """Labels of circuits at the lab's ports that the apply has not removed yet."""
         ours, remaining = own_ports(self.lab), (self.held & self.circuits_before) - self.planned
         return self._label_circuits(
-            one for one in remaining if not ours.isdisjoint({one[:2], (one[0], one[2])})
+            circuit for circuit in remaining if not ours.isdisjoint({circuit[:2], (circuit[0], circuit[2])})
         )
 
-    def circuits_of_discovery(self, one: Unfinished) -> frozenset[str]:
+    def circuits_of_discovery(self, discovery: Unfinished) -> frozenset[str]:
         """Return the labels of circuits that a discovery has left."""
-        return self._label_circuits((self.held & one.circuits) - self.planned)
+        return self._label_circuits((self.held & discovery.circuits) - self.planned)
 
     def _label_circuits(self, circuits: Iterable[SwitchCircuit]) -> frozenset[str]:
         owners = port_owners(self.lab)
-        return frozenset(pair_label(owners, one[0], one[1:]) for one in circuits)
+        return frozenset(pair_label(owners, circuit[0], circuit[1:]) for circuit in circuits)
 
     @property
     def explained(self) -> dict[str, frozenset[str]]:
@@ -173,10 +184,10 @@ class Effects:
             return None
         planned = plan_state(part)
         min_deviations, best_match = count_deviations(self.lab, host, planned, state), None
-        for one in self._list_states(host, part) if min_deviations else ():
-            deviation_count = count_deviations(self.lab, host, one.state, state)
+        for candidate in self._list_states(host, part) if min_deviations else ():
+            deviation_count = count_deviations(self.lab, host, candidate.state, state)
             if deviation_count < min_deviations:
-                min_deviations, best_match = deviation_count, one
+                min_deviations, best_match = deviation_count, candidate
             if not min_deviations:
                 break
         return None if min_deviations and is_bare(self.lab, host, planned, state) else best_match
@@ -191,22 +202,22 @@ class Effects:
         for state, words in earlier or [(NOTHING, "not configured")]:
             before, *between, _ = states_while_installing(state, part)
             yield HalfWay(before, words)
-            yield from (HalfWay(one, "partly configured") for one in between)
+            yield from (HalfWay(partial_state, "partly configured") for partial_state in between)
 
     def findings(self, half_way: Mapping[str, HalfWay]) -> Iterator[LinkFinding]:
         """Yield a finding for each operation with what it explains. `half_way` is the state of hosts by name."""
-        for one in self.left:
-            is_apply = one is self.apply
+        for unfinished in self.left:
+            is_apply = unfinished is self.apply
             effects = [*self._describe_circuits(), *_describe_hosts(half_way)] if is_apply else []
-            existing = self.circuits_of_discovery(one)
+            existing = self.circuits_of_discovery(unfinished)
             effects += (
                 [f"{len(existing)} of its circuits still exist: {list_some(sorted(existing))}"]
                 if existing
                 else []
             )
-            detail = f"{one.detail}: {'; '.join(effects)}" if effects else one.detail
+            detail = f"{unfinished.detail}: {'; '.join(effects)}" if effects else unfinished.detail
             circuits = existing | (self.missing | self.extra if is_apply else frozenset())
-            yield UNFINISHED.report(one.operation, detail, one.hint, tuple(sorted(circuits)))
+            yield UNFINISHED.report(unfinished.operation, detail, unfinished.hint, tuple(sorted(circuits)))
 
     def _describe_circuits(self) -> Iterator[str]:
         if self.missing:
@@ -229,6 +240,6 @@ def _key(circuit: Circuit) -> SwitchCircuit:
 
 
 def _describe_hosts(half_way: Mapping[str, HalfWay]) -> Iterator[str]:
-    for words in dict.fromkeys(one.words for one in half_way.values()):
-        hosts = [host for host, one in half_way.items() if one.words == words]
+    for words in dict.fromkeys(host_state.words for host_state in half_way.values()):
+        hosts = [host for host, host_state in half_way.items() if host_state.words == words]
         yield f"{len(hosts)} hosts are {words} ({', '.join(hosts)})"

@@ -148,7 +148,9 @@ class _Comparison:
     def judged_routes(self) -> dict[str, Route]:
         """Planned routes whose absence no other finding explains."""
         missing_addresses = {
-            one.split("/")[0] for device in self.planned.addresses for one in self.lacking_addresses(device)
+            address.split("/")[0]
+            for device in self.planned.addresses
+            for address in self.lacking_addresses(device)
         }
         return {
             target: route
@@ -212,7 +214,7 @@ class _Comparison:
             for (device, address), mac in self.planned.neighbours.items()
             if self.carries(device)
         )
-        return tuple(one for one in descriptions if one[2])
+        return tuple(description for description in descriptions if description[2])
 
     @cached_property
     def is_bare(self) -> bool:
@@ -279,7 +281,11 @@ def _judge_packet_rules(comparison: _Comparison) -> Iterator[LinkFinding]:
         if interface and interface.queues:
             detail = f"{name} of {host} has {interface.queues}"
             yield WRONG_QUEUE.report(f"{host}/{name}", detail)
-    filters = [one.words for one in comparison.state.filters if one.concerns(nics, comparison.networks)]
+    filters = [
+        packet_filter.words
+        for packet_filter in comparison.state.filters
+        if packet_filter.concerns(nics, comparison.networks)
+    ]
     if filters:
         yield _list_facts(PACKET_FILTER, host, filters)
     rules = list(_find_earlier_rules(comparison))

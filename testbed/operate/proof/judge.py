@@ -91,12 +91,12 @@ def verify_lab(
     if not evidence.reached:
         return report
     pairs = plan.wiring.nodes * (plan.wiring.nodes - 1)
-    missing = {pair for one in evidence.reached for pair in one.missing}
+    missing = {pair for reachability in evidence.reached for pair in reachability.missing}
     nodes = {host.name: node for node, host in enumerate(lab.hosts)}
     sent = {
         Way(number, nodes[a], nodes[b]): count
-        for number, one in enumerate(evidence.reached)
-        for (a, b), (_, count) in one.lost.items()
+        for number, reachability in enumerate(evidence.reached)
+        for (a, b), (_, count) in reachability.lost.items()
     }
     floor = find_loss_floor(sets, sent)
     answered = len(evidence.reached[0].answered - missing)
@@ -164,7 +164,10 @@ class _Case:
             if (kernel := self.evidence.kernels.get(host.name))
             for index, nic in enumerate(host.nics)
             if ((interface := kernel.interfaces.get(nic.name)) and interface.has_ingress_hook)
-            or any(one.at_nic and one.concerns([nic.name], ()) for one in kernel.filters)
+            or any(
+                packet_filter.at_nic and packet_filter.concerns([nic.name], ())
+                for packet_filter in kernel.filters
+            )
         )
 
     @cached_property

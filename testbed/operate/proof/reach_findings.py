@@ -118,28 +118,32 @@ def judge_reachability(
         ]
         return {way: traces[way] for way in ways if way in traces and not blame.explains(traces[way])}
 
-    yield from _report_stopped(lab, find_unexplained(one.missing for one in reached), UNREACHABLE)
+    yield from _report_stopped(
+        lab, find_unexplained(reachability.missing for reachability in reached), UNREACHABLE
+    )
     counts = {
         Way(number, nodes[a], nodes[b]): count
-        for number, one in enumerate(reached)
-        for (a, b), count in one.lost.items()
+        for number, reachability in enumerate(reached)
+        for (a, b), count in reachability.lost.items()
     }
-    traces_with_counts = find_unexplained(one.lost for one in reached)
+    traces_with_counts = find_unexplained(reachability.lost for reachability in reached)
     lossy = _find_lossy(traces_with_counts, {way: counts[way] for way in traces_with_counts})
     yield from _report_lossy(lab, lossy)
     blame = replace(blame, links=blame.links.union(*lossy), nodes=blame.nodes | narrow)
     yield from _report_stopped(
-        lab, find_unexplained(sorted(one.small_only) for one in reached), NO_LARGE_PACKETS
+        lab, find_unexplained(sorted(reachability.small_only) for reachability in reached), NO_LARGE_PACKETS
     )
-    without_tcp = [one.without_tcp - one.small_only for one in reached]  # TCP segments are full-size packets
+    without_tcp = [
+        reachability.without_tcp - reachability.small_only for reachability in reached
+    ]  # TCP segments are full-size packets
     yield from _report_stopped(lab, find_unexplained(map(sorted, without_tcp)), NO_TCP)
     hops = {
         Way(number, nodes[a], nodes[b]): count
-        for number, one in enumerate(reached)
-        for (a, b), count in one.hops.items()
+        for number, reachability in enumerate(reached)
+        for (a, b), count in reachability.hops.items()
         if a in nodes and b in nodes
     }
-    unexplained = find_unexplained(sorted(one.hops) for one in reached)
+    unexplained = find_unexplained(sorted(reachability.hops) for reachability in reached)
     planned = {way: sets[way.set].hops(way.source, way.target) for way in unexplained}
     yield from _report_detours(lab, planned, hops)
 
@@ -162,7 +166,7 @@ def _report_stopped(lab: Lab, traces: Mapping[Way, Links], kind: FindingKind) ->
     while remaining:
         counts = Counter(node for nodes in remaining.values() for node in nodes)
         ends = Counter(node for way in remaining for node in (way.source, way.target))
-        node = max(counts, key=lambda one: (counts[one], ends[one], -one))
+        node = max(counts, key=lambda candidate: (counts[candidate], ends[candidate], -candidate))
         host_ways = [way for way, nodes in remaining.items() if node in nodes]
         remaining = {way: nodes for way, nodes in remaining.items() if node not in nodes}
         yield _report_common(lab, node, host_ways, kind)

@@ -134,12 +134,12 @@ def operations_of(runs_dir: str | Path, lab: str) -> tuple[OperationRecord, ...]
 
 def find_operation(records: Sequence[OperationRecord], operation: str) -> OperationRecord | None:
     """Return the operation with this id, or None."""
-    return next((one for one in records if one.id == operation), None)
+    return next((record for record in records if record.id == operation), None)
 
 
 def history_of(runs_dir: str | Path, lab: str) -> list[dict[str, Any]]:
     """Return the epochs of a lab for JSON documents, the newest first. Raises `JournalError`."""
-    operations = {one.id: one for one in operations_of(runs_dir, lab)}
+    operations = {record.id: record for record in operations_of(runs_dir, lab)}
     return [_render_epoch(intent, operations.get(intent.operation)) for intent in load_intents(runs_dir, lab)]
 
 

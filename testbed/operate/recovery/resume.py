@@ -73,9 +73,13 @@ def find_unfinished(runs_dir: str | Path, lab: Lab, operation: str | None) -> Un
     """
     candidates = find_unfinished_operations(runs_dir, lab)
     if operation is None:
-        unfinished = max(candidates, key=lambda one: (not one.is_for_a_person, one.operation), default=None)
+        unfinished = max(
+            candidates,
+            key=lambda candidate: (not candidate.is_for_a_person, candidate.operation),
+            default=None,
+        )
     else:
-        unfinished = next((one for one in candidates if one.operation == operation), None)
+        unfinished = next((candidate for candidate in candidates if candidate.operation == operation), None)
         if unfinished is None:
             _check_finished(operations_of(runs_dir, lab.name), operation, lab.name)
     if unfinished and unfinished.is_superseded:
@@ -133,7 +137,9 @@ def resume(
 
 def report_findings(session: LabSession, unfinished: Unfinished, verified: VerifyReport) -> ResumeResult:
     """Return the result of a resume that finished, but whose verification has findings."""
-    findings = "; ".join(f"{one.kind}: {one.subject}: {one.detail}" for one in verified.findings)
+    findings = "; ".join(
+        f"{finding.kind}: {finding.subject}: {finding.detail}" for finding in verified.findings
+    )
     return conclude(session, unfinished, "failed", f"finished, but its verification has findings: {findings}")
 
 
