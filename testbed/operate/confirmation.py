@@ -190,7 +190,8 @@ def find_unwatched(runs_dir: str | Path, lab: str) -> Iterator[tuple[str, str, s
             other for other in states.values() if other.epoch > latest.epoch and other.state == "verified"
         ]
         if latest.state == "failed" and not later:
-            detail = f"epoch {latest.epoch} was not confirmed; the rollback to epoch {latest.back_to} failed ({latest.reason})"
+            what = f"the rollback to epoch {latest.back_to} failed ({latest.reason})"
+            detail = f"epoch {latest.epoch} was not confirmed; {what}"
             yield operation, detail, "see `testbed history`, then `testbed rollback`"
 
 
