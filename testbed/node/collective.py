@@ -60,23 +60,23 @@ if _GC_WAS_ENABLED:
 try:
     from testbed.node.watch import (
         Watch,
-        between,
         find_connections,
-        others_processor_s,
         probe_disk,
         read_moment,
-        thread_waits,
+        read_others_processor_s,
+        read_thread_waits,
+        subtract_moments,
     )
 except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     sys.path.insert(0, str(Path(__file__).parent))
     from watch import (  # type: ignore[import-not-found,no-redef]
         Watch,
-        between,
         find_connections,
-        others_processor_s,
         probe_disk,
         read_moment,
-        thread_waits,
+        read_others_processor_s,
+        read_thread_waits,
+        subtract_moments,
     )
 
 # Gloo's ring sends to the rank below, NCCL's to the rank above; ranks are numbered so that data passes in ring order.
@@ -270,7 +270,7 @@ def processor_times() -> ProcessorTimes:
     ]
     return ProcessorTimes(
         own_s=time.process_time(),
-        waited_s=sum(thread_waits().values()),
+        waited_s=sum(read_thread_waits().values()),
         clock_s=time.monotonic(),
         busy_ticks=tuple(sum(counts) - counts[3] - counts[4] for counts in ticks),
         stolen_ticks=tuple(counts[7] for counts in ticks),
@@ -520,7 +520,7 @@ class Configuration:
             self.collective.count_wrong(values, iteration) for iteration, values in enumerate(inputs)
         )
         ranks = agreement.gather({**measured, "wrong": wrong})
-        return None if rank else figures(ranks)
+        return None if rank else make_row(ranks)
 
     def time_iterations(
         self, inputs: list[Any], agreement: Agreement, *, in_detail: bool
@@ -535,7 +535,7 @@ class Configuration:
         connections = find_connections()
         watch = Watch(connections, self.node.nics)
         sent_before, used_before = self.node.count_sent_bytes(), processor_times()
-        others_before_s = others_processor_s()
+        others_before_s = read_others_processor_s()
         agreement.barrier()
         watch.begin()
         moments, times, seen = [read_moment(watch)], [], []
@@ -552,7 +552,7 @@ class Configuration:
         moments.append(read_moment(watch))
         agreement.barrier()
         used_after, flows = processor_times(), watch.end()
-        others_s = others_processor_s() - others_before_s
+        others_s = read_others_processor_s() - others_before_s
         sent_after = self.node.count_sent_bytes()
         for _, connection in connections:
             connection.close()
@@ -560,12 +560,12 @@ class Configuration:
         disk_s = probe_disk()
         agreement.barrier()
         seen[-1]["disk_s"] = disk_s
-        whole = between(moments[0], moments[-1])
+        whole = subtract_moments(moments[0], moments[-1])
         parts = {key: value / len(inputs) for key, value in whole.items()}
         for entry, (before, after) in (
             zip(seen, itertools.pairwise(moments), strict=False) if in_detail else ()
         ):
-            entry.update(between(before, after))
+            entry.update(subtract_moments(before, after))
         return {
             "sent": {nic: sent_after[nic] - sent_before[nic] for nic in sent_after},
             "used": vars(processor_use(used_before, used_after, self.node.device.type)),
@@ -573,13 +573,13 @@ class Configuration:
             "seen": {
                 "iterations": [{**parts, **entry} for entry in seen],
                 "flows": flows,
-                "nics": watch.nic_figures(),
+                "nics": watch.describe_nics(),
                 "others_s": others_s,
             },
         }
 
 
-def figures(ranks: list[dict[str, Any]]) -> dict[str, object]:
+def make_row(ranks: list[dict[str, Any]]) -> dict[str, object]:
     """Return the row of one size from the measurements of all ranks: `time_us` is the median of the slowest rank.
 
     `min_us` and `max_us` time each iteration by its slowest rank. `processor_s` is the sum of all ranks per iteration.
@@ -615,13 +615,13 @@ def make_store() -> dist.TCPStore:
     return dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
 
-def distant_store(address: str, timeout_s: float) -> dist.TCPStore:
+def connect_store(address: str, timeout_s: float) -> dist.TCPStore:
     """Return a connection to the store of rank 0 over the management network."""
     host, _, port = address.rpartition(":")
     return dist.TCPStore(host, int(port), is_master=False, timeout=timedelta(seconds=timeout_s))
 
 
-def get_ready(rank: int, start_s: float) -> dist.TCPStore | None:
+def announce_ready(rank: int, start_s: float) -> dist.TCPStore | None:
     """Print `ready` with the processor time of the start; rank 0 also opens and returns the store."""
     torch.set_num_threads(1)
     store = make_store() if rank == 0 else None
@@ -644,7 +644,7 @@ def measure_all(job: dict[str, Any], rank: int, store: dist.TCPStore | None) -> 
     """Build every process group, then measure one configuration after the other."""
     device = torch.device("cuda", 0) if job["backend"] == "nccl" else torch.device("cpu")
     if store is None:
-        store = distant_store(job["store"], job["timeout_s"])
+        store = connect_store(job["store"], job["timeout_s"])
     store.set_timeout(timedelta(seconds=job["timeout_s"]))
     node = Node(job, rank, store, device)
     if job["backend"] == "nccl":
@@ -661,7 +661,7 @@ def measure_all(job: dict[str, Any], rank: int, store: dist.TCPStore | None) -> 
 
 def do_job(rank: int, start_s: float) -> int:
     """Get ready, wait for one job, run it; return the exit status."""
-    store = get_ready(rank, start_s)
+    store = announce_ready(rank, start_s)
     line = sys.stdin.readline()
     if not line.endswith("\n"):
         return NO_JOB

@@ -39,11 +39,11 @@ try:
     from testbed.node.messages import HEADER, PIECE, ZEROS, Host
     from testbed.node.watch import (
         Watch,
-        between,
-        disk_folder,
-        others_processor_s,
+        find_disk_folder,
         probe_disk,
         read_moment,
+        read_others_processor_s,
+        subtract_moments,
         write_durably,
     )
 except ModuleNotFoundError:  # a copy on a host, beside copies of these files
@@ -51,11 +51,11 @@ except ModuleNotFoundError:  # a copy on a host, beside copies of these files
     from messages import HEADER, PIECE, ZEROS, Host  # type: ignore[import-not-found,no-redef]
     from watch import (  # type: ignore[import-not-found,no-redef]
         Watch,
-        between,
-        disk_folder,
-        others_processor_s,
+        find_disk_folder,
         probe_disk,
         read_moment,
+        read_others_processor_s,
+        subtract_moments,
         write_durably,
     )
 
@@ -148,7 +148,7 @@ class Iteration:
                 self._start(after, now_s)
 
 
-def counters(nics: list[str]) -> dict[str, list[int]]:
+def read_counters(nics: list[str]) -> dict[str, list[int]]:
     """Return [bytes, packets] that each NIC has sent since it came up."""
     folder = "/sys/class/net/{}/statistics/tx_{}"
     return {
@@ -159,7 +159,7 @@ def counters(nics: list[str]) -> dict[str, list[int]]:
     }
 
 
-def busy_ticks() -> tuple[int, int]:
+def read_busy_ticks() -> tuple[int, int]:
     """Return the busy ticks of all processors of this machine, and all ticks."""
     with open("/proc/stat", encoding="ascii") as file:  # noqa: PTH123 - a dozen of these processes start at once
         ticks = [int(word) for word in file.readline().split()[1:9]]
@@ -173,9 +173,9 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
     host.barrier()
     for _ in range(job["warm_up"]):
         _run_iteration(host, job, deadline)
-    before, busy_before = counters(job["nics"]), busy_ticks()
+    before, busy_before = read_counters(job["nics"]), read_busy_ticks()
     retransmitted = {pair: line.count_retransmitted() for pair, line in host.outgoing.items()}
-    own_s, others_s = time.process_time(), others_processor_s()
+    own_s, others_s = time.process_time(), read_others_processor_s()
     watch = Watch([(pair, line.connection) for pair, line in host.outgoing.items()], job["nics"])
     host.barrier()
     watch.begin()
@@ -187,7 +187,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         took_s, writes_s = iteration.run(deadline), 0.0
         if job.get("checkpoint_bytes") and number % job["checkpoint_every"] == 0:
             writes_s = _write_checkpoint(job)
-        used, end_s = between(moment, read_moment(watch)), time.monotonic()
+        used, end_s = subtract_moments(moment, read_moment(watch)), time.monotonic()
         times.append(took_s + writes_s)
         probe_s = 0.0 if job.get("checkpoint_bytes") else probe_disk()
         seen.append(
@@ -204,7 +204,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         host.barrier()
         last_s = time.monotonic()
     flows = watch.end()
-    busy_after, after = busy_ticks(), counters(job["nics"])
+    busy_after, after = read_busy_ticks(), read_counters(job["nics"])
     busy, whole = (late - early for early, late in zip(busy_before, busy_after, strict=True))
     return {
         "times": times,
@@ -218,8 +218,8 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         "seen": {
             "iterations": seen,
             "flows": [[*pair, figures] for pair, figures in flows],
-            "nics": watch.nic_figures(),
-            "others_s": others_processor_s() - others_s,
+            "nics": watch.describe_nics(),
+            "others_s": read_others_processor_s() - others_s,
         },
     }
 
@@ -233,7 +233,7 @@ def _run_iteration(host: Host, job: dict[str, Any], deadline: float) -> float:
 
 def _write_checkpoint(job: dict[str, Any]) -> float:
     """Write a checkpoint to the disk of this host, remove it, and return the seconds of writing. Raise `OSError`."""
-    folder = Path(job["checkpoint_folder"]) if job["checkpoint_folder"] else disk_folder()
+    folder = Path(job["checkpoint_folder"]) if job["checkpoint_folder"] else find_disk_folder()
     path, size = folder / f"lightbed-checkpoint-{os.getpid()}-{platform.node()}", job["checkpoint_bytes"]
     try:
         return float(write_durably(path, (ZEROS[: size - at] for at in range(0, size, PIECE))))

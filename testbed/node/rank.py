@@ -204,7 +204,7 @@ class Program:
             preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),  # noqa: PLW1509
         )
 
-    def obey(self) -> None:
+    def follow_input(self) -> None:
         """Read the input to its end, and stop the program at the line `stop`."""
         for line in sys.stdin:
             if line.strip() == "stop" and self.process is not None:
@@ -267,7 +267,7 @@ def run(spec: dict[str, Any]) -> int:
         nothing: dict[str, Any] = {"nics": {}, "rates": {}, "retransmitted": 0, "seconds": 0.0}
         send(event="rank", exit_code=code, stopped=False, folder=program.folder, **nothing)
         return code
-    threading.Thread(target=program.obey, daemon=True).start()
+    threading.Thread(target=program.follow_input, daemon=True).start()
     return program.watch()
 
 

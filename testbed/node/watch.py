@@ -101,7 +101,7 @@ def find_connections() -> list[tuple[str, socket.socket]]:
     return peer_connections
 
 
-def thread_waits(thread: str = "") -> dict[str, float]:
+def read_thread_waits(thread: str = "") -> dict[str, float]:
     """Return the seconds that each thread of this process, or only `thread`, has waited for a processor, by thread id.
 
     The result is empty if the kernel does not count them.
@@ -116,7 +116,7 @@ def thread_waits(thread: str = "") -> dict[str, float]:
     return waits_s
 
 
-def others_processor_s() -> float:
+def read_others_processor_s() -> float:
     """Return the processor seconds of all other processes that this host shows, since their starts."""
     ticks, own_pids = 0, {os.getpid(), os.getppid()}
     for path in Path("/proc").iterdir():
@@ -139,14 +139,14 @@ def write_durably(path: Path, content: Iterable[bytes | memoryview]) -> float:
     return time.monotonic() - begin
 
 
-def disk_folder() -> Path:
+def find_disk_folder() -> Path:
     """Return a folder on the disk of this host: `/var/tmp` or, if that is not writable, the folder of this file."""
     return DISK if os.access(DISK, os.W_OK) else Path(__file__).parent
 
 
 def probe_disk() -> float:
     """Return the median time (s) of three writes of `PROBE` to the disk, or 0 if a write fails."""
-    path = disk_folder() / f"lightbed-probe-{os.getpid()}-{platform.node()}"
+    path = find_disk_folder() / f"lightbed-probe-{os.getpid()}-{platform.node()}"
     try:
         return sorted(write_durably(path, [PROBE]) for _ in range(3))[1]
     except OSError:
@@ -199,7 +199,7 @@ class Watch:
             if now.sent > first.sent
         ]
 
-    def nic_figures(self) -> dict[str, dict[str, float]]:
+    def describe_nics(self) -> dict[str, dict[str, float]]:
         """Return for each NIC the number of windows, and the 95th percentile of its rates, in bytes/s."""
         return {
             nic: {
@@ -222,13 +222,13 @@ class Watch:
     def _run(self) -> None:
         own = str(threading.get_native_id())
         before, sent, window_start_s, ticks = self._read_flows(), self._read_sent_bytes(), time.monotonic(), 0
-        queued_s = thread_waits(own).get(own, 0.0)
+        queued_s = read_thread_waits(own).get(own, 0.0)
         while True:
             begin = time.monotonic()
             if self._stop_event.wait(TICK_S):
                 return
             now = time.monotonic()
-            queued_before_s, queued_s = queued_s, thread_waits(own).get(own, 0.0)
+            queued_before_s, queued_s = queued_s, read_thread_waits(own).get(own, 0.0)
             late_s = now - begin - TICK_S - (queued_s - queued_before_s)
             self.stopped_s += late_s if late_s > LATE_S else 0.0
             ticks += 1
@@ -270,10 +270,10 @@ class Moment:
 
 def read_moment(watch: Watch) -> Moment:
     """Return the sums now."""
-    return Moment(time.process_time(), thread_waits(), watch.stopped_s)
+    return Moment(time.process_time(), read_thread_waits(), watch.stopped_s)
 
 
-def between(before: Moment, after: Moment) -> dict[str, float]:
+def subtract_moments(before: Moment, after: Moment) -> dict[str, float]:
     """Return what the process used between two moments. `queued_s` is the wait of the thread that waited longest."""
     queued_s = max(
         (waited_s - before.waits_s.get(thread, 0.0) for thread, waited_s in after.waits_s.items()),

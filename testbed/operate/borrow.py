@@ -150,7 +150,7 @@ class HostRequest:
     """Count the GPUs of each host, over SSH."""
 
     def acquire(self, on_wait: Callable[[str], object] = lambda _why: None) -> tuple[Lease, tuple[str, ...]]:
-        """Wait for a lease; return it with its hosts in the lab's order. Other hosts that are free earlier are chosen.
+        """Wait for a lease; return it with its hosts in the lab's order. Hosts that are free earlier are preferred.
 
         `on_wait` is called with the hosts that the request waits for, once for each choice. Raises `LeaseImpossible` if
         the lab can never meet the needs, `UnderMaintenance`, and `LeaseDenied` after `wait_s`.

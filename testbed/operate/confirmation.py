@@ -52,7 +52,7 @@ class Confirmation:
         return is_running(self.watcher)
 
     @property
-    def waits(self) -> bool:
+    def is_pending(self) -> bool:
         """True if it is neither confirmed nor over: a person can still confirm or roll back."""
         return self.state in ("requested", "armed", "firing")
 
@@ -72,7 +72,7 @@ def pending_of(runs_dir: str | Path, lab: str) -> Confirmation | None:
         may_be_armed = intent is not None and (intent.is_under_way or intent.state == "verified")
         if confirmation.state == "requested" and not may_be_armed:
             continue
-        if confirmation.waits:
+        if confirmation.is_pending:
             return confirmation
     return None
 

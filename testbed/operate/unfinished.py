@@ -111,7 +111,7 @@ class _Journal:
         self.discoveries = self.rows(_DISCOVERIES)
 
     def _load_operations(self) -> Mapping[str, Row]:
-        """Return the operations by id. `open` counts steps without an outcome, on `switches`; `begun`: any intent."""
+        """Return the operations by id. `open` counts steps without an outcome. `begun` is True with an intent."""
         switches: defaultdict[str, list[str]] = defaultdict(list)
         with_steps: set[str] = set()
         for step in self.rows(_STARTED_STEPS):

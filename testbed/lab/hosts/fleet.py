@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import asyncssh
 
 
-__all__ = ["Completed", "Fleet", "Launch", "PartOfFleet", "SshFleet", "SshLaunch", "run_on_able"]
+__all__ = ["Completed", "Fleet", "Launch", "PartOfFleet", "SshFleet", "SshLaunch", "run_where_possible"]
 
 T = TypeVar("T")
 
@@ -97,7 +97,7 @@ class PartOfFleet:
         return self.whole.start(commands, keep_output=keep_output)
 
 
-def run_on_able(run: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict[str, str]]:
+def run_where_possible(run: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict[str, str]]:
     """Return the result of `run` on the hosts where it succeeds, and the reason for each host where it fails.
 
     If `run` raises `HostError`, it is called again without the hosts in its `reasons`. An error without new hosts is

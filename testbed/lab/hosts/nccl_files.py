@@ -191,7 +191,7 @@ def parse_hardware(document: Mapping[str, Any]) -> HostHardware:
 
 
 def _describe_processor(architecture: str, processor: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the values of a `make_cpu_element` element; {} for a processor that NCCL does not know."""
+    """Return the values of a `cpu` element, or {} for a processor that NCCL does not know."""
     arch = _ARCHITECTURES.get(architecture)
     if arch != "x86_64":
         return {"arch": arch} if arch else {}
@@ -352,7 +352,7 @@ def _render(element: Element, depth: int = 0) -> str:
 
 
 def _build_topology(view: _HostView, speed_mbps: int) -> Element:
-    """Return the `system` element: a `make_cpu_element` for each NUMA node, with the PCI tree below it."""
+    """Return the `system` element: a `cpu` for each NUMA node, with the PCI tree below it."""
     devices: dict[str, PciDevice] = {}
     children: dict[str, set[str]] = defaultdict(set)
     leaves: dict[str, list[Element]] = defaultdict(list)

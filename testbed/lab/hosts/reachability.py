@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 INITIAL_TTL = 64
 IP_AND_ICMP_BYTES = 28
 PING_S, SMALL_S = 0.005, 0.1
-"""Seconds per counted ping (`ping.PAUSE_S`), and for the pings before and after."""
+"""Seconds per counted ping (`ping.PAUSE_S`), and for all other small pings."""
 TRIAL = "the ping of all pairs"
 PORTS = range(20000, 32768)
 """TCP ports, below the range that kernels assign to clients."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.errors import TransportError
-from testbed.lab.hosts.fleet import run_on_able
+from testbed.lab.hosts.fleet import run_where_possible
 from testbed.lab.hosts.kernel_state import KernelState, read_kernels
 from testbed.lab.hosts.probe import ProbeReport, probe_links
 from testbed.lab.hosts.reachability import Reachability, ping_sets
@@ -149,8 +149,8 @@ def _gather_from_hosts(
     # The probe mostly waits, and no part disturbs another.
     links = find_board_links(lab, {name: one.snapshot.connections for name, one in readings.items()})
     with ThreadPoolExecutor(max_workers=len(parts) + 1) as pool:
-        futures = {name: pool.submit(run_on_able, run, fleet) for name, run in parts.items()}
-        boards = pool.submit(run_on_able, lambda part: ping_boards(part, links), fleet)
+        futures = {name: pool.submit(run_where_possible, run, fleet) for name, run in parts.items()}
+        boards = pool.submit(run_where_possible, lambda part: ping_boards(part, links), fleet)
         answers = {name: future.result()[0] for name, future in futures.items()}
     failures: dict[str, dict[str, str]] = {}
     for name, future in futures.items():

@@ -172,7 +172,7 @@ class _Case:
 
     @cached_property
     def held(self) -> tuple[Circuit, ...]:
-        """Circuits that the switches hold between NICs of the lab. Switches without a reading hold the plan's."""
+        """Circuits that switches hold between NICs of the lab, and planned circuits of switches without a reading."""
         snapshots = {name: reading.snapshot for name, reading in self.evidence.switches.items()}
         assumed = (circuit for circuit in self.plan.circuits if circuit.switch not in snapshots)
         return (*find_held_circuits(self.lab, snapshots), *assumed)

@@ -56,7 +56,7 @@ MIN_LOST = 3
 MIN_RATE = 0.01
 """Smallest share of the pings over a link that must be lost, if there are many."""
 CONFIDENCE = 0.99
-LOSS_SOUGHT = 0.04
+DETECTABLE_LOSS = 0.04
 MIN_PINGS, MAX_PINGS = 25, 106
 """Fewest pings of each pair over all sets, and most pings of each way: a ping takes 5 ms and loads the hosts."""
 
@@ -201,7 +201,9 @@ def count_pings(sets: Sequence[Routes]) -> dict[Way, int]:
     """
     traces = trace_ways(sets)
     crossings = _count_crossings(traces, dict.fromkeys(traces, 1))
-    needed = {link: math.ceil(find_mean(MIN_LOST) / LOSS_SOUGHT / count) for link, count in crossings.items()}
+    needed = {
+        link: math.ceil(find_mean(MIN_LOST) / DETECTABLE_LOSS / count) for link, count in crossings.items()
+    }
     fewest = math.ceil(MIN_PINGS / max(len(sets), 1))
     return {
         way: min(MAX_PINGS, max(fewest, *(needed[link] for link in links))) for way, links in traces.items()
