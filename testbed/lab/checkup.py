@@ -82,9 +82,9 @@ def _check_kernel() -> Check:
     """Check that `ip` and `tc` can create a namespace with a veth pair, token buckets and a redirect."""
     hint = "the kernel needs CONFIG_VETH, NET_SCH_TBF, NET_SCH_HTB, NET_CLS_U32, NET_ACT_MIRRED; else use --hosts model"
     namespace = f"lbdoctor-{uuid4().hex[:6]}"
-    added = subprocess.run(["ip", "netns", "add", namespace], capture_output=True, text=True, check=False)
-    if added.returncode:
-        return Check("kernel", ok=False, found=added.stderr.strip(), hint=hint)
+    creation = subprocess.run(["ip", "netns", "add", namespace], capture_output=True, text=True, check=False)
+    if creation.returncode:
+        return Check("kernel", ok=False, found=creation.stderr.strip(), hint=hint)
     try:
         for tool, script in (("ip", _KERNEL_SCRIPT), ("tc", _TRAFFIC_SCRIPT)):
             command = [tool, "-n", namespace, "-batch", "-"]

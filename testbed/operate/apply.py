@@ -71,14 +71,15 @@ def apply_plan(
     plan: LabPlan,
     switches: Mapping[str, OpticalSwitch],
     journal: Journal,
-    begun: Callable[[str], object] = lambda _operation: None,
+    on_begin: Callable[[str], object] = lambda _operation: None,
     *,
     within: str | None = None,
-    done: Callable[[str], object] = lambda _switch: None,
+    on_step_done: Callable[[str], object] = lambda _switch: None,
 ) -> ApplyResult:
     """Bring every switch to its target, in a new operation or `within` an open one.
 
-    `begun` is called with the operation's id before anything is sent, and `done` with a switch after each of its steps.
+    `on_begin` is called with the operation's id before anything is sent, and `on_step_done` with a switch's name after
+    each of its steps.
     Raises `DriftError` before anything is sent if a switch has changed since the plan was made, `ApplyFailed` naming
     every circuit that failed or is unknown, `Interrupted` after Ctrl-C, `OperationStopped`, and drivers' errors.
     """
@@ -91,8 +92,8 @@ def apply_plan(
     # Lock, lease, then operation: a refused lock or lease leaves no new operation in the journal.
     with _lock_switches(plan, switches), lease as fence, opened as operation:
         snapshots = _check_unchanged(lab, plan, switches, journal)
-        work = _Work(journal, operation, consent, fence, done)
-        begun(operation)
+        work = _Work(journal, operation, consent, fence, on_step_done)
+        on_begin(operation)
         work.plan(plan, switches)
         reports = _execute(plan, switches, snapshots, work)
         result = ApplyResult(
@@ -234,7 +235,7 @@ class _Work:
     operation: str
     consent: Consent
     fence: Fence
-    done: Callable[[str], object]
+    on_step_done: Callable[[str], object]
     first: dict[str, int] = field(default_factory=dict)
 
     def plan(self, plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> None:
@@ -259,7 +260,7 @@ def _run_steps(plan: SwitchPlan, snapshot: Snapshot, switch: OpticalSwitch, work
         outcomes.append(_execute_step(plan.switch, ordinal, step, switch, work))
         if outcomes[-1].status is not Status.DONE:
             break
-        work.done(plan.switch)
+        work.on_step_done(plan.switch)
     return report_of(plan.target, snapshot, plan.steps, outcomes, scope=plan.scope)
 
 

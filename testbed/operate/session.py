@@ -241,11 +241,11 @@ class LabSession:
     def apply(
         self,
         plan: LabPlan,
-        begun: Callable[[str], object] = lambda _operation: None,
+        on_begin: Callable[[str], object] = lambda _operation: None,
         *,
         lab: Lab | None = None,
     ) -> ApplyResult:
-        """Execute a plan in the open operation or in a new one. `begun` is passed to `apply_plan`.
+        """Execute a plan in the open operation or in a new one. `on_begin` is passed to `apply_plan`.
 
         `lab` is the shard for which the plan was made, by default the whole lab. Raises the errors of `apply_plan`, and
         `JournalError` if the session is read-only.
@@ -255,9 +255,9 @@ class LabSession:
             plan,
             self.switches,
             self.writable,
-            begun,
+            on_begin,
             within=self._open,
-            done=self.on_step,
+            on_step_done=self.on_step,
         )
 
     def install_routes(self, design: Design) -> None:
