@@ -73,12 +73,12 @@ def check(document: Document, schema: LabSchema) -> None:
     _check_switches_exist(document, schema, uses)
     _check_enough_ports(document, schema, uses)
     for use in uses:
-        _check_side(document, _switches(schema)[use.fibre.switch], use)
+        _check_side(document, _index_switches(schema)[use.fibre.switch], use)
     _check_ports_unique(document, uses)
     _check_addresses(document, schema)
 
 
-def _switches(schema: LabSchema) -> dict[str, SwitchSchema]:
+def _index_switches(schema: LabSchema) -> dict[str, SwitchSchema]:
     return {switch.name: switch for switch in schema.switches}
 
 
@@ -260,7 +260,7 @@ def _check_twin_ports(document: Document, index: int, twin: TwinSchema, endpoint
 
 
 def _check_switches_exist(document: Document, schema: LabSchema, uses: Iterable[_Use]) -> None:
-    names = list(_switches(schema))
+    names = list(_index_switches(schema))
     for use in uses:
         if use.fibre.switch not in names:
             near = difflib.get_close_matches(use.fibre.switch, names, n=1) or names

@@ -133,7 +133,7 @@ def _check_aliases(path: Path, root: yaml.Node) -> None:
             raise LabFileError(f"{path}:{line}: an alias that contains itself; write the value out")
         if id(node) not in sizes:
             ancestors.add(id(node))
-            sizes[id(node)] = 1 + sum(map(count_values, _children(node)))
+            sizes[id(node)] = 1 + sum(map(count_values, _iterate_children(node)))
             ancestors.remove(id(node))
             if sizes[id(node)] - len(sizes) > MAX_ALIASED:
                 what = f"aliases that stand for more than {MAX_ALIASED} values"
@@ -143,7 +143,7 @@ def _check_aliases(path: Path, root: yaml.Node) -> None:
     count_values(root)
 
 
-def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+def _iterate_children(node: yaml.Node) -> Iterator[yaml.Node]:
     if isinstance(node, yaml.MappingNode):
         for pair in node.value:
             yield from pair

@@ -193,16 +193,16 @@ def render_lab(lab: Lab) -> str:
             "transmit_power_dbm": lab.link.transmit_power_dbm,
             **({"fit_rate": True} if lab.link.fit_rate else {}),
         },
-        "switches": [_switch_keys(lab, switch) for switch in lab.switches],
-        "ssh": _ssh_keys(lab),
-        "hosts": [_host_keys(lab, host) for host in lab.hosts],
-        **({"boards": [_board_keys(board) for board in lab.boards]} if lab.boards else {}),
+        "switches": [_render_switch(lab, switch) for switch in lab.switches],
+        "ssh": _render_ssh(lab),
+        "hosts": [_render_host(lab, host) for host in lab.hosts],
+        **({"boards": [_render_board(board) for board in lab.boards]} if lab.boards else {}),
     }
     text: str = yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
     return text
 
 
-def _switch_keys(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
+def _render_switch(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
     keys: dict[str, Any] = {
         "name": switch.name,
         "address": switch.address,
@@ -223,7 +223,7 @@ def _switch_keys(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
     return keys
 
 
-def _ssh_keys(lab: Lab) -> dict[str, Any]:
+def _render_ssh(lab: Lab) -> dict[str, Any]:
     first = lab.hosts[0]
     keys: dict[str, Any] = {"user": first.user, "port": first.ssh_port, "python": first.python}
     if lab.ssh_key != default_key():
@@ -231,14 +231,14 @@ def _ssh_keys(lab: Lab) -> dict[str, Any]:
     return keys
 
 
-def _host_keys(lab: Lab, host: LabHost) -> dict[str, Any]:
+def _render_host(lab: Lab, host: LabHost) -> dict[str, Any]:
     keys: dict[str, Any] = {
         "name": host.name,
         "management": str(host.management),
         "address": str(host.address),
         "nics": [
-            *(_nic_keys(nic) for nic in host.nics),
-            *(_nic_keys(nic) | {"unused": f"as in {lab.path.name}"} for nic in host.unused),
+            *(_render_nic(nic) for nic in host.nics),
+            *(_render_nic(nic) | {"unused": f"as in {lab.path.name}"} for nic in host.unused),
         ],
     }
     if host.server:
@@ -248,16 +248,16 @@ def _host_keys(lab: Lab, host: LabHost) -> dict[str, Any]:
         for each, nic in zip(keys["nics"], (*host.nics, *host.unused), strict=True):
             each["gpu"] = nic.gpu
     own = {"user": host.user, "port": host.ssh_port, "python": host.python}
-    common = _ssh_keys(lab)
+    common = _render_ssh(lab)
     different = {key: value for key, value in own.items() if value != common[key]}
     return keys | ({"ssh": different} if different else {})
 
 
-def _nic_keys(nic: LabNic) -> dict[str, Any]:
-    return {"name": nic.name, "address": str(nic.address), **_fibre_keys(nic)}
+def _render_nic(nic: LabNic) -> dict[str, Any]:
+    return {"name": nic.name, "address": str(nic.address), **_render_fibres(nic)}
 
 
-def _fibre_keys(end: LabNic | LabBoardPort) -> dict[str, Any]:
+def _render_fibres(end: LabNic | LabBoardPort) -> dict[str, Any]:
     return {
         way: {"port": f"{fibre.switch}:{fibre.port}", "loss_db": fibre.loss_db}
         for way, fibre in (("transmit", end.transmit), ("receive", end.receive))
@@ -265,7 +265,7 @@ def _fibre_keys(end: LabNic | LabBoardPort) -> dict[str, Any]:
     }
 
 
-def _board_keys(board: LabBoard) -> dict[str, Any]:
+def _render_board(board: LabBoard) -> dict[str, Any]:
     keys: dict[str, Any] = {"name": board.name}
     if board.address:
         keys["address"] = board.address
@@ -279,7 +279,7 @@ def _board_keys(board: LabBoard) -> dict[str, Any]:
             "address": str(port.address),
             "mac": port.mac,
             "port": port.port,
-            **_fibre_keys(port),
+            **_render_fibres(port),
         }
         for port in board.ports
     ]

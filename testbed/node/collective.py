@@ -112,20 +112,20 @@ class Agreement:
         self.nodes = nodes
         self.calls = 0
 
-    def _key(self) -> str:
+    def _make_key(self) -> str:
         self.calls += 1
         return f"agree/{self.calls}"
 
     def barrier(self) -> None:
         """Wait until all ranks have called this."""
-        key = self._key()
+        key = self._make_key()
         if self.store.add(key, 1) == self.nodes:
             self.store.set(f"{key}/all", "1")
         self.store.wait([f"{key}/all"])
 
     def gather(self, value: object) -> list[Any]:
         """Return the values of all ranks, in rank order, on rank 0, and an empty list on other ranks."""
-        key = self._key()
+        key = self._make_key()
         self.store.set(f"{key}/{self.rank}", json.dumps(value))
         if self.rank:
             return []
@@ -133,7 +133,7 @@ class Agreement:
 
     def from_first(self, value: object) -> Any:
         """Return rank 0's value, on all ranks."""
-        key = self._key()
+        key = self._make_key()
         if self.rank == 0:
             self.store.set(key, json.dumps(value))
         return json.loads(self.store.get(key))

@@ -69,7 +69,7 @@ class Candidates:
         if unknown:
             return f"it has no host {', '.join(unknown)}: its hosts are {', '.join(self.nics)}"
         wanted = self._count_wanted(needs)
-        fitting = [host for host in self.nics if self._fits(host, needs)]
+        fitting = [host for host in self.nics if self._is_fitting(host, needs)]
         if len(fitting) < wanted or not set(needs.names) <= set(fitting):
             what = f"{wanted} hosts with {needs.degree or 1} NICs and {needs.gpus} GPUs"
             return f"it does not have {what}: {len(fitting)} of {len(self.nics)} hosts fit"
@@ -111,10 +111,10 @@ class Candidates:
         return [
             group
             for group in sorted(self.groups, key=len)
-            if all(host not in self.faults and self._fits(host, needs) for host in group)
+            if all(host not in self.faults and self._is_fitting(host, needs) for host in group)
         ]
 
-    def _fits(self, host: str, needs: HostNeeds) -> bool:
+    def _is_fitting(self, host: str, needs: HostNeeds) -> bool:
         return self.nics[host] >= (needs.degree or 1) and self.gpus.get(host, 0) >= needs.gpus
 
 
@@ -173,7 +173,7 @@ class HostRequest:
                     self.store.release(request.id)
                     request = None
                 is_new = request is None
-                request = self.store.extend(request.id) if request else self._request(wanted)
+                request = self.store.extend(request.id) if request else self._request_lease(wanted)
                 chosen = wanted
                 # A host may have failed while the request waited.
                 if request.is_held and self._read_candidates().is_whole(chosen):
@@ -191,7 +191,7 @@ class HostRequest:
                 with suppress(LeaseDenied):
                     self.store.release(request.id)
 
-    def _request(self, hosts: tuple[str, ...]) -> Lease:
+    def _request_lease(self, hosts: tuple[str, ...]) -> Lease:
         resources = (*(f"host:{name}" for name in hosts), *self.boards)
         parts = parts_of(self.lab, resources)
         return self.store.request(resources, parts, ttl_s=self.ttl_s, reason=self.reason)

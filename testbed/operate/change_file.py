@@ -176,7 +176,7 @@ def change_document(
 
 def write_change(path: str | Path, document: Mapping[str, Any]) -> None:
     """Write a change file, with a digest of its content. Raises `OSError`."""
-    write_output(path, json.dumps({**document, "digest": _digest(document)}, indent=1) + "\n")
+    write_output(path, json.dumps({**document, "digest": _compute_digest(document)}, indent=1) + "\n")
 
 
 def read_change(path: str | Path) -> ChangeFile:
@@ -187,7 +187,7 @@ def read_change(path: str | Path) -> ChangeFile:
         raise PlanFileError(f"{path} is not a change file: not JSON ({error}); {_AGAIN}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise PlanFileError(f"{path} is not a change file of this release ({FORMAT!r}); {_AGAIN}")
-    if document.pop("digest", None) != _digest(document):
+    if document.pop("digest", None) != _compute_digest(document):
         raise PlanFileError(f"{path} was modified after it was written (digest mismatch); {_AGAIN}")
     observed = parse_observed(document["observed"])
     row = document["intent"]
@@ -210,5 +210,5 @@ def _render_steps(plan: LabPlan) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _digest(document: Mapping[str, Any]) -> str:
+def _compute_digest(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

@@ -66,7 +66,7 @@ class Durations:
         past_s = self.seconds.get((switch, step.kind), ())
         if len(past_s) < MIN_SAMPLES:
             return Expected(step.estimated_s, step.estimated_s)
-        return Expected(statistics.median(past_s), _percentile_95(past_s), len(past_s))
+        return Expected(statistics.median(past_s), _compute_percentile_95(past_s), len(past_s))
 
     def switch(self, switch: str, steps: Iterable[Step]) -> Expected:
         """Return the sum over the steps of one switch, which run in sequence. The sum of `p95_s` is an upper bound."""
@@ -103,7 +103,7 @@ def _parse_time(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _percentile_95(values: Sequence[float]) -> float:
+def _compute_percentile_95(values: Sequence[float]) -> float:
     """Return the 95th percentile by the nearest-rank method, which is the largest of fewer than 20 values."""
     return sorted(values)[math.ceil(0.95 * len(values)) - 1]
 

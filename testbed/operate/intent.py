@@ -108,9 +108,9 @@ class Intent:
             now = tuple(nic.name for nic in hosts[name].nics) if name in hosts else ()
             then = self.nics.get(name, now)[: self.wiring.degree]
             if len(now) < self.wiring.degree or now[: len(then)] != then:
-                self._raise_differs(lab, name, now, then)
+                self._raise_difference(lab, name, now, then)
 
-    def _raise_differs(self, lab: Lab, host: str, now: tuple[str, ...], then: tuple[str, ...]) -> NoReturn:
+    def _raise_difference(self, lab: Lab, host: str, now: tuple[str, ...], then: tuple[str, ...]) -> NoReturn:
         what = f"has no host '{host}' with {self.wiring.degree} NICs, which epoch {self.epoch} connects"
         if now and now[: len(then)] != then:
             what = (

@@ -144,12 +144,12 @@ def scope_of(lab: Lab, switch: LabSwitch) -> frozenset[int] | None:
 
 
 def _find_ports(hosts: tuple[LabHost, ...], switch: LabSwitch) -> frozenset[int]:
-    return frozenset(end.port for end, _ in _fibre_ends(hosts) if end.switch == switch.name)
+    return frozenset(end.port for end, _ in _list_fibre_ends(hosts) if end.switch == switch.name)
 
 
 def board_ports(lab: Lab, switch: str) -> frozenset[int]:
     """Return the ports of a switch at which fibres of boards end."""
-    return frozenset(end.port for end, _ in _board_ends(lab) if end.switch == switch)
+    return frozenset(end.port for end, _ in _list_board_ends(lab) if end.switch == switch)
 
 
 def ports_of(circuits: Iterable[Circuit]) -> frozenset[tuple[str, int]]:
@@ -161,23 +161,23 @@ def ports_of(circuits: Iterable[Circuit]) -> frozenset[tuple[str, int]]:
 
 def own_ports(lab: Lab) -> frozenset[tuple[str, int]]:
     """Return the switch ports of the lab's hosts. Hosts outside a shard do not count."""
-    return frozenset((end.switch, end.port) for end, _ in _fibre_ends(lab.hosts))
+    return frozenset((end.switch, end.port) for end, _ in _list_fibre_ends(lab.hosts))
 
 
 def port_owners(lab: Lab) -> dict[tuple[str, int], str]:
     """Return the NIC (`a/nic1`) or board port at every switch port of the lab, including hosts outside a shard."""
-    ends = (*_fibre_ends((*lab.hosts, *lab.others)), *_board_ends(lab))
+    ends = (*_list_fibre_ends((*lab.hosts, *lab.others)), *_list_board_ends(lab))
     return {(end.switch, end.port): label for end, label in ends}
 
 
-def _board_ends(lab: Lab) -> Iterator[tuple[FibreEnd, str]]:
+def _list_board_ends(lab: Lab) -> Iterator[tuple[FibreEnd, str]]:
     for board in lab.boards:
         for port in board.ports:
             for end in (port.transmit, port.receive):
                 yield end, f"{board.name}/{port.name}"
 
 
-def _fibre_ends(hosts: tuple[LabHost, ...]) -> Iterator[tuple[FibreEnd, str]]:
+def _list_fibre_ends(hosts: tuple[LabHost, ...]) -> Iterator[tuple[FibreEnd, str]]:
     for host in hosts:
         for nic in host.nics:
             for end in (nic.transmit, nic.receive):
@@ -208,11 +208,11 @@ def plan_json(lab: Lab, plan: LabPlan) -> dict[str, Any]:
     owners = port_owners(lab)
     return {
         "has_changes": plan.has_changes,
-        "switches": [_switch_json(owners, part) for part in plan.switches],
+        "switches": [_render_switch(owners, part) for part in plan.switches],
     }
 
 
-def _switch_json(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> dict[str, Any]:
+def _render_switch(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> dict[str, Any]:
     return {
         "switch": plan.switch,
         "revision": plan.seen.revision,

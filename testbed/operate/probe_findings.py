@@ -260,15 +260,15 @@ def _explain_silence(comparison: _Comparison, link: Link) -> str:
     if errors := receiver.counters.get("rx_errors"):
         return f"{what}: it counts {errors} packets with errors; {_advise_on_fibres(lab, link)}"
     if sender.sent and not sender.counters.get("tx_packets", sender.sent):
-        return f"{what}: {source} counts no packet sent; check queues and filters on {_host_name(lab, link.source)}"
+        return f"{what}: {source} counts no packet sent; check queues and filters on {_get_host_name(lab, link.source)}"
     if arrived := receiver.counters.get("rx_packets"):
-        where = _host_name(lab, link.target)
+        where = _get_host_name(lab, link.target)
         return f"{what}: it counts {arrived} packets received, so check what drops them on {where}"
     counts = "; it counts no packet received" if "rx_packets" in receiver.counters else ""
     return f"{what}{counts}; {_advise_on_fibres(lab, link)}"
 
 
-def _host_name(lab: Lab, nic: Nic) -> str:
+def _get_host_name(lab: Lab, nic: Nic) -> str:
     return lab.hosts[nic.node].name
 
 

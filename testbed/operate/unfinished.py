@@ -246,7 +246,7 @@ def _find_other_operations(journal: _Journal) -> Iterator[Unfinished]:
     ports = _find_ports(journal) if candidates else {}
     for position, row in candidates:
         later = [later_row for later_row in rows[position + 1 :] if later_row["state"] == "done"]
-        if not any(_covers(journal, later_row, row, ports) for later_row in later):
+        if not any(_is_covering(journal, later_row, row, ports) for later_row in later):
             how = "killed" if row["state"] in ("running", "killed") else row["state"]
             kind = row.get("kind") or ""
             detail = f"{_KINDS.get(kind, 'an operation')} that was {how}, begun {_to_utc(row['started'])}"
@@ -280,7 +280,7 @@ def _find_ports(journal: _Journal) -> Mapping[str, set[tuple[str, int]]]:
     return ports
 
 
-def _covers(journal: _Journal, later: Row, row: Row, ports: Mapping[str, set[tuple[str, int]]]) -> bool:
+def _is_covering(journal: _Journal, later: Row, row: Row, ports: Mapping[str, set[tuple[str, int]]]) -> bool:
     """Return whether a later operation has patched all ports of `row`, or applied an epoch for all its hosts.
 
     These are the hosts of the epochs in force when `row` started.

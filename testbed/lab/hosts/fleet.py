@@ -188,13 +188,13 @@ class SshFleet:
         """Start one command per host. Raises `HostError` naming every host on which that fails."""
         launch = SshLaunch(self._loop, keep_output=keep_output)
         try:
-            self._loop.call(launch.open({host: self._connection(host) for host in commands}, commands))
+            self._loop.call(launch.open({host: self._get_connection(host) for host in commands}, commands))
         except BaseException:
             launch.__exit__()
             raise
         return launch
 
-    def _connection(self, host: str) -> asyncssh.SSHClientConnection:
+    def _get_connection(self, host: str) -> asyncssh.SSHClientConnection:
         try:
             return self._connections[host]
         except KeyError:
@@ -263,7 +263,7 @@ class SshFleet:
 
     async def _run_until_cancelled(self, host: str, command: str, stdin: bytes) -> Completed:
         """Run a command. On cancellation, start a task that kills it on the host; closing the fleet awaits it."""
-        connection = self._connection(host)
+        connection = self._get_connection(host)
         mark = secrets.token_hex(8)
         try:
             return await _run_one(host, connection, mark_command(command, mark), stdin)

@@ -74,9 +74,9 @@ def forwarding_plan(
             lab.hosts[node].name,
             tuple(sysctls_of(lab.hosts[node])),
             (
-                *_address_lines(lab, lab.hosts[node], addresses[lab.hosts[node].name]),
-                *_neighbour_lines(lab, wiring, node, macs),
-                *_route_lines(lab, wiring, sets, node),
+                *_make_address_lines(lab, lab.hosts[node], addresses[lab.hosts[node].name]),
+                *_make_neighbour_lines(lab, wiring, node, macs),
+                *_make_route_lines(lab, wiring, sets, node),
             ),
         )
         for node in range(wiring.nodes)
@@ -124,7 +124,7 @@ def forwarding_path(interface: str) -> str:
     return f"net/ipv4/conf/{interface}/forwarding"
 
 
-def _address_lines(lab: Lab, host: LabHost, addresses: Sequence[IPv4Address]) -> Iterator[str]:
+def _make_address_lines(lab: Lab, host: LabHost, addresses: Sequence[IPv4Address]) -> Iterator[str]:
     """Yield lines that remove what an earlier epoch installed, then set addresses. Routes of other programs stay."""
     yield f"route flush proto {ROUTE_PROTOCOL}"
     yield f"addr flush dev lo label {NODE_LABEL}"
@@ -137,15 +137,15 @@ def _address_lines(lab: Lab, host: LabHost, addresses: Sequence[IPv4Address]) ->
         yield f"addr replace {nic.address}/32 dev {nic.name}"
 
 
-def _neighbour_lines(lab: Lab, wiring: Wiring, node: int, macs: Macs) -> Iterator[str]:
-    for link in _links_from(wiring, node):
+def _make_neighbour_lines(lab: Lab, wiring: Wiring, node: int, macs: Macs) -> Iterator[str]:
+    for link in _find_links_from(wiring, node):
         peer = lab.nic(link.target)
         mac = macs[lab.hosts[link.target.node].name][peer.name]
         interface = lab.nic(link.source).name
         yield f"neigh replace {peer.address} lladdr {mac} nud permanent dev {interface}"
 
 
-def _route_lines(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: int) -> Iterator[str]:
+def _make_route_lines(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: int) -> Iterator[str]:
     """Yield the lines for routes to the far NIC of each link and, in each set, to every other host.
 
     The source of a route is the host's address in its set, so answers and sockets bound to that address stay in the
@@ -153,7 +153,7 @@ def _route_lines(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: int) ->
     NICs and the node address if `blocks_of` finds one block.
     """
     own = set_addresses(lab.hosts[node])
-    direct = {lab.nic(link.target).address: link for link in _links_from(wiring, node)}
+    direct = {lab.nic(link.target).address: link for link in _find_links_from(wiring, node)}
     blocks = {
         other: blocks_of(lab, lab.hosts[other], direct) for other in range(wiring.nodes) if other != node
     }
@@ -165,7 +165,7 @@ def _route_lines(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: int) ->
     ):
         yield f"route flush root {block}"  # the kernel prefers a more specific route, whatever its origin
     for peer, link in direct.items():
-        yield _route_line(lab, IPv4Network(peer), link, f"scope link src {own[0]}")
+        yield _make_route_line(lab, IPv4Network(peer), link, f"scope link src {own[0]}")
     for number, routes in enumerate(sets):
         for other in range(wiring.nodes):
             if (node, other) not in routes.first_link:
@@ -174,10 +174,10 @@ def _route_lines(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: int) ->
             via = lab.nic(link.target).address
             targets = [IPv4Network(set_addresses(host)[number])] if number else blocks[other]
             for target in targets:
-                yield _route_line(lab, target, link, f"via {via} onlink src {own[number]}")
+                yield _make_route_line(lab, target, link, f"via {via} onlink src {own[number]}")
 
 
-def _route_line(lab: Lab, target: IPv4Network, link: Link, options: str) -> str:
+def _make_route_line(lab: Lab, target: IPv4Network, link: Link, options: str) -> str:
     return f"route replace {target} dev {lab.nic(link.source).name} {options} proto {ROUTE_PROTOCOL}"
 
 
@@ -191,15 +191,15 @@ def blocks_of(lab: Lab, host: LabHost, direct: Container[IPv4Address] = ()) -> l
         for other_host in (*lab.hosts, *lab.others)
         for address in (
             other_host.management,
-            *(_addresses_of(other_host) if other_host.name != host.name else ()),
+            *(_list_addresses(other_host) if other_host.name != host.name else ()),
         )
     )
     foreign = sorted([*foreign, *(int(port.address) for board in lab.boards for port in board.ports)])
-    own = [address for address in _addresses_of(host) if address not in direct]
+    own = [address for address in _list_addresses(host) if address not in direct]
     return _split_into_blocks(sorted(own), lambda block: _is_own(block, lab.management, foreign))
 
 
-def _addresses_of(host: LabHost) -> Iterator[IPv4Address]:
+def _list_addresses(host: LabHost) -> Iterator[IPv4Address]:
     yield from (host.address, *(nic.address for nic in (*host.nics, *host.unused)))
 
 
@@ -226,7 +226,7 @@ def _split_into_blocks(
     return [part for half in halves for part in _split_into_blocks(half, is_own)]
 
 
-def _links_from(wiring: Wiring, node: int) -> Iterator[Link]:
+def _find_links_from(wiring: Wiring, node: int) -> Iterator[Link]:
     return (link for link in wiring.links if link.source.node == node)
 
 
@@ -269,10 +269,10 @@ def install(fleet: Fleet, plan: Mapping[str, HostForwarding]) -> None:
 def _check_done(done: Mapping[str, Completed], what: str) -> None:
     failed = {host: result for host, result in done.items() if result.exit_status != 0}
     if failed:
-        where = "; ".join(f"{host}: {_last_line(result)}" for host, result in failed.items())
+        where = "; ".join(f"{host}: {_get_last_line(result)}" for host, result in failed.items())
         raise HostError(f"{what} on {where}; log in there and run `ip` by hand", host=next(iter(failed)))
 
 
-def _last_line(result: Completed) -> str:
+def _get_last_line(result: Completed) -> str:
     lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
     return lines[-1] if lines else f"exit status {result.exit_status}, no message"

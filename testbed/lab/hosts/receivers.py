@@ -138,7 +138,7 @@ def parse_module(text: str) -> ReceiverReading:
     """
     pairs = (line.partition(" : ") for line in text.splitlines())
     fields = {name.strip(): value.strip() for name, colon, value in pairs if colon}
-    received, sent, bias = (_values_by_lane(fields, pattern) for pattern in (_RECEIVED, _SENT, _BIAS))
+    received, sent, bias = (_find_values_by_lane(fields, pattern) for pattern in (_RECEIVED, _SENT, _BIAS))
     module = " ".join(fields[key] for key in ("Vendor name", "Vendor PN", "Vendor SN") if fields.get(key))
     if not received:
         return ReceiverReading(module=module, reason=_find_reason(text, fields))
@@ -152,7 +152,7 @@ def parse_module(text: str) -> ReceiverReading:
     )
 
 
-def _values_by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) -> dict[int, float]:
+def _find_values_by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) -> dict[int, float]:
     """Return the values of lines whose name matches a pattern, by lane. A line without a lane is lane 1."""
     values = {}
     for name, text in fields.items():

@@ -143,7 +143,7 @@ def _start_in_subnet(
         document = make_wiring_document(actual_lab, hosts=mode, public_key=public_key)
         try:
             supervisor = start(
-                document, detached=detached, timeout_s=timeout_s + _board_time_s(actual_lab, mode)
+                document, detached=detached, timeout_s=timeout_s + _find_board_time_s(actual_lab, mode)
             )
         except StartRefused as refused:
             if refused.reason != "subnet_taken":
@@ -169,7 +169,7 @@ def _start_in_subnet(
     raise StartRefused(refusal.reason, refusal.what, hint) from refusal
 
 
-def _board_time_s(lab: Lab, mode: HostsMode) -> float:
+def _find_board_time_s(lab: Lab, mode: HostsMode) -> float:
     """Return the extra time that programs of boards may take, because the first program builds a simulator."""
     return BOARD_TIMEOUT_S if mode == "kernel" and any(board.program for board in lab.boards) else 0.0
 

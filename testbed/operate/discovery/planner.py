@@ -102,14 +102,14 @@ class _Search:
         """Return whether the light of inputs of unknown NICs can be read while circuits are in place."""
         nameless = set(self.evidence.find_unidentified_inputs())
         monitored = {port for light in self.evidence.lit[-1:] for port in light}
-        return bool(nameless & monitored) and bool(self._unknown_transmitters())
+        return bool(nameless & monitored) and bool(self._find_unknown_transmitters())
 
-    def _unknown_transmitters(self) -> list[NicName]:
+    def _find_unknown_transmitters(self) -> list[NicName]:
         return [nic.nic for nic in self._get_results() if nic.transmit.verdict == "uncertain"]
 
     def _run_laser_code(self) -> Generator[Round, Observation, None]:
         """Set about half of the unknown NICs down in each round. Stop early if no light goes off with its NIC."""
-        suspects = self._unknown_transmitters()
+        suspects = self._find_unknown_transmitters()
         circuits = self.history[-1][0].circuits
         for bit in range(code_length(len(suspects))):
             off = frozenset(nic for number, nic in enumerate(suspects, 1) if not number >> bit & 1)
@@ -157,7 +157,7 @@ class _Search:
         open_inputs, open_outputs = (
             sorted(ports, key=lambda port: (self.tries[port], port)) for ports in (inputs, outputs)
         )
-        for nic in self._unknown_transmitters():
+        for nic in self._find_unknown_transmitters():
             choice.light(nic)
         # Alternate between outputs and inputs: neither side may use up the NICs that the other needs.
         for number in range(max(len(open_inputs), len(open_outputs))):

@@ -111,13 +111,15 @@ def noise_of(losses_db: Sequence[float] | Floats) -> float:
     count = math.floor(len(differences) * _DIFFERENCES_SHARE)
     measured_db = 0.0
     if count:
-        measured_db = float(differences[:count].mean()) / _mean_below(count / len(differences)) / math.sqrt(2)
+        measured_db = (
+            float(differences[:count].mean()) / _compute_mean_below(count / len(differences)) / math.sqrt(2)
+        )
     weight = _TYPICAL_NOISE_WEIGHT + count
     mixed_db = math.sqrt((_TYPICAL_NOISE_WEIGHT * TYPICAL_NOISE_DB**2 + count * measured_db**2) / weight)
     return max(mixed_db, _RESOLUTION_DB)
 
 
-def _mean_below(share: float) -> float:
+def _compute_mean_below(share: float) -> float:
     """Return the mean of the smallest `share` of the absolute values of standard normal numbers."""
     normal = NormalDist()
     edge = normal.inv_cdf((1 + share) / 2)

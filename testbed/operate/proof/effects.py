@@ -106,7 +106,7 @@ class Effects:
     @cached_property
     def planned(self) -> frozenset[SwitchCircuit]:
         """Circuits of the plan, as triples of switch, input and output."""
-        return frozenset(map(_key, self.plan.circuits))
+        return frozenset(map(_make_key, self.plan.circuits))
 
     @cached_property
     def epochs_before(self) -> tuple[tuple[Intent, frozenset[SwitchCircuit]], ...]:
@@ -114,7 +114,8 @@ class Effects:
         if self.apply is None or self.apply.circuits_stood:
             return ()
         return tuple(
-            (intent, frozenset(map(_key, circuits_of(here, intent.wiring)))) for here, intent in self.before
+            (intent, frozenset(map(_make_key, circuits_of(here, intent.wiring))))
+            for here, intent in self.before
         )
 
     @cached_property
@@ -133,13 +134,13 @@ class Effects:
             self.lab.link_label(circuit.link)
             for circuit in self.plan.circuits
             if circuit.switch in self.evidence.switches and not self._was_never_missing(circuit)
-            if {at_inputs.get(_key(circuit)[:2]), at_outputs.get((circuit.switch, circuit.output_port))}
+            if {at_inputs.get(_make_key(circuit)[:2]), at_outputs.get((circuit.switch, circuit.output_port))}
             <= {None, *self.circuits_before}
         )
 
     def _was_never_missing(self, circuit: Circuit) -> bool:
         """Return whether a circuit is held, or all replaced epochs of its host had it: then no apply has removed it."""
-        host, key = self.lab.hosts[circuit.link.source.node].name, _key(circuit)
+        host, key = self.lab.hosts[circuit.link.source.node].name, _make_key(circuit)
         was_present = [key in circuits for intent, circuits in self.epochs_before if host in intent.hosts]
         return key in self.held or (bool(was_present) and all(was_present))
 
@@ -235,7 +236,7 @@ def _load_routes(intent: Intent) -> tuple[Routes, ...]:
     return (design.routes, *design.further)
 
 
-def _key(circuit: Circuit) -> SwitchCircuit:
+def _make_key(circuit: Circuit) -> SwitchCircuit:
     return circuit.switch, circuit.input_port, circuit.output_port
 
 

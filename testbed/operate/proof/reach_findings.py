@@ -91,7 +91,7 @@ class Blame:
 
     def explains(self, links: Links) -> bool:
         """Return whether any of these links, or a node on them, is blamed."""
-        return not (self.nodes.isdisjoint(_nodes_on(links)) and self.links.isdisjoint(links))
+        return not (self.nodes.isdisjoint(_find_nodes_on(links)) and self.links.isdisjoint(links))
 
 
 def judge_reachability(
@@ -148,7 +148,7 @@ def judge_reachability(
     yield from _report_detours(lab, planned, hops)
 
 
-def _nodes_on(links: Links) -> frozenset[int]:
+def _find_nodes_on(links: Links) -> frozenset[int]:
     return frozenset(nic.node for link in links for nic in link)
 
 
@@ -162,7 +162,7 @@ def _report_stopped(lab: Lab, traces: Mapping[Way, Links], kind: FindingKind) ->
 
     Greedy: the host on most of the remaining ways comes first, and its ways are removed.
     """
-    remaining = {way: _nodes_on(links) for way, links in traces.items()}
+    remaining = {way: _find_nodes_on(links) for way, links in traces.items()}
     while remaining:
         counts = Counter(node for nodes in remaining.values() for node in nodes)
         ends = Counter(node for way in remaining for node in (way.source, way.target))
@@ -218,11 +218,11 @@ def find_loss_floor(sets: Sequence[Routes], pings: Mapping[Way, int]) -> float |
     traces = trace_ways(sets)
     crossings = _count_crossings(traces, pings)
     counts = {crossings[link] for links in traces.values() for link in links}
-    floor = max((find_mean(_min_lost(count)) / max(count, 1) for count in counts), default=1.0)
+    floor = max((find_mean(_compute_min_lost(count)) / max(count, 1) for count in counts), default=1.0)
     return floor if floor < 1 else None
 
 
-def _min_lost(count: int) -> int:
+def _compute_min_lost(count: int) -> int:
     """Return how many of `count` pings must be lost for a finding."""
     return max(MIN_LOST, math.ceil(MIN_RATE * count))
 
@@ -265,7 +265,7 @@ def _find_lossy(
     while True:
         lost = _count_crossings(traces, {way: count for way, (count, _) in remaining.items()})
         sent = _count_crossings(traces, {way: count for way, (_, count) in remaining.items()})
-        lossy_links = [link for link, count in sent.items() if lost[link] >= _min_lost(count)]
+        lossy_links = [link for link, count in sent.items() if lost[link] >= _compute_min_lost(count)]
         worst = max(lossy_links, key=lambda link: (lost[link], lost[link] / sent[link], link), default=None)
         if worst is None:
             return lossy
@@ -279,7 +279,7 @@ def _report_lossy(lab: Lab, lossy: Mapping[Links, tuple[int, int]]) -> Iterator[
     """Yield findings about lossy links, or one finding about a host that all of them have in common."""
     labels = {links: " or ".join(map(lab.link_label, links)) for links in lossy}
     words = {links: f"{lost} of {sent} over {labels[links]}" for links, (lost, sent) in lossy.items()}
-    shared = frozenset.intersection(*map(_nodes_on, lossy)) if lossy else frozenset()
+    shared = frozenset.intersection(*map(_find_nodes_on, lossy)) if lossy else frozenset()
     if len(lossy) > 1 and shared:
         detail = f"pings were lost: {list_some(words.values(), '; ')}"
         yield LOSSY_PATH.report(lab.hosts[min(shared)].name, detail, parts=tuple(words.values()))
